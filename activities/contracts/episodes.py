@@ -1,0 +1,108 @@
+"""What needs a Temporal client: opening episodes, describing holders, asking the scanner for a permit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from temporalio import activity
+
+from policy.episodes import FencingInput, Kind
+from policy.permits import PermitAnswer, PermitRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """Start these admitted episodes; conflict policy FAIL, so the workflow id is the mutex (S13)."""
+
+    cluster: str
+    episodes: tuple[FencingInput, ...]
+
+
+class Opened(StrEnum):
+    """started/joined (the same incident already runs) hold the permit; refused and held-off do not."""
+
+    STARTED = "started"
+    JOINED = "joined"
+    REFUSED = "refused"
+    HELD_OFF = "held-off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOutcome:
+    """One node's outcome. `holder`: incident and kind of the episode that is in the way."""
+
+    node: str
+    incident: str
+    opened: Opened
+    workflow_id: str
+    run_id: str = ""
+    holder: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenResult:
+    """In the order of the request."""
+
+    outcomes: tuple[OpenOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeRequest:
+    """Which nodes' episodes to look up (by workflow id, never through visibility)."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeDescription:
+    """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed."""
+
+    node: str
+    known: bool
+    open: bool
+    workflow_id: str
+    run_id: str = ""
+    incident: str = ""
+    kind: Kind = Kind.FENCING
+    parked: bool = False
+    permit: bool = False
+    started: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeResult:
+    """One description per node asked for."""
+
+    episodes: tuple[EpisodeDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskPermit:
+    """A permit request and the cluster whose scanner is to decide."""
+
+    cluster: str
+    permit: PermitRequest
+
+
+class EpisodeActivities(ABC):
+    """Served on `nodewarden`; holds the Temporal client."""
+
+    @activity.defn(name="episodes.open")
+    @abstractmethod
+    async def open(self, request: OpenRequest) -> OpenResult:
+        """Start the episodes. At-least-once: an AlreadyStarted of the same incident is `joined`."""
+
+    @activity.defn(name="episodes.describe")
+    @abstractmethod
+    async def describe(self, request: DescribeRequest) -> DescribeResult:
+        """Describe the holders, for release of what has closed and for rebuilding the permit table."""
+
+    @activity.defn(name="episodes.request-permit")
+    @abstractmethod
+    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        """Ask the cluster's scanner by update. No running scanner: refused, saying how to start it."""

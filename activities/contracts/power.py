@@ -1,0 +1,61 @@
+"""Power of one device. Each call is one short act with a hard deadline of its own; loops live in the workflow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from activities.contracts.target import Target
+from policy.episodes import Reading
+from policy.plan import PowerDevice
+from policy.power import PowerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRequest:
+    """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs."""
+
+    target: Target
+    device: PowerDevice
+    deadline: timedelta
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
+
+    Never a proof of anything: proof is a reading after `ended_at` (S2).
+    """
+
+    sent: bool
+    before: PowerState
+    began_at: datetime
+    ended_at: datetime
+    detail: str = ""
+
+
+class PowerActivities(ABC):
+    """Served on `power.<site>`. State-changing ones: one attempt, never repeated blindly (S33, S34).
+
+    Errors: Unauthorized, InvalidConfig, NotSupported, OwnNode (final); Unreachable, RateLimited (nothing was sent);
+    Ambiguous (it may have been carried out: wait out the deadline, read, decide).
+    """
+
+    @activity.defn(name="power-management.read-power")
+    @abstractmethod
+    async def read_power(self, request: PowerRequest) -> Reading:
+        """Read the power state."""
+
+    @activity.defn(name="power-management.power-off")
+    @abstractmethod
+    async def power_off(self, request: PowerRequest) -> CommandResult:
+        """Command off (hard, not a soft shutdown)."""
+
+    @activity.defn(name="power-management.power-on")
+    @abstractmethod
+    async def power_on(self, request: PowerRequest) -> CommandResult:
+        """Read, then command on unless it is on already."""

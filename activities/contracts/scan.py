@@ -1,0 +1,89 @@
+"""The scanner's window on a cluster: one long poll, and the write-back of what was concluded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity
+
+from policy.healthcheck import ObjectRef
+from policy.report import CheckReport, ScanReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """A long poll: answered as soon as the report's digest differs from `known_digest`, or after `wait`.
+
+    resource_version, inventory: the newest mark and the size the scanner has seen; a cache that is behind catches up first or
+    reports a stale view. holder: identity for the cluster Lease (Temporal address and namespace). work_in_hand: episodes are
+    open or asked for, so the Lease is needed even without a policy. watching: nodes of open episodes, observed even without
+    our mark.
+    """
+
+    cluster: str
+    holder: str
+    known_digest: str = ""
+    resource_version: str = ""
+    inventory: int = 0
+    work_in_hand: bool = False
+    watching: tuple[str, ...] = ()
+    wait: timedelta = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """An open episode as a policy's status shows it."""
+
+    node: str
+    since: str
+    incident: str
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A node that was not acted on, and why; becomes a `RemediationSkipped` Event on the node's check."""
+
+    node: str
+    check: ObjectRef
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishRequest:
+    """Write checks' status back, where it differs from what stands there; Events for what flipped."""
+
+    cluster: str
+    checks: tuple[CheckReport, ...]
+    in_flight: tuple[InFlight, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishResult:
+    """How many objects were written, and what could not be (by key; a vanished object is no failure)."""
+
+    written: int = 0
+    failed: tuple[str, ...] = ()
+
+
+class ScanActivities(ABC):
+    """Served on `cluster.<name>`."""
+
+    @activity.defn(name="scan.observe-cluster")
+    @abstractmethod
+    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
+        """Sit on the watch cache until the report changes; renew the cluster Lease meanwhile; heartbeat."""
+
+    @activity.defn(name="scan.publish-status")
+    @abstractmethod
+    async def publish_status(self, request: PublishRequest) -> PublishResult:
+        """Write the status subresource and Events of the checks. Idempotent: compares before it writes."""
+
+    @activity.defn(name="scan.release-lease")
+    @abstractmethod
+    async def release_lease(self, request: ScanRequest) -> None:
+        """Give the cluster Lease back on `scan stop`, if it is ours."""

@@ -1,0 +1,225 @@
+"""The node itself, over the Kubernetes API: pin it, observe it, mark it, cordon it, free what ran on it, restore it.
+
+Whatever writes does look and write in one activity, with uid and resourceVersion preconditions. A `Look` is a live read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from temporalio import activity
+
+from policy.episodes import FencingInput, Need, OffProof, Pinned
+from policy.plan import FencingPlan
+from policy.report import Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinResult:
+    """The target and the plan as they stand at the start; `need` is filled in where the input left it open.
+
+    adopted_incident: a mark of an earlier episode was found on the node (that episode is not open, the id is ours).
+    """
+
+    pinned: Pinned
+    plan: FencingPlan
+    need: Need
+    control_plane: bool = False
+    adopted_incident: str = ""
+    observation: Observation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom every later request is about, and in whose name: the pinned node and the holder of the mark."""
+
+    cluster: str
+    pinned: Pinned
+    incident: str
+    kind: str
+    workflow_id: str
+    run_id: str
+
+
+class LookVerdict(StrEnum):
+    """The last look's answer. Only `go` lets the act happen.
+
+    need-gone: do the way back. vetoed: a person or another owner says no (wait). target-changed: not the pinned one.
+    not-licensed: cluster Lease or permit not provably held, or the view is not live (wait).
+    """
+
+    GO = "go"
+    NEED_GONE = "need-gone"
+    VETOED = "vetoed"
+    TARGET_CHANGED = "target-changed"
+    NOT_LICENSED = "not-licensed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRequest:
+    """Live last look before a destructive act (S20). destructive False: restoring; only providerID is compared (S9)."""
+
+    target: Target
+    need: Need
+    holder: str
+    destructive: bool = True
+    need_matters: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookResult:
+    """What was seen, with the answer and its reason in one line."""
+
+    verdict: LookVerdict
+    reason: str
+    at: datetime
+    observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActRequest:
+    """A write on the node in the episode's name. `not_after`: not begun after that moment, it is not done at all (S20)."""
+
+    target: Target
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActResult:
+    """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen."""
+
+    changed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeRequest:
+    """A consequence: refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2).
+
+    not_after bounds the freshness: set by the workflow to shortly after the last reading.
+    """
+
+    target: Target
+    proof: OffProof
+    not_after: datetime
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments."""
+
+    pods: int
+    attachments: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeResult:
+    """What a deletion round did."""
+
+    deleted_pods: int = 0
+    deleted_attachments: int = 0
+    left: Workload = Workload(pods=0, attachments=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLeaseRequest:
+    """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand."""
+
+    target: Target
+    seconds: int = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLeaseResult:
+    """held False: another holder has it; `holder` names it and `until` says when its lease would lapse."""
+
+    held: bool
+    holder: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRequest:
+    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story. Best effort by design: never blocks."""
+
+    target: Target
+    reason: str
+    message: str
+    warning: bool = False
+
+
+class TargetActivities(ABC):
+    """Reading and the node's bookkeeping. Served on `cluster.<name>`."""
+
+    @activity.defn(name="isolation.pin-target")
+    @abstractmethod
+    async def pin(self, request: FencingInput) -> PinResult:
+        """Read the node live, resolve and validate its plan. Errors: InvalidConfig, TargetChanged (not that uid), NotFound."""
+
+    @activity.defn(name="isolation.mark")
+    @abstractmethod
+    async def mark(self, request: ActRequest) -> ActResult:
+        """Write our mark; adopt a mark whose episode is not open, keeping what it says we added."""
+
+    @activity.defn(name="target.last-look")
+    @abstractmethod
+    async def last_look(self, request: LookRequest) -> LookResult:
+        """Look live at identity, need, vetoes, cluster Lease and permit."""
+
+    @activity.defn(name="target.take-lease")
+    @abstractmethod
+    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
+        """Take or renew the medik8s node lease by create/resourceVersion update."""
+
+    @activity.defn(name="recovery.release-lease")
+    @abstractmethod
+    async def release_lease(self, request: NodeLeaseRequest) -> None:
+        """Give the node lease back if it is ours; a missing or foreign one is left alone."""
+
+    @activity.defn(name="target.record-event")
+    @abstractmethod
+    async def record_event(self, request: EventRequest) -> None:
+        """Create an Event on the Node."""
+
+
+class IsolationActivities(ABC):
+    """Isolation and its undoing. Served on `cluster.<name>`."""
+
+    @activity.defn(name="isolation.mark-unschedulable")
+    @abstractmethod
+    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+        """Cordon, noting in our mark whether the cordon is ours (a person's cordon stays a person's)."""
+
+    @activity.defn(name="recovery.mark-schedulable")
+    @abstractmethod
+    async def mark_schedulable(self, request: ActRequest) -> ActResult:
+        """Uncordon if the cordon is ours and remove our mark and taint; everything else stays byte-equal. A gone Node: nothing."""
+
+
+class FreeingActivities(ABC):
+    """Consequences (S1) and what they left. Served on `cluster.<name>`."""
+
+    @activity.defn(name="power-management.taint-out-of-service")
+    @abstractmethod
+    async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
+        """Add the out-of-service taint beside the others (S32), noting it in our mark."""
+
+    @activity.defn(name="power-management.delete-workload")
+    @abstractmethod
+    async def delete_workload(self, request: FreeRequest) -> FreeResult:
+        """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more."""
+
+    @activity.defn(name="power-management.read-workload")
+    @abstractmethod
+    async def read_workload(self, request: ActRequest) -> Workload:
+        """Count what still stands against the node (live)."""
+
+    @activity.defn(name="power-management.untaint-out-of-service")
+    @abstractmethod
+    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
+        """Remove the out-of-service taint if our mark says it is ours."""

@@ -1,0 +1,169 @@
+"""Episodes as Temporal sees them: started, described, and their scanner asked. The only activities that hold its client.
+
+Starting is at-least-once and made harmless by the workflow id (S13): a running episode of the same incident is `joined`. What
+may be started is the scanner's decision (`workflows/scanner.py`), never this module's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.contracts.episodes import (
+    AskPermit,
+    DescribeRequest,
+    DescribeResult,
+    EpisodeActivities,
+    EpisodeDescription,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+    OpenResult,
+)
+from activities.errors import ErrorType, failure
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, NeedKind, Outcome, Phase
+from policy.ids import episode_id, scanner_id
+from policy.permits import Decision, PermitAnswer
+
+QUERY_TIMEOUT = timedelta(seconds=5)
+UPDATE_TIMEOUT = timedelta(seconds=18)
+
+
+class EpisodeService(EpisodeActivities):
+    """`task_queue` is where episodes run."""
+
+    def __init__(self, client: Client, *, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+
+    @activity.defn(name="episodes.open")
+    async def open(self, request: OpenRequest) -> OpenResult:
+        """Start the episodes, side by side."""
+        return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in request.episodes))))
+
+    async def _open(self, episode: FencingInput) -> OpenOutcome:
+        workflow_id = episode_id(episode.cluster, episode.node)
+        handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
+        outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
+        if held_off := await self._aborted_since(handle, episode):
+            return _changed(outcome, Opened.HELD_OFF, reason=held_off)
+        try:
+            started = await self._client.start_workflow(
+                Kind.FENCING.value,
+                episode,
+                id=workflow_id,
+                task_queue=self._task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                static_summary=f"{episode.node}: {episode.reason}"[:200],
+                memo={"incident": episode.incident},
+            )
+        except WorkflowAlreadyStartedError:
+            holder = await self._describe(episode.cluster, episode.node)
+            if holder.open and holder.incident == episode.incident:
+                return _changed(outcome, Opened.JOINED, run_id=holder.run_id)
+            in_the_way = f"{holder.kind.value} {holder.incident}"
+            return _changed(outcome, Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
+        return _changed(outcome, Opened.STARTED, run_id=started.result_run_id or "")
+
+    async def _aborted_since(self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput) -> str:
+        """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""
+        if episode.need is None or episode.need.kind is not NeedKind.CHECK or episode.need.since is None:
+            return ""
+        try:
+            description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+            if description.status is not WorkflowExecutionStatus.COMPLETED:
+                return ""
+            last = await self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult).result(
+                follow_runs=False, rpc_timeout=QUERY_TIMEOUT
+            )
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return ""
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {handle.id}: {error.message}") from error
+        if last.outcome is Outcome.ABORTED and episode.need.since <= last.ended:
+            return f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
+        return ""
+
+    @activity.defn(name="episodes.describe")
+    async def describe(self, request: DescribeRequest) -> DescribeResult:
+        """Describe by workflow id; visibility, which lags, is never asked."""
+        found = await asyncio.gather(*(self._describe(request.cluster, node) for node in request.nodes))
+        return DescribeResult(episodes=tuple(found))
+
+    async def _describe(self, cluster: str, node: str) -> EpisodeDescription:
+        workflow_id = episode_id(cluster, node)
+        handle = self._client.get_workflow_handle(workflow_id)
+        try:
+            described = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return EpisodeDescription(node=node, known=False, open=False, workflow_id=workflow_id)
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {workflow_id}: {error.message}") from error
+        incident = str((await described.memo()).get("incident", ""))
+        is_open = described.status is WorkflowExecutionStatus.RUNNING
+        description = EpisodeDescription(
+            node=node,
+            known=True,
+            open=is_open,
+            workflow_id=workflow_id,
+            run_id=described.run_id or "",
+            incident=incident,
+            kind=Kind(described.workflow_type),
+            permit=is_open,  # until the episode itself says otherwise: what is not known counts (S14)
+            started=described.start_time,
+        )
+        if not is_open:
+            return description
+        try:
+            status: EpisodeStatus = await handle.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            activity.logger.warning("%s does not answer its status query: %s", workflow_id, error.message)
+            return description
+        return EpisodeDescription(
+            node=node,
+            known=True,
+            open=True,
+            workflow_id=workflow_id,
+            run_id=description.run_id,
+            incident=status.incident,
+            kind=status.kind,
+            parked=status.phase is Phase.NEEDS_HUMAN,
+            permit=status.permit,
+            started=status.started,
+        )
+
+    @activity.defn(name="episodes.request-permit")
+    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        """One short update; whatever goes wrong is a refusal with its reason, so that an episode never hangs on it."""
+        scanner = self._client.get_workflow_handle(scanner_id(request.cluster))
+        try:
+            answer: PermitAnswer = await scanner.execute_update(
+                "request_permit", request.permit, result_type=PermitAnswer, rpc_timeout=UPDATE_TIMEOUT
+            )
+            return answer
+        except WorkflowUpdateFailedError as error:
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
+                return PermitAnswer(decision=Decision.REFUSED, reason=reason)
+            raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
+
+
+def _changed(outcome: OpenOutcome, opened: Opened, *, run_id: str = "", holder: str = "", reason: str = "") -> OpenOutcome:
+    return OpenOutcome(
+        node=outcome.node,
+        incident=outcome.incident,
+        opened=opened,
+        workflow_id=outcome.workflow_id,
+        run_id=run_id,
+        holder=holder,
+        reason=reason,
+    )

@@ -1,0 +1,90 @@
+"""The error types that activities raise and workflows switch on: one list, one place that decides what is final.
+
+`type` strings are a stable interface. Which client error becomes which type is decided once, where the client is called
+(`activities/cluster/connection.py`, `activities/power/service.py`); workflows ask `error_type` and never read texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+
+class ErrorType(StrEnum):
+    """Stable names of failures. See `FINAL` for those that repetition cannot mend."""
+
+    INVALID_CONFIG = "InvalidConfig"
+    UNAUTHORIZED = "Unauthorized"
+    TARGET_CHANGED = "TargetChanged"
+    NOT_FOUND = "NotFound"
+    VETOED = "Vetoed"
+    OWN_NODE = "OwnNode"
+    NOT_SUPPORTED = "NotSupported"
+    NOT_PROVEN = "NotProven"
+    UNREACHABLE = "Unreachable"
+    RATE_LIMITED = "RateLimited"
+    TRANSIENT = "Transient"
+    AMBIGUOUS = "Ambiguous"
+    EXPIRED = "Expired"
+
+
+FINAL = frozenset(
+    {
+        ErrorType.INVALID_CONFIG,
+        ErrorType.UNAUTHORIZED,
+        ErrorType.TARGET_CHANGED,
+        ErrorType.NOT_FOUND,
+        ErrorType.VETOED,
+        ErrorType.OWN_NODE,
+        ErrorType.NOT_SUPPORTED,
+        ErrorType.NOT_PROVEN,
+        ErrorType.AMBIGUOUS,
+        ErrorType.EXPIRED,
+    }
+)
+"""Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides."""
+
+
+def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta | None = None) -> ApplicationError:
+    """The ApplicationError to raise in an activity. `retry_after` is a server's own Retry-After."""
+    benign = kind in {ErrorType.RATE_LIMITED, ErrorType.TRANSIENT, ErrorType.EXPIRED}
+    return ApplicationError(
+        message,
+        *details,
+        type=kind.value,
+        non_retryable=kind in FINAL,
+        next_retry_delay=retry_after,
+        category=ApplicationErrorCategory.BENIGN if benign else ApplicationErrorCategory.UNSPECIFIED,
+    )
+
+
+def error_type(error: BaseException) -> ErrorType | None:
+    """The type of the first ApplicationError in the chain of causes, None where there is none of ours."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ApplicationError):
+            return ErrorType(cause.type) if cause.type in _NAMES else None
+        cause = cause.__cause__
+    return None
+
+
+def error_message(error: BaseException) -> str:
+    """The one line for people: the innermost application error's text, else the outermost's."""
+    messages: Sequence[str] = [str(link) for link in _chain(error) if isinstance(link, ApplicationError)]
+    return messages[0] if messages else str(error)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    links: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        links.append(cause)
+        cause = cause.__cause__
+    return links
+
+
+_NAMES = frozenset(kind.value for kind in ErrorType)

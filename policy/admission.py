@@ -1,0 +1,276 @@
+"""Who may be disrupted now: the scanner's decision over one report and its permit table, with the reason for every "no".
+
+Pure: the same report, table and moment give the same answer, so a scanner may decide again at any time. What counts as
+unhealthy, and under which brakes, has been judged before (`policy/ledger.py`); the live look before an act comes after
+(`activities/cluster/`). Restoring acts never pass through here (S17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from policy.healthcheck import ObjectRef
+from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
+from policy.report import Candidate, CheckReport, Observation, ScanReport
+
+
+class Because(StrEnum):
+    """The machine's word for a refusal. `in-hand` is none of people's business: an episode of the node is under way."""
+
+    IN_HAND = "InHand"
+    NODE_HELD = "NodeHeld"
+    NOT_CARRIED_OUT = "NotCarriedOut"
+    HELD_OFF = "HeldOff"
+    STALE_VIEW = "StaleView"
+    NO_CLUSTER_LEASE = "NoClusterLease"
+    SHORT_CIRCUIT = "ShortCircuit"
+    THRESHOLD = "Threshold"
+    CONTROL_PLANE = "ControlPlaneGuard"
+    CAP = "CapReached"
+
+
+class HeldOff(Protocol):
+    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def until(self) -> datetime | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A candidate that may not be acted on now, and why."""
+
+    node: str
+    check: ObjectRef
+    reason: Because
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Every candidate of the report is in exactly one of the two."""
+
+    admitted: tuple[Candidate, ...] = ()
+    refused: tuple[Refused, ...] = ()
+
+
+def admit(
+    report: ScanReport, permits: Iterable[Permit], *, cap: int, now: datetime, held_off: Iterable[HeldOff] = ()
+) -> Admission:
+    """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14)."""
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off)
+    admitted: list[Candidate] = []
+    refused: list[Refused] = []
+    for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
+        reason, message = table.objection(candidate) or (None, "")
+        if reason is None:
+            table.reserve(candidate)
+            admitted.append(candidate)
+        else:
+            refused.append(Refused(node=candidate.node, check=candidate.check, reason=reason, message=message))
+    return Admission(admitted=tuple(admitted), refused=tuple(refused))
+
+
+def answer_request(
+    report: ScanReport | None, permits: Iterable[Permit], request: PermitRequest, *, cap: int, ahead: int = 0
+) -> PermitAnswer:
+    """The answer to an episode that was started by hand. `ahead`: how many requests wait in the queue before it.
+
+    Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
+    nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again.
+    """
+    permits = tuple(permits)
+    for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
+        if holder.incident != request.incident:
+            return _refusal(_held_by(request.node, holder))
+        if holder.holding is not Holding.PARKED:
+            return PermitAnswer(decision=Decision.GRANTED, reason="the permit is held already")
+    if report is None:
+        return _refusal("the scanner has not seen the cluster yet; ask again in a moment")
+    if unlicensed := _unlicensed(report):
+        return _refusal(unlicensed[1])
+    for check in report.checks:
+        if not check.allowed and not check.error and check.total:
+            return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
+    if request.control_plane:
+        others = {permit.node for permit in permits if permit.control_plane and permit.node != request.node}
+        members, ready = report.control_plane.members, report.control_plane.ready
+        guard = control_plane_guard(members, ready, target_ready=request.ready, open_member_episodes=others)
+        if guard:
+            return _refusal(guard)
+    counted = [permit for permit in permits if permit.holding is not Holding.PARKED]
+    if len(counted) + ahead >= cap:
+        waiting = f", {ahead} asked before" if ahead else ""
+        return PermitAnswer(decision=Decision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
+    return PermitAnswer(decision=Decision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
+
+
+def control_plane_guard(members: int, ready: int, *, target_ready: bool, open_member_episodes: Collection[str]) -> str:
+    """Why a control-plane member may not be taken, "" when it may (S15).
+
+    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
+    Ready members are left than a quorum.
+    """
+    if open_member_episodes:
+        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    if members <= 1:
+        return "it is the only control-plane member"
+    left, quorum = ready - (1 if target_ready else 0), members // 2 + 1
+    if left < quorum:
+        return f"{left} of {members} control-plane members would be left Ready, a quorum needs {quorum}"
+    return ""
+
+
+def orphans(observations: Iterable[Observation], known_open: Collection[str]) -> tuple[Observation, ...]:
+    """Nodes that carry the mark of an incident that is not open although nothing ails them: candidates for a clean-up (S35).
+
+    A node that is not Ready, or whose timeout runs, is left alone: its marks are adopted by the episode that it gets if it stays
+    so. A mark that can't be read is a person's case. known_open: the incidents of all permits, parked ones too.
+    """
+    return tuple(
+        seen
+        for seen in sorted(observations, key=lambda seen: seen.node)
+        if seen.present and seen.incident and not seen.mark_problem and seen.incident not in known_open
+        and seen.ready and not seen.unhealthy and not seen.soon
+    )  # fmt: skip
+
+
+class _Table:
+    """The permit table while one admission goes on: every reservation counts against those after it."""
+
+    def __init__(
+        self, report: ScanReport, permits: tuple[Permit, ...], *, cap: int, now: datetime, held_off: Iterable[HeldOff]
+    ) -> None:
+        self._permits = permits
+        self._cap = cap
+        self._unlicensed = _unlicensed(report)
+        self._checks = {check.ref.key: check for check in report.checks}
+        self._control_plane = report.control_plane
+        self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}
+        self._counted = [permit.node for permit in permits if permit.holding is not Holding.PARKED]
+        self._members = {permit.node for permit in permits if permit.control_plane}
+        self._taken: list[Candidate] = []
+        self._remaining = {key: check.remaining for key, check in self._checks.items()}
+        for candidate in report.candidates:
+            if self._holders(candidate):
+                # Granted already and not marked yet: the report still counts it as healthy under these.
+                self._spend(candidate)
+
+    def objection(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """The first reason against it; reasons of the node itself go before those of the cluster."""
+        holders = self._holders(candidate)
+        if holders:
+            mine = all(holder.node == candidate.node for holder in holders)
+            return (Because.IN_HAND if mine else Because.NODE_HELD), _held_by(candidate.node, holders[0])
+        if any(_same_target(candidate, taken) for taken in self._taken):
+            return Because.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
+        if candidate.refused:
+            return Because.NOT_CARRIED_OUT, candidate.refused
+        if (held := self._held_off.get(candidate.node)) is not None:
+            return Because.HELD_OFF, f"held off: {held.reason}"
+        return self._unlicensed or self._closed_brake(candidate) or self._guarded(candidate) or self._full()
+
+    def reserve(self, candidate: Candidate) -> None:
+        """Count it from now on (S14)."""
+        self._taken.append(candidate)
+        self._counted.append(candidate.node)
+        if candidate.control_plane:
+            self._members.add(candidate.node)
+        self._spend(candidate)
+
+    def _closed_brake(self, candidate: Candidate) -> tuple[Because, str] | None:
+        check = self._checks.get(candidate.check.key)
+        if check is None or not check.allowed:
+            return Because.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
+        for key in candidate.healthy_under:
+            other = self._checks.get(key)
+            if other is None or not other.allowed:
+                return Because.SHORT_CIRCUIT, f"{key}: {_why_closed(other)}"
+            if self._remaining[key] < 1:
+                return Because.THRESHOLD, f"{key} counts the node as healthy and can spare no more: {other.message}"
+        return None
+
+    def _guarded(self, candidate: Candidate) -> tuple[Because, str] | None:
+        if not candidate.control_plane:
+            return None
+        guard = control_plane_guard(
+            self._control_plane.members,
+            self._control_plane.ready,
+            target_ready=candidate.ready,
+            open_member_episodes=self._members - {candidate.node},
+        )
+        return (Because.CONTROL_PLANE, guard) if guard else None
+
+    def _full(self) -> tuple[Because, str] | None:
+        if len(self._counted) < self._cap:
+            return None
+        return Because.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
+
+    def _spend(self, candidate: Candidate) -> None:
+        for key in candidate.healthy_under:
+            if key in self._remaining:
+                self._remaining[key] -= 1
+
+    def _holders(self, candidate: Candidate) -> list[Permit]:
+        return _holders(self._permits, candidate.node, candidate.uid, candidate.provider_id)
+
+
+def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
+    """What forbids every new episode, whoever asks (S18, S38)."""
+    if not report.view.synced or report.view.stale:
+        return Because.STALE_VIEW, f"the view of the cluster is stale: {report.view.stale or 'not synced'}"
+    if not report.lease.held:
+        held_by = f", {report.lease.holder} holds it" if report.lease.holder else ""
+        trouble = f" ({report.lease.problem})" if report.lease.problem else ""
+        return Because.NO_CLUSTER_LEASE, f"the cluster Lease is not ours{held_by}{trouble}"
+    return None
+
+
+def _why_closed(check: CheckReport | None) -> str:
+    return "the check is gone" if check is None else check.error or check.message
+
+
+def _holders(permits: Iterable[Permit], node: str, uid: str, provider_id: str) -> list[Permit]:
+    """Lines of the same node, Node object or machine (S13): a machine that came back under a new name is the same one."""
+    return [
+        permit
+        for permit in permits
+        if permit.node == node
+        or (uid and permit.node_uid == uid)
+        or (provider_id and permit.provider_id == provider_id)
+    ]  # fmt: skip
+
+
+def _same_target(candidate: Candidate, other: Candidate) -> bool:
+    return (
+        candidate.node == other.node
+        or bool(candidate.uid and candidate.uid == other.uid)
+        or bool(candidate.provider_id and candidate.provider_id == other.provider_id)
+    )
+
+
+def _held_by(node: str, holder: Permit) -> str:
+    under = "" if holder.node == node else f" under the name {holder.node}"
+    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.holding})"
+
+
+def _cap_reached(counted: Collection[Permit], cap: int) -> str:
+    return f"{len(counted)} of {cap} permits are held: {_names([permit.node for permit in counted]) or 'none'}"
+
+
+def _names(nodes: Collection[str]) -> str:
+    """Some names for a sentence, never a fleet."""
+    shown = sorted(nodes)[:3]
+    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+
+
+def _refusal(reason: str) -> PermitAnswer:
+    return PermitAnswer(decision=Decision.REFUSED, reason=reason)

@@ -1,0 +1,200 @@
+"""The nouns of an episode: why it exists, whom it holds, what it has proven, how it ended.
+
+All of them travel in workflow inputs, signals and results, so they only ever grow by fields with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from policy.healthcheck import ObjectRef
+from policy.power import PowerState
+
+
+class Kind(StrEnum):
+    """The kinds of episode; the value is the workflow type."""
+
+    FENCING = "Fencing"
+    REMEDIATION = "Remediation"
+    PRESERVATION = "Preservation"
+
+
+class NeedKind(StrEnum):
+    """Where the need comes from, and so when it is gone.
+
+    check: gone when the verdict is healthy. person: gone on abort. clean-up: the node is healthy and only carries the
+    marks of an episode that is no longer open.
+    """
+
+    CHECK = "check"
+    PERSON = "person"
+    CLEAN_UP = "clean-up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Why an episode exists. `since`: when the node began to offend; None where nobody said."""
+
+    kind: NeedKind = NeedKind.PERSON
+    reason: str = ""
+    check: ObjectRef | None = None
+    requester: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencingInput:
+    """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
+    None: the one that a health check covering the node names, else the only one in the cluster. holder: how the cluster Lease
+    names us; "" until the scanner's permit says so.
+    """
+
+    cluster: str
+    node: str
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    need: Need | None = None
+    template: ObjectRef | None = None
+    permit_granted: bool = False
+    node_uid: str = ""
+    holder: str = ""
+
+
+class Step(StrEnum):
+    """The steps of the node-fencing proposal, in their order."""
+
+    ISOLATION = "isolation"
+    POWER_MANAGEMENT = "power-management"
+    RECOVERY = "recovery"
+
+
+class Phase(StrEnum):
+    """The states of the node-fencing automaton, and ours for waiting on people and permits."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FINAL = "final"
+    ERROR = "error"
+    NEEDS_HUMAN = "needs-human"
+
+
+class Outcome(StrEnum):
+    """How an episode ended (S35). needs-human is not among them: that is a parked, open state."""
+
+    RECOVERED = "recovered"
+    REPLACED = "replaced"
+    FENCED_OFF = "fenced-off"
+    RELEASED = "released"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+    """Never began: no permit was to be had. Nothing was touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """The target as it was when the episode began; every destructive act compares all of it (S9)."""
+
+    node: str
+    uid: str
+    provider_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    zone: str = ""
+    not_ready_since: datetime | None = None
+    endpoints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One read of one device: what it said and when it had said it (worker's clock)."""
+
+    endpoint: str
+    state: PowerState
+    at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """A person's word that the machine is off: the only substitute for reading it (S8). All three are required."""
+
+    who: str
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffProof:
+    """`off proven`: OFF read from every device after the off command had ended (S2, S4), or a person's word (S8)."""
+
+    commanded_at: datetime | None
+    readings: tuple[Reading, ...] = ()
+    acknowledgement: Acknowledgement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartProof:
+    """`restart proven`: a boot id first seen after our power-on, other than the pinned one. Never licenses consequences."""
+
+    boot_id: str
+    previous_boot_id: str
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordEntry:
+    """One line of the decision record: what was seen, decided or done, when, and how it ended."""
+
+    at: datetime
+    step: str
+    act: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeStatus:
+    """Answer of the `status` query: what the CLI and the live table show."""
+
+    incident: str
+    cluster: str
+    node: str
+    kind: Kind
+    phase: Phase
+    step: str
+    doing: str
+    reason: str
+    started: datetime
+    zone: str = ""
+    try_number: int = 0
+    restarts: int = 0
+    problem: str = ""
+    off_proof: OffProof | None = None
+    restart_proof: RestartProof | None = None
+    permit: bool = False
+    waiting_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeResult:
+    """How an episode ended, and on what proof. `left_off`: the machine was left powered off, on purpose."""
+
+    outcome: Outcome
+    incident: str
+    cluster: str
+    node: str
+    message: str
+    started: datetime
+    ended: datetime
+    off_proof: OffProof | None = None
+    restart_proof: RestartProof | None = None
+    left_off: bool = False
+    freed_pods: int = 0
+    record: tuple[RecordEntry, ...] = ()

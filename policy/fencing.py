@@ -1,0 +1,132 @@
+"""The small questions at the branches of a fencing: is it proven, may it follow, how long to wait, is there another try.
+
+Each is a pure predicate or choice, so that the story in `workflows/fencing.py` has no second automaton behind it. What an
+error is worth is `activities/errors.py`, whether it is still the right machine `policy/identity.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from policy.episodes import OffProof, Pinned, Reading, RestartProof
+from policy.plan import FencingPlan, Freeing, PowerDevice
+from policy.power import PowerState
+from policy.report import Observation
+
+
+def step_may_retry(tries_used: int, plan: FencingPlan) -> bool:
+    """Whether a step has a try left; `tries` counts all of them, the first one too."""
+    return tries_used < plan.tries
+
+
+def flow_may_restart(restarts_used: int, plan: FencingPlan) -> bool:
+    """Whether the whole flow may begin again after a step used up its tries."""
+    return restarts_used < plan.restarts
+
+
+def power_due(
+    not_ready_since: datetime | None, plan: FencingPlan, now: datetime, *, started: datetime | None = None
+) -> timedelta:
+    """How long power-management still has to wait, 0 when it is due; it counts from the moment the node stopped being Ready.
+
+    started: when the episode began. A node cannot have stopped being Ready after that (a clock ahead of ours says so at
+    times), and where nobody knows since when, the wait counts from there. Without either there is nothing to count from.
+    """
+    known = [moment for moment in (not_ready_since, started) if moment is not None]
+    if not known:
+        return timedelta(0)
+    return max(min(known) + plan.wait_before_power - now, timedelta(0))
+
+
+def off_proven(
+    devices: Collection[PowerDevice],
+    command_ended: Mapping[str, datetime],
+    readings: Iterable[Reading],
+    power_on_since: datetime | None,
+) -> OffProof | None:
+    """The proof of off, None while there is none (S2-S5).
+
+    OFF must be the *latest* word of every device, read strictly after the last off command to any of them had ended
+    (`command_ended`, by endpoint), with no power-on since. A device without a command or a reading, or one that says anything
+    but off, leaves nothing proven.
+    """
+    endpoints = [device.endpoint for device in devices]
+    if not endpoints or any(endpoint not in command_ended for endpoint in endpoints):
+        return None
+    commanded_at = max(command_ended[endpoint] for endpoint in endpoints)
+    if power_on_since is not None and power_on_since >= min(command_ended[endpoint] for endpoint in endpoints):
+        return None
+    latest: dict[str, Reading] = {}
+    for reading in readings:
+        known = latest.get(reading.endpoint)
+        if known is None or (reading.at, reading.state is not PowerState.OFF) >= (known.at, known.state is not PowerState.OFF):
+            latest[reading.endpoint] = reading
+    chosen = tuple(latest[endpoint] for endpoint in endpoints if endpoint in latest)
+    if len(chosen) < len(endpoints) or not all(_reads_off_after(reading, commanded_at) for reading in chosen):
+        return None
+    return OffProof(commanded_at=commanded_at, readings=chosen)
+
+
+def proof_stands(
+    proof: OffProof | None,
+    endpoints: Collection[str],
+    *,
+    last_power_on: datetime | None = None,
+    pinned_boot_id: str = "",
+    boot_id: str = "",
+) -> bool:
+    """Whether a proof is whole and still good: for every pinned endpoint, with no power-on and no new boot id since (S1, S6).
+
+    A person's acknowledgement stands for the readings (S8) and ends like them. boot_id: the one the node shows now. Whoever
+    acts on the proof also sees to it that the readings are fresh (S2).
+    """
+    if proof is None or not endpoints or (boot_id and boot_id != pinned_boot_id):
+        return False
+    acknowledged = proof.acknowledgement
+    if acknowledged is not None:
+        if not acknowledged.who.strip() or not acknowledged.why.strip():
+            return False
+        return last_power_on is None or last_power_on < acknowledged.at
+    if proof.commanded_at is None or {reading.endpoint for reading in proof.readings} != set(endpoints):
+        return False
+    if last_power_on is not None and last_power_on >= proof.commanded_at:
+        return False
+    return all(_reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
+
+
+def may_free(proof: OffProof | None, *, need_gone: bool) -> bool:
+    """Whether a consequence may begin: not before its proof (S1), and not once nobody needs it any more (S6)."""
+    return proof is not None and not need_gone
+
+
+def freeing_choice(plan: FencingPlan) -> Freeing:
+    """How to free: what the plan says; `automatic` is the taint where the cluster acts on it, else deletion."""
+    if plan.freeing is not Freeing.AUTOMATIC:
+        return plan.freeing
+    return Freeing.OUT_OF_SERVICE_TAINT if plan.taint_honoured else Freeing.DELETION
+
+
+def restart_proven(
+    pinned: Pinned,
+    observation: Observation,
+    powered_on_at: datetime | None,
+    *,
+    seen_at: datetime | None = None,
+    boot_ids_before: Collection[str] = (),
+) -> RestartProof | None:
+    """The proof of a restart: a boot id first seen after our power-on, other than the pinned one.
+
+    boot_ids_before: those the node showed before the power-on (it may have booted once more before we switched it off); none of
+    them counts. Where the pinned one is not known, any boot id could be the old one: nothing is proven.
+    """
+    if powered_on_at is None or not observation.present or not observation.boot_id or not pinned.boot_id:
+        return None
+    if observation.boot_id == pinned.boot_id or observation.boot_id in boot_ids_before:
+        return None
+    moments = (powered_on_at, *(moment for moment in (observation.ready_since, seen_at) if moment is not None))
+    return RestartProof(boot_id=observation.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at or max(moments))
+
+
+def _reads_off_after(reading: Reading, moment: datetime) -> bool:
+    return reading.state is PowerState.OFF and reading.at > moment

@@ -1,0 +1,62 @@
+"""Our mark on a node: who holds it, since when, and what exactly we added, so that only that is ever removed.
+
+The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
+this?". Writing it with preconditions is `activities/cluster/marks.py`; this module only reads and composes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from policy.errors import PolicyError
+from policy.nodes import MARK_ANNOTATION, NodeView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What an episode left on a node. `cordoned`/`out_of_service`: whether *we* added the cordon or that taint.
+
+    `since` is RFC 3339. A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
+    """
+
+    incident: str
+    kind: str
+    workflow_id: str
+    run_id: str = ""
+    since: str = ""
+    cordoned: bool = False
+    out_of_service: bool = False
+
+    def to_json(self) -> str:
+        """The annotation's value; keys sorted, so that equal marks are equal strings."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def parse_mark(value: str, *, node: str) -> Mark:
+    """The mark in an annotation's value. Unknown keys are ignored (a newer nodewarden may have written them).
+
+    Raises PolicyError naming the node where the value is not ours to read.
+    """
+    subject, field = f"Node/{node}", f"metadata.annotations[{MARK_ANNOTATION}]"
+    try:
+        raw = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise PolicyError(subject, field, f"expected the JSON of a mark, got {value!r} ({error.msg})") from error
+    if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("incident", "kind", "workflow_id")):
+        raise PolicyError(subject, field, f"expected an object with incident, kind and workflow_id, got {value!r}")
+    return Mark(
+        incident=raw["incident"],
+        kind=raw["kind"],
+        workflow_id=raw["workflow_id"],
+        run_id=str(raw.get("run_id", "")),
+        since=str(raw.get("since", "")),
+        cordoned=raw.get("cordoned") is True,
+        out_of_service=raw.get("out_of_service") is True,
+    )
+
+
+def mark_of(node: NodeView) -> Mark | None:
+    """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
+    value = node.annotations.get(MARK_ANNOTATION)
+    return None if value is None else parse_mark(value, node=node.name)

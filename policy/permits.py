@@ -1,0 +1,95 @@
+"""The permit table: who may disrupt a node now, and the answer to "why not?" for everyone else.
+
+The scanner is the only grantor and keeps this table in its workflow state. Admission (`policy/admission.py`) reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from policy.episodes import Kind
+
+
+class Holding(StrEnum):
+    """reserved: granted, its episode not yet known to be open (counts, S14). open: it runs. parked: it waits, no permit."""
+
+    RESERVED = "reserved"
+    OPEN = "open"
+    PARKED = "parked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget."""
+
+    node: str
+    workflow_id: str
+    incident: str
+    kind: Kind
+    holding: Holding
+    granted_at: datetime
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool = False
+    reason: str = ""
+    node_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitRequest:
+    """An episode that was started by hand asks for leave (update `request_permit` of the scanner)."""
+
+    node: str
+    workflow_id: str
+    incident: str
+    kind: Kind = Kind.FENCING
+    reason: str = ""
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool = False
+    node_uid: str = ""
+    ready: bool = True
+    """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
+
+
+class Decision(StrEnum):
+    """The scanner's answer."""
+
+    GRANTED = "granted"
+    QUEUED = "queued"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitAnswer:
+    """Granted, queued (a signal `permit_granted` follows) or refused, with the reason in a sentence.
+
+    `holder`: how the cluster Lease names the grantor; the last look compares it.
+    """
+
+    decision: Decision
+    reason: str = ""
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """An episode gives its permit back: it ended (`outcome`) or parked (`parked`, with `problem`)."""
+
+    node: str
+    incident: str
+    outcome: str = ""
+    parked: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitQuestion:
+    """Question and answer of the scanner's query `holds_permit`, asked by every last look."""
+
+    node: str
+    incident: str
+    held: bool = False
+    reason: str = ""

@@ -1,0 +1,24 @@
+"""Power states and what a device can do: the words that drivers and workflows share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class PowerState(StrEnum):
+    """What a device said. Unknown is never off (S3)."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+class PowerCapability(StrEnum):
+    """What a driver can do with its device."""
+
+    READ = "read"
+    OFF = "off"
+    ON = "on"
+    NMI = "nmi"
+    RESET = "reset"
+    IDENTITY = "identity"

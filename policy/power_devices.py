@@ -1,0 +1,175 @@
+"""The `power` part of a template, resolved for one node: which devices feed it, and how each is told apart from its neighbours'.
+
+No device is accepted unless something that *identifies* the node's own plug came from node-specific configuration, a value
+with the node's name in it, or the node's providerID (S10): a shared address alone would switch off whoever it happens to be.
+Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. Speaking to devices is `activities/power/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from policy.fields import Fields
+from policy.nodes import NodeView
+from policy.plan import PowerDevice, SecretRef
+
+DEVICE_FIELDS = ("driver", "site", "parameters", "nodeParameters", "secretRef")
+SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey")
+
+ADDRESS_PARAMETERS = ("ip", "ipaddr", "address", "host", "hostname")
+PLUG_PARAMETERS = ("plug", "port", "instance", "instance_id", "machine", "system", "uuid")
+PORT_PARAMETER = "ipport"
+IDENTIFYING_PARAMETERS = frozenset({*ADDRESS_PARAMETERS, *PLUG_PARAMETERS, PORT_PARAMETER})
+"""Parameters that can tell one node's device or plug from another's."""
+
+DEFAULT_PORTS = {"ipmi": "623"}
+"""So that the same device is the same endpoint whether its port was written or not."""
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_VARIABLE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
+_IDENTIFYING_VARIABLES = frozenset({"NodeName", "ProviderID"})
+_CREDENTIALS = frozenset({"user", "username", "login", "pass", "kg", "hexkg", "community", "apikey", "privatekey"})
+_CREDENTIAL_PARTS = ("password", "passwd", "secret", "token", "credential")
+
+
+class DeviceReader:
+    """Reads devices for one node; `namespace` is the template's, where its secrets live unless they say otherwise."""
+
+    __slots__ = ("_namespace", "_node")
+
+    def __init__(self, *, node: NodeView, namespace: str) -> None:
+        self._node = node
+        self._namespace = namespace
+
+    def read(self, spec: Fields, name: str) -> tuple[PowerDevice, ...]:
+        """All devices that feed the node: a list, or a single one without a list round it."""
+        found: dict[str, PowerDevice] = {}
+        for fields in spec.each(name, single=True):
+            device = self._device(fields)
+            if device.endpoint in found:
+                # Two entries for one plug would count one reading twice where proof needs each of k devices (S4).
+                raise fields.refuse("parameters", f"{device.endpoint} is listed twice for node {self._node.name}")
+            found[device.endpoint] = device
+        if not found:
+            raise spec.refuse(name, "expected at least one power device: nothing executed is never success")
+        return tuple(found.values())
+
+    def _device(self, fields: Fields) -> PowerDevice:
+        fields.only(*DEVICE_FIELDS)
+        driver = _name(fields, "driver")
+        shared = _values(fields.within_or_empty("parameters"))
+        by_node = fields.within_or_empty("nodeParameters")
+        own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
+        # S11: as nearest to the node wins, value by value, inside the one template that applies as a whole.
+        written = {**shared, **own}
+        if not self._identified(written, own):
+            raise fields.refuse(
+                f"nodeParameters.{self._node.name}",
+                f"nothing identifies the device of node {self._node.name}: expected one of "
+                f"{', '.join(sorted(IDENTIFYING_PARAMETERS))} here, or one in parameters with {{{{ .NodeName }}}} "
+                "or {{ .ProviderID }} in its value",
+            )
+        parameters = {
+            key: self._rendered(fields, f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}", value)
+            for key, value in written.items()
+        }
+        endpoint = _endpoint(driver, parameters)
+        if not endpoint:
+            raise fields.refuse("parameters", f"expected the device's {' or '.join(ADDRESS_PARAMETERS)}, or its plug or instance")
+        self._refuse_a_neighbours_endpoint(fields, driver, endpoint, shared, by_node)
+        return PowerDevice(
+            driver=driver,
+            endpoint=endpoint,
+            parameters=parameters,
+            secret=self._secret(fields),
+            site=_name(fields, "site", "default"),
+        )
+
+    def _identified(self, written: Mapping[str, str], own: Mapping[str, str]) -> bool:
+        return any(
+            key in IDENTIFYING_PARAMETERS and (key in own or _IDENTIFYING_VARIABLES & set(_VARIABLE.findall(value)))
+            for key, value in written.items()
+        )
+
+    def _rendered(self, fields: Fields, field: str, value: str) -> str:
+        known = {"NodeName": self._node.name, "ProviderID": self._node.provider_id}
+        for variable in _VARIABLE.findall(value):
+            if not known.get(variable):
+                why = "the node has none" if variable in known else f"expected one of {', '.join(sorted(known))}"
+                raise fields.refuse(field, f"{{{{ .{variable} }}}} can't be filled in: {why}")
+        rendered = _VARIABLE.sub(lambda match: known[match[1]], value)
+        if "{{" in rendered or "}}" in rendered:
+            raise fields.refuse(field, f"expected variables like {{{{ .NodeName }}}}, got {value!r}")
+        return rendered
+
+    def _refuse_a_neighbours_endpoint(
+        self, fields: Fields, driver: str, endpoint: str, shared: Mapping[str, str], by_node: Fields
+    ) -> None:
+        """The same plug under two nodes is a copying mistake that would switch off the wrong one (S9, S10)."""
+        for other in by_node.names():
+            if other == self._node.name:
+                continue
+            theirs = {**shared, **_values(by_node.within(other))}
+            if _endpoint(driver, {key: _with_node_name(value, other) for key, value in theirs.items()}) == endpoint:
+                raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
+
+    def _secret(self, fields: Fields) -> SecretRef | None:
+        if not fields.has("secretRef"):
+            return None
+        reference = fields.within("secretRef")
+        reference.only(*SECRET_FIELDS)
+        default = SecretRef(name="", namespace=self._namespace)
+        return SecretRef(
+            name=self._rendered(reference, "name", reference.text("name")),
+            namespace=reference.text("namespace", default.namespace),
+            username_key=reference.text("usernameKey", default.username_key),
+            password_key=reference.text("passwordKey", default.password_key),
+        )
+
+
+def _values(fields: Fields) -> dict[str, str]:
+    """Parameters are texts; whole numbers are taken too, as people write ports without quotes."""
+    values: dict[str, str] = {}
+    for key in fields.names():
+        if _names_a_credential(key):
+            # The value is not shown: it may be one (S12).
+            raise fields.refuse(key, "is a credential: expected it in a Secret, named by secretRef")
+        value = fields.value(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str) or not value.strip():
+            raise fields.refuse(key, "expected a non-empty string (quote it) or a whole number")
+        values[key] = value.strip()
+    return values
+
+
+def _names_a_credential(key: str) -> bool:
+    plain = key.lower().replace("-", "").replace("_", "")
+    return plain in _CREDENTIALS or any(part in plain for part in _CREDENTIAL_PARTS)
+
+
+def _with_node_name(value: str, name: str) -> str:
+    """Another node's value as far as we can fill it in: its providerID is not known here."""
+    return _VARIABLE.sub(lambda match: name if match[1] == "NodeName" else match[0], value)
+
+
+def _endpoint(driver: str, parameters: Mapping[str, str]) -> str:
+    """Device and plug in one string; "" where nothing addresses a device."""
+    address = next((parameters[key] for key in ADDRESS_PARAMETERS if key in parameters), "").lower()
+    plug = next((parameters[key] for key in PLUG_PARAMETERS if key in parameters), "")
+    if not address and not plug:
+        return ""
+    if ":" in address:
+        address = f"[{address.strip('[]')}]"
+    port = parameters.get(PORT_PARAMETER) or DEFAULT_PORTS.get(driver, "")
+    where = f"{address}:{port}" if address and port else address
+    return f"{driver}://{where}/{plug}" if plug else f"{driver}://{where}"
+
+
+def _name(fields: Fields, field: str, default: str | None = None) -> str:
+    """Driver and site become parts of endpoints and task queues."""
+    name = fields.text(field, default)
+    if _NAME.fullmatch(name) is None:
+        raise fields.refuse(field, f"expected lower-case letters, digits and dashes, got {name!r}")
+    return name

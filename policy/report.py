@@ -1,0 +1,168 @@
+"""What a scan says: a *level*, never an edge, and never the fleet.
+
+Counts, brakes, the top candidates and the nodes that carry our mark. Its `digest` is over what decisions depend on, so
+that two scans of an unchanged world are equal whatever worker made them, and a lost result loses nothing. Bounded: no
+list here grows with the number of nodes (see the MAXIMUM_ constants), so a report stays far below Temporal's payload limit
+at 50,000 nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from policy.healthcheck import ObjectRef
+from policy.verdicts import Health
+
+MAXIMUM_CANDIDATES = 50
+MAXIMUM_ROWS = 30
+MAXIMUM_OBSERVATIONS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """Whether our view of the cluster may be acted on (S18). `stale` says why not, "" when it may."""
+
+    synced: bool
+    stale: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLease:
+    """The cluster Lease as this scan left it (S38). `needed` is False while nothing asks us to act: then it is not taken."""
+
+    held: bool
+    needed: bool = True
+    holder: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Control-plane nodes and how many of them say Ready (S15)."""
+
+    members: int = 0
+    ready: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
+
+    remaining: how many targets that now count as healthy may be disrupted before the brake closes. Disrupting a target that is
+    unhealthy already takes none of it, so an open brake with 0 remaining still lets those be repaired.
+    """
+
+    ref: ObjectRef
+    uid: str = ""
+    generation: int = 0
+    total: int = 0
+    healthy: int = 0
+    soon: int = 0
+    unhealthy: int = 0
+    skipped: int = 0
+    remaining: int = 0
+    allowed: bool = False
+    paused: str = ""
+    reason: str = ""
+    message: str = ""
+    error: str = ""
+    recovering: int = 0
+    """Healthy by their conditions, but still marked by an episode: not counted as healthy until that has ended."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node that a check found unhealthy and whose brake is open. `refused` says why it can't be acted on all the same.
+
+    ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
+    healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
+    """
+
+    node: str
+    uid: str
+    check: ObjectRef
+    since: datetime
+    reason: str
+    message: str
+    template: ObjectRef | None = None
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool = False
+    refused: str = ""
+    ready: bool = True
+    healthy_under: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS."""
+
+    node: str
+    zone: str
+    ready: str
+    health: Health
+    check: str = ""
+    reason: str = ""
+    since: datetime | None = None
+    due: datetime | None = None
+    schedulable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A node that an episode cares about, as it is now. `present` False: the Node object is gone.
+
+    `incident` is that of the mark it carries ("" for none), so that a mark without an open episode is noticed.
+    `unhealthy`: some check says so now, whether or not we may act on it. `soon`: none does, but a timeout runs; a running
+    episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
+    unknown.
+    """
+
+    node: str
+    present: bool = True
+    uid: str = ""
+    ready: bool = False
+    ready_since: datetime | None = None
+    boot_id: str = ""
+    provider_id: str = ""
+    system_uuid: str = ""
+    unhealthy: bool = False
+    incident: str = ""
+    mark_problem: str = ""
+    soon: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportParts:
+    """What `policy/ledger.py` knows at one moment: a report without what only the scan itself can say."""
+
+    inventory: int
+    checks: tuple[CheckReport, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    candidates_left_out: int = 0
+    observations: tuple[Observation, ...] = ()
+    control_plane: ControlPlane = ControlPlane()
+    rows: tuple[TargetRow, ...] = ()
+    next_due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport:
+    """The whole of what the scanner learns from one scan."""
+
+    digest: str
+    at: datetime
+    resource_version: str
+    inventory: int
+    view: ViewState
+    lease: ClusterLease
+    cluster_uid: str = ""
+    checks: tuple[CheckReport, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    candidates_left_out: int = 0
+    observations: tuple[Observation, ...] = ()
+    control_plane: ControlPlane = ControlPlane()
+    rows: tuple[TargetRow, ...] = ()
+    next_due: datetime | None = None

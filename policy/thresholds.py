@@ -1,0 +1,45 @@
+"""Int-or-percentage thresholds (`3`, `"3"`, `"40%"`): reading them, and what they amount to for a group of targets.
+
+Each dialect rounds its own way; comparing the result with the counts is `policy/brakes.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from policy.healthcheck import Threshold
+
+_TEXT = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
+
+EXPECTED = 'a whole number of at least 0 or a percentage from "0%" to "100%"'
+"""For messages: what every threshold field expects."""
+
+
+class Rounding(StrEnum):
+    """What a percentage of a group does with fractions of a target."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+def parse_threshold(value: object, *, plain_text: bool = True) -> Threshold:
+    """The threshold in a decoded JSON value. Raises ValueError saying what was expected.
+
+    plain_text: whether a number written as text (`"3"`) is taken; medik8s and OpenShift do, Cluster API does not.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Threshold(value=value)
+    if isinstance(value, str) and (matched := _TEXT.fullmatch(value)):
+        number, percent = int(matched[1]), bool(matched[2])
+        if (percent and number <= 100) or (not percent and plain_text):
+            return Threshold(value=number, percent=percent)
+    raise ValueError(f"expected {EXPECTED}, got {value!r}")
+
+
+def scaled(threshold: Threshold, total: int, rounding: Rounding) -> int:
+    """How many targets the threshold amounts to in a group of `total`."""
+    if not threshold.percent:
+        return threshold.value
+    product = threshold.value * total
+    return -(-product // 100) if rounding is Rounding.UP else product // 100
