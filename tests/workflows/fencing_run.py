@@ -1,0 +1,122 @@
+"""Running one Fencing workflow against a scripted world, on the time-skipping server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
+from policy.ids import episode_id
+from policy.report import Observation
+from tests.workflows.world import NODE, ScriptedTarget, World
+from workflows.fencing import Fencing
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.messages import AbortRequest
+
+
+@dataclass
+class Run:
+    """A fencing under way."""
+
+    world: World
+    handle: WorkflowHandle[Fencing, EpisodeResult]
+
+    async def result(self) -> EpisodeResult:
+        """How it ended; every rule that the world watches held at every moment."""
+        result = await asyncio.wait_for(self.handle.result(), 30)
+        assert self.world.broken == []
+        return result
+
+    async def status(self) -> EpisodeStatus:
+        """The episode's own word."""
+        return await self.handle.query(Fencing.status)
+
+    async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
+        """Wait until the status is as wished."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    status = await self.status()
+                except RPCError:  # between two runs, or before the first task: there is nobody to answer yet
+                    await asyncio.sleep(0.02)
+                    continue
+                if condition(status):
+                    return status
+                await asyncio.sleep(0.02)
+
+    async def parked(self) -> EpisodeStatus:
+        """Wait until it needs a person."""
+        return await self.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+
+    async def did(self, act: str) -> None:
+        """Wait until the world has seen an act."""
+        async with asyncio.timeout(20):
+            while act not in self.world.acts:
+                await asyncio.sleep(0.01)
+
+    async def abort(self, *, power_on: bool = False) -> str:
+        """A person aborts."""
+        return await self.handle.execute_update(Fencing.abort, AbortRequest(who="ada", reason="drill", power_on=power_on))
+
+    async def tell(self, observation: Observation) -> None:
+        """The scanner says how the node is now."""
+        await self.handle.signal(Fencing.observe, observation)
+
+
+@asynccontextmanager
+async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> AsyncIterator[Run]:
+    """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    request = FencingInput(
+        **({"cluster": cluster, "node": NODE, "need": world.need, "permit_granted": True, "holder": "us"} | changes)  # type: ignore[arg-type]
+    )
+    target = ScriptedTarget(world)
+    common = {"workflow_failure_exception_types": [Exception]}
+    async with AsyncExitStack() as stack:
+        queue = f"{WORKFLOW_QUEUE}-{cluster}"
+        await stack.enter_async_context(
+            Worker(env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
+        )
+        for activities_queue, activities in (
+            (WORKFLOW_QUEUE, [target.request_permit]),
+            (power_queue("default"), [target.read_power, target.power_off, target.power_on]),
+        ):
+            await stack.enter_async_context(Worker(env.client, task_queue=activities_queue, activities=activities))
+        await stack.enter_async_context(
+            Worker(
+                env.client,
+                task_queue=cluster_queue(cluster),
+                activities=[
+                    target.pin,
+                    target.mark,
+                    target.last_look,
+                    target.take_lease,
+                    target.release_lease,
+                    target.record_event,
+                    target.mark_unschedulable,
+                    target.mark_schedulable,
+                    target.taint_out_of_service,
+                    target.delete_workload,
+                    target.read_workload,
+                    target.untaint_out_of_service,
+                ],
+            )
+        )
+        handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
+        run = Run(world, handle)
+        try:
+            yield run
+        finally:
+            for gate in world.gates.values():
+                gate.set()
+            with contextlib.suppress(RPCError):  # it has ended by itself
+                await handle.terminate("the test is over")

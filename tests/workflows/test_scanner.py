@@ -1,0 +1,443 @@
+"""The scanner: admits what policy allows, reserves before it opens, loses nothing over continue-as-new, stop and terminate."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.contracts.episodes import (
+    AskPermit,
+    DescribeRequest,
+    DescribeResult,
+    EpisodeActivities,
+    EpisodeDescription,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+    OpenResult,
+)
+from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from activities.errors import ErrorType, failure
+from policy.episodes import FencingInput, NeedKind
+from policy.healthcheck import ObjectRef
+from policy.ids import episode_id, scanner_id
+from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
+from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, ViewState
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.messages import ScannerInput, ScannerResult, ScannerStatus, StopRequest
+from workflows.scanner import HealthScanner
+
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def candidate(node: str, minutes: int = 10) -> Candidate:
+    """A node that offends since some minutes."""
+    since = NOW - timedelta(minutes=minutes)
+    return Candidate(
+        node=node, uid=f"uid-{node}", check=CHECK, since=since, reason="Ready", message="Ready is Unknown", template=TEMPLATE
+    )
+
+
+def check(*, allowed: bool = True, unhealthy: int = 1, message: str = "") -> CheckReport:
+    """Twelve nodes under one check."""
+    return CheckReport(
+        ref=CHECK, total=12, healthy=12 - unhealthy, unhealthy=unhealthy, remaining=6, allowed=allowed, message=message
+    )
+
+
+def report(*nodes: str, **changes: object) -> ScanReport:
+    """A live view with these candidates."""
+    plain = ScanReport(
+        digest="",
+        at=NOW,
+        resource_version="100",
+        inventory=12,
+        view=ViewState(synced=True),
+        lease=ClusterLease(held=True),
+        checks=(check(unhealthy=len(nodes)),),
+        candidates=tuple(candidate(node) for node in nodes),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class ScriptedCluster(ScanActivities, EpisodeActivities):
+    """A cluster whose report a test sets; a long poll that waits like the real one."""
+
+    current: ScanReport = field(default_factory=report)
+    requests: list[ScanRequest] = field(default_factory=list)
+    opened: list[FencingInput] = field(default_factory=list)
+    outcomes: dict[str, Opened] = field(default_factory=dict)
+    known: dict[str, EpisodeDescription] = field(default_factory=dict)
+    described: list[tuple[str, ...]] = field(default_factory=list)
+    published: list[PublishRequest] = field(default_factory=list)
+    released: int = 0
+    restless: int = 0
+    """How many scans answer at once with a new digest."""
+    scan_errors: int = 0
+    open_errors: int = 0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def show(self, new: ScanReport) -> None:
+        """The cluster changes."""
+        self.current = replace(new, digest=uuid.uuid4().hex)
+        self.changed.set()
+
+    @activity.defn(name="scan.observe-cluster")
+    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
+        self.requests.append(request)
+        if self.scan_errors:
+            self.scan_errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "the API server said no")
+        if self.restless:
+            self.restless -= 1
+            return replace(self.current, digest=f"restless-{self.restless}")
+        while request.known_digest == self.current.digest and self._lease_is(request):
+            self.changed.clear()
+            activity.heartbeat()
+            try:
+                await asyncio.wait_for(self.changed.wait(), 0.05)
+            except TimeoutError:
+                continue
+        lease = self.current.lease
+        if not lease.held and request.work_in_hand and not lease.holder:
+            self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
+        return self.current
+
+    def _lease_is(self, request: ScanRequest) -> bool:
+        return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
+
+    @activity.defn(name="scan.publish-status")
+    async def publish_status(self, request: PublishRequest) -> PublishResult:
+        self.published.append(request)
+        return PublishResult(written=1)
+
+    @activity.defn(name="scan.release-lease")
+    async def release_lease(self, request: ScanRequest) -> None:
+        self.released += 1
+
+    @activity.defn(name="episodes.open")
+    async def open(self, request: OpenRequest) -> OpenResult:
+        if self.open_errors:
+            self.open_errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "nobody knows")
+        outcomes = []
+        for episode in request.episodes:
+            opened = self.outcomes.get(episode.node, Opened.STARTED)
+            if opened is Opened.STARTED:
+                self.opened.append(episode)
+            outcomes.append(
+                OpenOutcome(
+                    node=episode.node,
+                    incident=episode.incident,
+                    opened=opened,
+                    workflow_id=episode_id(episode.cluster, episode.node),
+                    reason=f"scripted {opened}",
+                )
+            )
+        return OpenResult(outcomes=tuple(outcomes))
+
+    @activity.defn(name="episodes.describe")
+    async def describe(self, request: DescribeRequest) -> DescribeResult:
+        self.described.append(request.nodes)
+        closed = [EpisodeDescription(node=node, known=False, open=False, workflow_id="") for node in request.nodes]
+        return DescribeResult(episodes=tuple(self.known.get(found.node, found) for found in closed))
+
+    @activity.defn(name="episodes.request-permit")
+    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
+
+
+@dataclass
+class Scan:
+    """A scanner under way."""
+
+    cluster: str
+    world: ScriptedCluster
+    handle: WorkflowHandle[HealthScanner, ScannerResult]
+    client_handle: Callable[[], WorkflowHandle[HealthScanner, ScannerResult]]
+
+    async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
+        """Wait until the scanner's status is as wished."""
+        async with asyncio.timeout(80):
+            while True:
+                try:
+                    status = await self.client_handle().query(HealthScanner.status)
+                except RPCError:  # between two runs there is nobody to answer yet
+                    await asyncio.sleep(0.02)
+                    continue
+                if condition(status):
+                    return status
+                await asyncio.sleep(0.02)
+
+    async def has_opened(self, count: int) -> None:
+        """Wait until so many episodes have been opened."""
+        async with asyncio.timeout(20):
+            while len(self.world.opened) < count:
+                await asyncio.sleep(0.01)
+
+    async def release(self, episode: FencingInput, **changes: object) -> None:
+        """An episode says that it has ended or parked."""
+        release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
+        await self.client_handle().signal(HealthScanner.release, release)
+
+    async def ask(self, node: str, incident: str = "by-hand") -> PermitAnswer:
+        """A person's episode asks for a permit."""
+        request = PermitRequest(node=node, workflow_id=episode_id(self.cluster, node), incident=incident)
+        return await self.client_handle().execute_update(HealthScanner.request_permit, request)
+
+
+@asynccontextmanager
+async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, **changes: object) -> AsyncIterator[Scan]:
+    """Start a scanner of a cluster of its own."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
+    queue = f"scanners-{cluster}"
+    async with (
+        Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe]),
+        Worker(
+            env.client,
+            task_queue=cluster_queue(cluster),
+            activities=[world.observe_cluster, world.publish_status, world.release_lease],
+        ),
+    ):
+        handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
+        scan = Scan(cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster)))
+        try:
+            yield scan
+        finally:
+            if not world.released:
+                await scan.client_handle().terminate("the test is over")
+
+
+async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: WorkflowEnvironment) -> None:
+    """S14: the line stands in the table before anything is opened; the episode is told who grants."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        opened = world.opened[0]
+        assert (opened.node, opened.permit_granted, opened.holder) == ("node-1", True, "us")
+        assert opened.need is not None
+        assert opened.need.kind is NeedKind.CHECK
+        status = await scan.until(lambda status: bool(status.permits))
+        assert status.permits[0].incident == opened.incident
+        answer = await scan.handle.query(HealthScanner.holds_permit, PermitQuestion(node="node-1", incident=opened.incident))
+        assert answer.held
+        other = await scan.handle.query(HealthScanner.holds_permit, PermitQuestion(node="node-1", incident="other"))
+        assert not other.held
+
+
+async def test_one_node_at_a_time_and_the_next_at_once_after_a_release(env: WorkflowEnvironment) -> None:
+    """S14: the cap counts; a release lets the next in without waiting for a scan."""
+    world = ScriptedCluster()
+    world.show(report("node-1", "node-2", "node-3"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        status = await scan.until(lambda status: len(status.refused) == 2)
+        assert {refused.reason for refused in status.refused} == {"CapReached"}
+        scans = len(world.requests)
+        await scan.release(world.opened[0])
+        await scan.has_opened(2)
+        assert world.opened[1].node == "node-2"
+        assert len(world.requests) <= scans + 1
+
+
+async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: WorkflowEnvironment) -> None:
+    """S13, S14: the next node is served, the parked one gets no second episode."""
+    world = ScriptedCluster()
+    world.show(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
+        await scan.has_opened(2)
+        status = await scan.until(lambda status: len(status.permits) == 2)
+        assert [permit.holding for permit in status.permits] == [Holding.PARKED, Holding.OPEN]
+
+
+async def test_a_closed_brake_opens_nothing_and_says_why(env: WorkflowEnvironment) -> None:
+    """S17: all twelve fail at once."""
+    world = ScriptedCluster()
+    nodes = [f"node-{number}" for number in range(12)]
+    closed = check(allowed=False, unhealthy=12, message="0 of 12 nodes are healthy, minHealthy 51% needs 7")
+    world.show(report(*nodes, checks=(closed,)))
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: len(status.refused) == 12)
+        assert "0 of 12" in status.refused[0].message
+        assert world.opened == []
+        await scan.until(lambda _status: bool(world.published))
+        assert world.published[-1].checks[0].message == closed.message
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"view": ViewState(synced=True, stale="nothing was heard for 75 s")},
+        {"lease": ClusterLease(held=False, holder="somebody else", problem="held by somebody else")},
+    ],
+    ids=["stale view", "foreign lease"],
+)
+async def test_nothing_is_opened_without_a_live_view_and_the_cluster_lease(
+    env: WorkflowEnvironment, unfit: dict[str, object]
+) -> None:
+    """S18, S38."""
+    world = ScriptedCluster()
+    world.show(report("node-1", **unfit))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1 and bool(status.refused))
+        assert world.opened == []
+
+
+async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:
+    """S19: a person's abort is not answered with the next episode."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
+        world.show(report("node-1"))
+        status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
+        assert "aborted by ada" in status.refused[0].message
+        world.show(report())
+        await scan.until(lambda status: not status.held_off)
+        world.show(report("node-1"))
+        await scan.has_opened(2)
+
+
+async def test_the_report_from_before_an_end_does_not_open_the_next_episode(env: WorkflowEnvironment) -> None:
+    """The node was still shown sick when its episode ended; only a younger scan decides."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0])
+        status = await scan.until(lambda status: bool(status.refused))
+        assert "just ended" in status.refused[0].message
+        world.show(report())
+        await scan.until(lambda status: not status.refused)
+        assert len(world.opened) == 1
+
+
+async def test_an_unknown_opening_counts_until_it_is_described(env: WorkflowEnvironment) -> None:
+    """S14: an unknown outcome counts as held."""
+    world = ScriptedCluster(open_errors=1)
+    world.show(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.problem) or bool(world.described))
+        assert world.opened == [] or status.permits
+        await scan.has_opened(1)
+        assert world.described
+
+
+async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -> None:
+    """S13, S14: manual starts go the same way, and a queued one is served when a permit is free."""
+    world = ScriptedCluster()
+    world.show(report())
+    async with scanning(env, world) as scan:
+        first = await scan.ask("node-1", "one")
+        assert (first.decision, first.holder) == (Decision.GRANTED, "us")
+        assert (await scan.ask("node-1", "one")).decision is Decision.GRANTED
+        assert (await scan.ask("node-1", "other")).decision is Decision.REFUSED
+        assert (await scan.ask("node-2", "two")).decision is Decision.QUEUED
+        await scan.release(FencingInput(cluster=scan.cluster, node="node-1", incident="one"))
+        # nobody runs under node-2's id, so its place is given up again as soon as it is told
+        await scan.until(lambda status: not status.queue)
+
+
+async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowEnvironment) -> None:
+    """S38, and opt-in: the Lease is taken only once there is work."""
+    world = ScriptedCluster()
+    world.show(report(checks=(), lease=ClusterLease(held=False, needed=False)))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        assert not world.requests[0].work_in_hand
+        assert (await scan.ask("node-1")).decision is Decision.GRANTED
+        assert world.requests[-1].work_in_hand
+
+
+async def test_a_scanner_without_memory_finds_its_holders_again_before_it_admits(env: WorkflowEnvironment) -> None:
+    """S14: terminated and started anew, it counts the episode whose mark it finds."""
+    world = ScriptedCluster()
+    world.show(report("node-1", "node-2", observations=(Observation(node="node-1", incident="old"),)))
+    world.known["node-1"] = EpisodeDescription(
+        node="node-1", known=True, open=True, workflow_id="episode/x/node-1", incident="old", permit=True
+    )
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.permits))
+        assert status.permits[0].incident == "old"
+        await scan.until(lambda status: bool(status.refused))
+        assert world.opened == []
+
+
+async def test_a_mark_without_an_episode_on_a_healthy_node_is_cleaned_up(env: WorkflowEnvironment) -> None:
+    """S35: marks of an episode that was terminated."""
+    world = ScriptedCluster()
+    world.show(report(observations=(Observation(node="node-1", uid="u", ready=True, incident="old"),)))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        assert world.opened[0].need is not None
+        assert world.opened[0].need.kind is NeedKind.CLEAN_UP
+
+
+async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
+    """S18: no view, no episodes."""
+    world = ScriptedCluster(scan_errors=2)
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        assert len(world.requests) >= 3
+
+
+async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
+    """S38: whoever comes next need not wait for it to lapse."""
+    world = ScriptedCluster()
+    world.show(report())
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        await scan.handle.execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        result = await scan.handle.result()
+        assert (result.stopped_by, world.released) == ("ada", 1)
+
+
+@pytest.mark.timeout(120)
+async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: WorkflowEnvironment) -> None:
+    """S14: permits, parked lines and counts outlive every roll."""
+    world = ScriptedCluster()
+    world.show(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], parked=True, outcome="", problem="x")
+        await scan.has_opened(2)
+        world.restless = 1000
+        world.changed.set()
+        world.show(world.current)
+        status = await scan.until(lambda status: status.scans >= 1000)
+        assert [permit.holding for permit in status.permits] == [Holding.PARKED, Holding.OPEN]
+        assert [permit.incident for permit in status.permits] == [episode.incident for episode in world.opened]
+        description = await scan.client_handle().describe()
+        assert description.run_id != scan.handle.first_execution_run_id
+        assert len(world.opened) == 2
+
+
+async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:
+    """S38: the id keeps a cluster's scanner single."""
+    queue = f"scanners-{uuid.uuid4().hex}"
+    async with Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]):
+        with pytest.raises(WorkflowFailureError):
+            await env.client.execute_workflow(
+                HealthScanner.run, ScannerInput(cluster="prod"), id=f"other-{uuid.uuid4().hex}", task_queue=queue
+            )

@@ -1,0 +1,304 @@
+"""A scripted world for workflow tests: one node, its BMCs, its pods, behind the real activity contracts.
+
+It keeps the order of everything that was done, checks the rules that hold at every single moment (S1, S2, S32) while it is
+acted on, and misbehaves as told. Nothing here decides: what it answers follows from its state alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.contracts.episodes import (
+    AskPermit,
+    DescribeRequest,
+    DescribeResult,
+    EpisodeActivities,
+    OpenRequest,
+    OpenResult,
+)
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    EventRequest,
+    FreeingActivities,
+    FreeRequest,
+    FreeResult,
+    IsolationActivities,
+    LookRequest,
+    LookResult,
+    LookVerdict,
+    NodeLeaseRequest,
+    NodeLeaseResult,
+    PinResult,
+    TargetActivities,
+    Workload,
+)
+from activities.errors import ErrorType, failure
+from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading
+from policy.permits import Decision, PermitAnswer
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from policy.report import Observation
+
+CLUSTER = "prod"
+NODE = "node-7"
+
+
+def clock() -> datetime:
+    """The server's time for this attempt: it skips with the workflow, as our own clock does not."""
+    return activity.info().started_time
+
+
+def plan(**changes: object) -> FencingPlan:
+    """A plan with one BMC and short waits."""
+    devices = (PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"),)
+    short = FencingPlan(
+        source="test",
+        devices=devices,
+        wait_before_power=timedelta(0),
+        tries=2,
+        restarts=1,
+        retry_interval=timedelta(seconds=1),
+        act_deadline=timedelta(seconds=2),
+        off_timeout=timedelta(seconds=4),
+        free_timeout=timedelta(seconds=30),
+        boot_timeout=timedelta(minutes=10),
+    )
+    return replace(short, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class World:
+    """State of the scripted world. `acts` is what was done, in order."""
+
+    plan: FencingPlan = field(default_factory=plan)
+    need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="NodeHealthCheck/workers: Ready is Unknown"))
+    ready: bool = False
+    present: bool = True
+    uid: str = "uid-1"
+    boot_id: str = "boot-1"
+    pods: int = 3
+    pods_stay: bool = False
+    power: dict[str, PowerState] = field(default_factory=dict)
+    boots: bool = True
+    ignores_off: bool = False
+    read_errors: deque[ApplicationError] = field(default_factory=deque)
+    off_errors: deque[ApplicationError] = field(default_factory=deque)
+    on_errors: deque[ApplicationError] = field(default_factory=deque)
+    free_errors: deque[ApplicationError] = field(default_factory=deque)
+    off_lost: int = 0
+    """How many answers to an off are lost after it was carried out."""
+    looks: deque[LookVerdict] = field(default_factory=deque)
+    answers: deque[PermitAnswer] = field(default_factory=deque)
+    lease_holder: str = ""
+    cordoned: bool = False
+    marked: str = ""
+    adopted: str = ""
+    tainted: bool = False
+    proof_read: bool = False
+    """Whether every device has been read OFF since the last command."""
+    acts: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    gates: dict[str, asyncio.Event] = field(default_factory=dict)
+    """An act named here waits until the event is set, so that a test can do something in the middle."""
+
+    def __post_init__(self) -> None:
+        self.power = {device.endpoint: PowerState.ON for device in self.plan.devices}
+
+    async def act(self, name: str) -> None:
+        """Note an act; wait at its gate if it has one."""
+        self.acts.append(name)
+        if (gate := self.gates.get(name)) is not None:
+            await gate.wait()
+
+    def observation(self) -> Observation:
+        """The node as it is now."""
+        return Observation(
+            node=NODE,
+            present=self.present,
+            uid=self.uid,
+            ready=self.ready,
+            boot_id=self.boot_id,
+            provider_id="sim://7",
+            system_uuid="sys-7",
+            unhealthy=not self.ready,
+        )
+
+    def count(self, name: str) -> int:
+        """How often something was done."""
+        return self.acts.count(name)
+
+    def consequences(self) -> list[str]:
+        """Acts that need a proof."""
+        return [act for act in self.acts if act in {"taint", "delete-workload"}]
+
+    def consequence(self, request: FreeRequest, name: str) -> None:
+        """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
+        word = request.proof.acknowledgement
+        if word is None and (any(state is not PowerState.OFF for state in self.power.values()) or not self.proof_read):
+            self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")
+        if word is None and {reading.endpoint for reading in request.proof.readings} != set(self.power):
+            self.broken.append(f"S4: {name} with a proof of {len(request.proof.readings)} of {len(self.power)} devices")
+
+
+class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EpisodeActivities):
+    """The world behind the contracts."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @activity.defn(name="isolation.pin-target")
+    async def pin(self, request: FencingInput) -> PinResult:
+        world = self.world
+        await world.act("pin")
+        pinned = Pinned(
+            node=NODE,
+            uid=world.uid,
+            provider_id="sim://7",
+            system_uuid="sys-7",
+            boot_id=world.boot_id,
+            zone="a",
+            not_ready_since=clock() if not world.ready else None,
+            endpoints=tuple(world.power),
+        )
+        return PinResult(
+            pinned=pinned,
+            plan=world.plan,
+            need=request.need or world.need,
+            adopted_incident=world.adopted,
+            observation=world.observation(),
+        )
+
+    @activity.defn(name="isolation.mark")
+    async def mark(self, request: ActRequest) -> ActResult:
+        await self.world.act("mark")
+        self.world.marked = request.target.incident
+        return ActResult(changed=True, detail="marked")
+
+    @activity.defn(name="target.last-look")
+    async def last_look(self, request: LookRequest) -> LookResult:
+        world = self.world
+        await world.act("look" if request.destructive else "glance")
+        verdict = LookVerdict.GO
+        if request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
+            verdict = LookVerdict.NEED_GONE
+        elif request.destructive and (not world.present or world.uid != request.target.pinned.uid):
+            verdict = LookVerdict.TARGET_CHANGED
+        elif request.destructive and world.looks:
+            verdict = world.looks.popleft()
+        return LookResult(verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation())
+
+    @activity.defn(name="target.take-lease")
+    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
+        return NodeLeaseResult(held=not self.world.lease_holder, holder=self.world.lease_holder)
+
+    @activity.defn(name="recovery.release-lease")
+    async def release_lease(self, request: NodeLeaseRequest) -> None:
+        await self.world.act("release-lease")
+
+    @activity.defn(name="target.record-event")
+    async def record_event(self, request: EventRequest) -> None:
+        await self.world.act(f"event {request.reason}")
+
+    @activity.defn(name="isolation.mark-unschedulable")
+    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+        await self.world.act("cordon")
+        self.world.cordoned = True
+        return ActResult(changed=True, detail="cordoned")
+
+    @activity.defn(name="recovery.mark-schedulable")
+    async def mark_schedulable(self, request: ActRequest) -> ActResult:
+        await self.world.act("uncordon")
+        self.world.cordoned, self.world.marked, self.world.tainted = False, "", False
+        return ActResult(changed=True, detail="uncordoned")
+
+    @activity.defn(name="power-management.taint-out-of-service")
+    async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
+        world = self.world
+        if world.free_errors:
+            raise world.free_errors.popleft()
+        world.consequence(request, "taint")
+        await world.act("taint")
+        world.tainted = True
+        world.pods = world.pods if world.pods_stay else 0
+        return ActResult(changed=True, detail="tainted")
+
+    @activity.defn(name="power-management.delete-workload")
+    async def delete_workload(self, request: FreeRequest) -> FreeResult:
+        world = self.world
+        if world.free_errors:
+            raise world.free_errors.popleft()
+        world.consequence(request, "delete-workload")
+        await world.act("delete-workload")
+        deleted, world.pods = world.pods, 0
+        return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
+
+    @activity.defn(name="power-management.read-workload")
+    async def read_workload(self, request: ActRequest) -> Workload:
+        names = tuple(f"pod-{number}" for number in range(self.world.pods))
+        return Workload(pods=self.world.pods, attachments=0, names=names)
+
+    @activity.defn(name="power-management.untaint-out-of-service")
+    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
+        await self.world.act("untaint")
+        self.world.tainted = False
+        return ActResult(changed=True, detail="untainted")
+
+    @activity.defn(name="power-management.read-power")
+    async def read_power(self, request: PowerRequest) -> Reading:
+        world = self.world
+        await world.act("read")
+        if world.read_errors:
+            raise world.read_errors.popleft()
+        world.proof_read = all(state is PowerState.OFF for state in world.power.values())
+        return Reading(endpoint=request.device.endpoint, state=world.power[request.device.endpoint], at=clock())
+
+    @activity.defn(name="power-management.power-off")
+    async def power_off(self, request: PowerRequest) -> CommandResult:
+        world, endpoint = self.world, request.device.endpoint
+        if world.off_errors:
+            raise world.off_errors.popleft()
+        if PowerState.ON not in world.power.values() and world.proof_read:
+            world.broken.append("S33: an off after off had been proven")
+        await world.act("off")
+        before = world.power[endpoint]
+        if not world.ignores_off:
+            world.power[endpoint], world.ready, world.proof_read = PowerState.OFF, False, False
+        if world.off_lost:
+            world.off_lost -= 1
+            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="power-management.power-on")
+    async def power_on(self, request: PowerRequest) -> CommandResult:
+        world, endpoint = self.world, request.device.endpoint
+        if world.on_errors:
+            raise world.on_errors.popleft()
+        if world.tainted:
+            world.broken.append("S32: power on while our taint stands")
+        await world.act("on")
+        before = world.power[endpoint]
+        world.power[endpoint] = PowerState.ON
+        if world.boots and before is PowerState.OFF and PowerState.OFF not in world.power.values():
+            world.boot_id, world.ready = "boot-2", True
+        return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="episodes.open")
+    async def open(self, request: OpenRequest) -> OpenResult:
+        raise failure(ErrorType.NOT_SUPPORTED, "an episode opens no others")
+
+    @activity.defn(name="episodes.describe")
+    async def describe(self, request: DescribeRequest) -> DescribeResult:
+        raise failure(ErrorType.NOT_SUPPORTED, "an episode describes no others")
+
+    @activity.defn(name="episodes.request-permit")
+    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        await self.world.act("ask-permit")
+        return self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")

@@ -1,0 +1,74 @@
+"""The small writes an episode makes on its node: marks and cordons, the maintenance lease, Events for people.
+
+Each is an idempotent look-and-write on the API's side (`activities/cluster/`); none of them is a consequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import ActRequest, ActResult, EventRequest, NodeLeaseRequest, Target, TargetActivities
+from activities.errors import error_message
+from workflows import options
+from workflows.episode import Episode
+from workflows.turns import Vetoed, turn_for
+
+NODE_LEASE_SECONDS = 600
+Activities = TypeVar("Activities")
+
+
+class Bookkeeping:
+    """Writes in the name of one episode on its one node."""
+
+    def __init__(self, episode: Episode, target: Target) -> None:
+        self._episode = episode
+        self._target = target
+
+    async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
+        """Carry out one write; a failed one is raised as the turn it means."""
+        try:
+            return await workflow.execute_activity_method(act, ActRequest(target=self._target), **self._writing(summary))
+        except ActivityError as error:
+            raise turn_for(error, summary) from error
+
+    async def take_node_lease(self, *, theirs_matters: bool) -> None:
+        """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""
+        request = NodeLeaseRequest(target=self._target, seconds=NODE_LEASE_SECONDS)
+        try:
+            result = await workflow.execute_activity_method(
+                TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the node lease can't be taken") from error
+        if not result.held and theirs_matters:
+            raise Vetoed(f"the node lease is held by {result.holder}")
+
+    async def release_node_lease(self) -> None:
+        """Give the node lease back; one that can't be given back lapses by itself."""
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.release_lease,
+                NodeLeaseRequest(target=self._target),
+                **self._writing("recovery: gives the node's maintenance lease back"),
+            )
+        except ActivityError as error:
+            self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
+
+    async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """An Event on the Node, for people with kubectl; telling never blocks or fails an episode."""
+        text = f"incident {self._episode.incident}: {message}"
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.record_event,
+                EventRequest(target=self._target, reason=reason, message=text, warning=warning),
+                **(options.report(self._episode.cluster) | {"summary": f"tells people: {reason}"}),
+            )
+        except ActivityError as error:
+            self._episode.note("event", "failed", error_message(error))
+
+    def _writing(self, summary: str) -> workflow.ActivityConfig:
+        return options.cluster_write(self._episode.cluster) | {"summary": summary}

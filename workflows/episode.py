@@ -1,0 +1,224 @@
+"""What every kind of episode has: its record, its phase as people see it, people's words to it, its permit, its waits.
+
+The story of a kind (`workflows/fencing.py`) owns one `Episode` and tells it what it does; nothing here decides what to do
+next. Its neighbour `workflows/scanner.py` is the other end of the permit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+from activities.contracts.episodes import AskPermit, EpisodeActivities
+from activities.errors import error_message
+from policy.episodes import (
+    Acknowledgement,
+    EpisodeStatus,
+    Kind,
+    OffProof,
+    Phase,
+    RecordEntry,
+    RestartProof,
+    Step,
+)
+from policy.permits import Decision, PermitAnswer, PermitRequest, Release
+from policy.report import Observation
+from workflows import options, search
+from workflows.ids import scanner_id
+from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+
+MAXIMUM_RECORD = 500
+
+
+class Episode:
+    """State shared by all kinds. Fields are read by the story; they change only through the methods."""
+
+    def __init__(self, *, kind: Kind, cluster: str, node: str, incident: str, reason: str) -> None:
+        self.kind = kind
+        self.cluster = cluster
+        self.node = node
+        self.incident = incident
+        self.reason = reason
+        self.zone = ""
+        self.started = workflow.now()
+        self.phase = Phase.NEW
+        self.step = ""
+        self.doing = "begins"
+        self.until: datetime | None = None
+        self.problem = ""
+        self.try_number = 0
+        self.restarts = 0
+        self.off_proof: OffProof | None = None
+        self.restart_proof: RestartProof | None = None
+        self.permit = False
+        self.holder = ""
+        self.record: list[RecordEntry] = []
+        self.observation: Observation | None = None
+        self.abort_asked: AbortRequest | None = None
+        self.acknowledgement: Acknowledgement | None = None
+        self.held: PersonRequest | None = None
+        self.resumed: PersonRequest | None = None
+        self._news = 0
+
+    # What people see ------------------------------------------------------------------------------------------------
+
+    def note(self, act: str, outcome: str, detail: str = "") -> None:
+        """Add a line to the decision record; the oldest go when it is full, and a line says so."""
+        if len(self.record) >= MAXIMUM_RECORD:
+            del self.record[1 : len(self.record) - MAXIMUM_RECORD + 2]
+        self.record.append(RecordEntry(at=workflow.now(), step=self.step, act=act, outcome=outcome, detail=detail))
+
+    def enter(self, *, phase: Phase | None = None, step: Step | None = None, doing: str, until: datetime | None = None) -> None:
+        """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
+        if phase is not None and phase is not self.phase:
+            self.phase = phase
+            self.note("phase", phase.value)
+            workflow.upsert_search_attributes([search.PHASE.value_set(phase.value)])
+        if step is not None:
+            self.step = step.value
+        self.doing = doing
+        self.until = until
+        self._show()
+
+    def introduce(self, *, zone: str, reason: str) -> None:
+        """Set the search attributes by which this episode is found, however it was started."""
+        self.zone = zone
+        self.reason = reason
+        workflow.upsert_search_attributes(
+            [
+                search.CLUSTER.value_set(self.cluster),
+                search.NODE.value_set(self.node),
+                search.ZONE.value_set(zone),
+                search.KIND.value_set(self.kind.value),
+                search.PHASE.value_set(self.phase.value),
+                search.REASON.value_set(reason),
+            ]
+        )
+        self._show()
+
+    def status(self) -> EpisodeStatus:
+        """Answer of the `status` query."""
+        return EpisodeStatus(
+            incident=self.incident,
+            cluster=self.cluster,
+            node=self.node,
+            kind=self.kind,
+            phase=self.phase,
+            step=self.step,
+            doing=self.doing,
+            reason=self.reason,
+            started=self.started,
+            zone=self.zone,
+            try_number=self.try_number,
+            restarts=self.restarts,
+            problem=self.problem,
+            off_proof=self.off_proof,
+            restart_proof=self.restart_proof,
+            permit=self.permit,
+            waiting_until=self.until,
+        )
+
+    def _show(self) -> None:
+        lines = [
+            f"**{self.kind.value} of `{self.node}`** ({self.cluster}, incident `{self.incident}`)",
+            f"* phase **{self.phase.value}**, step {self.step or '-'}: {self.doing}",
+            f"* reason: {self.reason or '-'}",
+        ]
+        if self.until:
+            lines.append(f"* until {self.until.isoformat(timespec='seconds')}")
+        if self.off_proof:
+            lines.append("* off proven")
+        if self.problem:
+            lines.append(f"* **problem: {self.problem}**")
+        workflow.set_current_details("\n".join(lines))
+
+    # What people and the scanner say --------------------------------------------------------------------------------
+
+    def observe(self, observation: Observation) -> None:
+        """The node changed (signal `observe` of the scanner). A level: the latest is all that counts."""
+        self.observation = observation
+        self._news += 1
+
+    def take_abort(self, request: AbortRequest) -> str:
+        """A person stops the episode; a repeated abort may still add `power_on`."""
+        self.abort_asked = request
+        self.note("abort", "asked", f"by {request.who}: {request.reason}" + (", power on" if request.power_on else ""))
+        self._news += 1
+        return f"abort of incident {self.incident} noted"
+
+    def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
+        """A person vouches that the machine is off (S8)."""
+        self.acknowledgement = Acknowledgement(who=request.who, why=request.reason, at=workflow.now())
+        self.note("acknowledge-off", "given", f"by {request.who}: {request.reason}")
+        self._news += 1
+        return f"off of {self.node} acknowledged by {request.who}"
+
+    def take_hold(self, request: PersonRequest) -> str:
+        """Nothing destructive until `resume`."""
+        self.held = request
+        self.note("hold", "asked", f"by {request.who}: {request.reason}")
+        self._news += 1
+        return f"incident {self.incident} is held before its next destructive act"
+
+    def take_resume(self, request: PersonRequest) -> str:
+        """End a hold, or let a parked episode try again."""
+        self.held = None
+        self.resumed = request
+        self.note("resume", "asked", f"by {request.who}: {request.reason}")
+        self._news += 1
+        return f"incident {self.incident} goes on"
+
+    def hear_grant(self) -> None:
+        """The scanner grants the permit that was queued for."""
+        self.permit = True
+        self._news += 1
+
+    # Waiting --------------------------------------------------------------------------------------------------------
+
+    async def rest(self, duration: timedelta | None, why: str) -> None:
+        """A durable wait that any news (a person's word, a change of the node, a grant) ends early. None: without limit."""
+        seen = self._news
+        with contextlib.suppress(asyncio.TimeoutError):
+            await workflow.wait_condition(lambda: self._news != seen, timeout=duration, timeout_summary=why)
+
+    async def settle(self, duration: timedelta) -> None:
+        """Wait out an act that may still be in flight (S34). Nothing ends this early."""
+        if duration > timedelta(0):
+            await workflow.sleep(duration, summary="waits out an act that may still be in flight")
+
+    # The permit -----------------------------------------------------------------------------------------------------
+
+    async def obtain_permit(self, request: PermitRequest) -> str:
+        """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence."""
+        self.enter(phase=Phase.QUEUED, doing="asks the scanner for a permit")
+        try:
+            answer: PermitAnswer = await workflow.execute_activity_method(
+                EpisodeActivities.request_permit,
+                AskPermit(cluster=self.cluster, permit=request),
+                **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.node}"}),
+            )
+        except ActivityError as error:
+            answer = PermitAnswer(decision=Decision.REFUSED, reason=error_message(error))
+        self.note("permit", answer.decision.value, answer.reason)
+        self.holder = answer.holder or self.holder
+        if answer.decision is Decision.REFUSED:
+            return answer.reason
+        if answer.decision is Decision.GRANTED:
+            self.permit = True
+        while not self.permit and self.abort_asked is None:
+            self.enter(doing=f"waits for a permit: {answer.reason}")
+            await self.rest(None, "waits for a permit")
+        return "" if self.permit else "aborted while it waited for a permit"
+
+    async def give_back_permit(self, release: Release) -> None:
+        """Tell the scanner; a failed signal is swallowed because the scanner also describes its holders."""
+        self.permit = False
+        scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))
+        try:
+            await scanner.signal("release", release)
+        except (ApplicationError, FailureError) as error:
+            workflow.logger.warning("the scanner did not hear of the release: %s", error)

@@ -1,0 +1,462 @@
+"""Fencing: isolate a node, switch it off, prove that it is off, free what ran there, switch it on, see it come back, restore.
+
+The story is `FencingStory.run`, from top to bottom; `Fencing` at the end is the thin workflow round it (Remediation awaits the
+same story). It is the automaton of the node-fencing proposal, made safe:
+
+    new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
+    a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
+
+Power is `workflows/power.py`, consequences `workflows/freeing.py`, looking `workflows/looks.py`; what all kinds of episode
+share is `workflows/episode.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import (
+    IsolationActivities,
+    PinResult,
+    Target,
+    TargetActivities,
+)
+from activities.errors import error_message
+from policy.episodes import (
+    EpisodeResult,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    OffProof,
+    Outcome,
+    Phase,
+    Pinned,
+    Step,
+)
+from policy.fencing import power_due, restart_proven
+from policy.identity import same_machine
+from policy.permits import PermitRequest, Release
+from policy.plan import FencingPlan
+from workflows import options
+from workflows.bookkeeping import Bookkeeping
+from workflows.conversation import EpisodeConversation, by_a_person
+from workflows.episode import Episode
+from workflows.freeing import FreeingSequence
+from workflows.looks import Looks
+from workflows.messages import AcknowledgeRequest
+from workflows.power import PowerSequence
+from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Vetoed
+
+LOOK_AGAIN = timedelta(seconds=20)
+"""While waiting for a node: a live look this often, in case no scanner tells us of the change."""
+RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
+
+
+class FencingStory:
+    """One fencing of one node. What is declared here without a value exists once the target is pinned."""
+
+    looks: Looks
+    desk: Bookkeeping
+    power: PowerSequence
+    freeing: FreeingSequence
+    _pinned: Pinned
+    _plan: FencingPlan
+    _need: Need
+    _target: Target
+
+    def __init__(self, request: FencingInput) -> None:
+        incident = request.incident or workflow.uuid4().hex[:12]
+        reason = request.need.reason if request.need else request.reason
+        self._request = request
+        self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
+        self._control_plane = False
+        self.episode.permit = request.permit_granted
+        self.episode.holder = request.holder
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> EpisodeResult:
+        """From the first look to the end, whatever happens in between."""
+        refused = await self._begin()
+        if refused:
+            return await self._end(Outcome.REFUSED, refused)
+        if self._need.kind is NeedKind.CLEAN_UP:
+            return await self._restore(Outcome.RECOVERED, "the node is healthy; the marks of an earlier episode are gone")
+        while True:
+            try:
+                return await self._flow()
+            except NeedGone as turn:
+                return await self._restore(Outcome.RECOVERED, f"nothing more to do: {turn.reason}")
+            except Vetoed as turn:
+                return await self._restore(Outcome.RELEASED, f"given up before power-off: {turn.reason}")
+            except AbortAsked as turn:
+                return await self._aborted(turn.reason)
+            except StepFailed as turn:
+                ended = await self._start_over(turn.reason)
+            except (Hopeless, TargetChanged) as turn:
+                ended = await self._park(turn.reason)
+            if ended is not None:
+                return ended
+
+    async def _flow(self) -> EpisodeResult:
+        """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
+        if not self.freeing.done:
+            if self.power.proof is None:
+                await self._isolate()
+                await self._wait_before_power()
+                await self._in_tries(Step.POWER_MANAGEMENT, self._power_off)
+            await self._in_tries(Step.POWER_MANAGEMENT, self._free)
+        if self._leaves_off():
+            return await self._left_off()
+        await self._in_tries(Step.POWER_MANAGEMENT, self._power_on)
+        await self._wait_for_return()
+        return await self._returned()
+
+    # Beginning ------------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> str:
+        """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
+        self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
+        self.episode.introduce(zone="", reason=self.episode.reason)
+        try:
+            pin: PinResult = await workflow.execute_activity_method(
+                TargetActivities.pin,
+                self._request,
+                **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
+            )
+        except ActivityError as error:
+            return error_message(error)
+        self._take_pin(pin)
+        if not self.episode.permit and self._need.kind is not NeedKind.CLEAN_UP:
+            refused = await self.episode.obtain_permit(self._permit_request())
+            if refused:
+                return refused
+        self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
+        try:
+            await self.desk.write(TargetActivities.mark, "isolation: marks the node")
+        except Turn as turn:
+            return turn.reason
+        return ""
+
+    def _take_pin(self, pin: PinResult) -> None:
+        info = workflow.info()
+        self._pinned, self._plan, self._need = pin.pinned, pin.plan, pin.need
+        self._control_plane = pin.control_plane
+        self.episode.observation = pin.observation
+        self._target = Target(
+            cluster=self.episode.cluster,
+            pinned=pin.pinned,
+            incident=self.episode.incident,
+            kind=self.episode.kind.value,
+            workflow_id=info.workflow_id,
+            run_id=info.run_id,
+        )
+        self.looks = Looks(self.episode, self._target, self._need)
+        self.desk = Bookkeeping(self.episode, self._target)
+        self.power = PowerSequence(self.episode, self._target, self._plan)
+        self.freeing = FreeingSequence(self.episode, self._target, self._plan, self.power)
+        self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
+        for warning in pin.plan.warnings:
+            self.episode.note("plan", "warning", warning)
+        if pin.adopted_incident:
+            self.episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
+            self.power.expect_in_flight()
+
+    # Isolation ------------------------------------------------------------------------------------------------------
+
+    async def _isolate(self) -> None:
+        await self.looks.may_go_on()
+        self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="marks the node unschedulable")
+        await self._in_tries(Step.ISOLATION, self._cordon)
+        self.episode.enter(phase=Phase.RUNNING, doing="is isolated")
+
+    async def _cordon(self) -> None:
+        await self.looks.before_destruction()
+        result = await self.desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
+        self.episode.note("mark-unschedulable", "ok", result.detail)
+        await self.desk.tell("NodeIsolated", self._need.reason)
+
+    async def _wait_before_power(self) -> None:
+        """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
+        while (remaining := power_due(self._pinned.not_ready_since, self._plan, workflow.now())) > timedelta(0):
+            self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
+            await self.episode.rest(remaining, "the wait before power-management")
+            await self.looks.may_go_on()
+            if self._seems_changed():
+                await self.looks.before_destruction()
+
+    # Power-management -----------------------------------------------------------------------------------------------
+
+    async def _power_off(self) -> None:
+        """One try: whatever an earlier try may have done is waited out and read before anything is sent."""
+        if await self.power.already_off():
+            return
+        if self._take_acknowledgement():
+            return
+        await self.desk.take_node_lease(theirs_matters=self.power.untouched)
+        await self.looks.before_destruction()
+        await self.power.command_off()
+        await self.power.await_off()
+        await self.desk.tell("NodePoweredOff", "off is proven")
+
+    async def _free(self) -> None:
+        """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
+        if self.freeing.done:
+            return
+        if not self.freeing.began and await self.looks.need_is_gone():
+            self.freeing.drop("the need was gone before any consequence began")
+            return
+        await self.freeing.free()
+        if self.freeing.left_over:
+            await self.desk.tell("WorkloadsLeft", self.freeing.left_over, warning=True)
+
+    async def _power_on(self) -> None:
+        await self.desk.take_node_lease(theirs_matters=self.power.untouched)
+        await self.freeing.untaint()
+        await self.looks.before_restoring()
+        await self.power.turn_on()
+
+    async def _wait_for_return(self) -> None:
+        """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
+        deadline = (self.power.powered_on_at or workflow.now()) + self._plan.boot_timeout
+        self.episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
+        while not self._is_back():
+            remaining = deadline - workflow.now()
+            if remaining <= timedelta(0):
+                minutes = self._plan.boot_timeout.total_seconds() / 60
+                raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after power-on")
+            await self.episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
+            if not self._is_back():
+                await self.looks.refresh()
+
+    # Recovery and the ends ------------------------------------------------------------------------------------------
+
+    async def _returned(self) -> EpisodeResult:
+        """The machine is back: whose is it, and was an abort asked for meanwhile?"""
+        if self._replaced():
+            return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
+        if (abort := self.episode.abort_asked) is not None:
+            return await self._restore(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
+        return await self._restore(Outcome.RECOVERED, "off was proven; the node is back Ready with a new boot id")
+
+    async def _restore(self, outcome: Outcome, message: str) -> EpisodeResult:
+        """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
+        pause = self._plan.retry_interval
+        while True:
+            self.episode.enter(step=Step.RECOVERY, doing="removes our marks")
+            try:
+                result = await self.desk.write(IsolationActivities.mark_schedulable, "recovery: marks the node schedulable")
+                break
+            except Turn as turn:
+                self.episode.problem = turn.reason
+                self.episode.enter(doing="can't remove our marks yet")
+                await self.episode.rest(pause, "until the marks are tried again")
+                pause = min(pause * 2, RESTORE_PAUSE_MAXIMUM)
+        self.episode.problem = ""
+        self.episode.note("mark-schedulable", "ok", result.detail)
+        return await self._end(outcome, message)
+
+    async def _aborted(self, reason: str) -> EpisodeResult:
+        """Aborted while off was not proven. An off that was commanded is waited out and read before anything is undone."""
+        if not self.power.untouched and await self._is_off_after_all():
+            try:
+                await self._free()
+                if not self._leaves_off():
+                    await self._power_on()
+                    await self._wait_for_return()
+            except Turn as turn:
+                reason = f"{reason}; then: {turn.reason}"
+            if self._leaves_off():
+                return await self._left_off()
+        return await self._restore(Outcome.ABORTED, reason)
+
+    async def _left_off(self) -> EpisodeResult:
+        """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
+        abort = self.episode.abort_asked
+        who = f"{abort.who} ({abort.reason})" if abort else "nobody"
+        return await self._restore(Outcome.ABORTED, f"aborted by {who} after off was proven: left off")
+
+    async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        began = outcome is not Outcome.REFUSED
+        if began:
+            await self.desk.release_node_lease()
+            await self.desk.tell("EpisodeEnded", f"{outcome.value}: {message}", warning=outcome is not Outcome.RECOVERED)
+        self.episode.note("end", outcome.value, message)
+        await self.episode.give_back_permit(
+            Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
+        )
+        self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        return EpisodeResult(
+            outcome=outcome,
+            incident=self.episode.incident,
+            cluster=self.episode.cluster,
+            node=self.episode.node,
+            message=message,
+            started=self.episode.started,
+            ended=workflow.now(),
+            off_proof=self.episode.off_proof,
+            restart_proof=self.episode.restart_proof,
+            left_off=began and self._leaves_off(),
+            freed_pods=self.freeing.freed_pods if began else 0,
+            record=tuple(self.episode.record),
+        )
+
+    # Failing --------------------------------------------------------------------------------------------------------
+
+    async def _in_tries(self, step: Step, act: Callable[[], Awaitable[None]]) -> None:
+        """Try a step as often as the plan says; the last failure is the step's."""
+        for number in range(1, self._plan.tries + 1):
+            self.episode.step, self.episode.try_number = step.value, number
+            try:
+                await act()
+            except StepFailed as failed:
+                self.episode.problem = failed.reason
+                self.episode.note(step.value, "failed", f"try {number} of {self._plan.tries}: {failed.reason}")
+                if number == self._plan.tries or isinstance(failed, ProofLost):
+                    raise
+                self.episode.enter(doing=f"will try again: {failed.reason}")
+                await self.episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                if self.power.proof is None and not self.freeing.done:
+                    await self.looks.may_go_on()
+            else:
+                self.episode.problem = ""
+                return
+
+    async def _start_over(self, reason: str) -> EpisodeResult | None:
+        """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""
+        self.episode.enter(phase=Phase.ERROR, doing=reason)
+        if self.episode.restarts >= self._plan.restarts:
+            return await self._park(reason)
+        self.episode.restarts += 1
+        self.episode.note("restart", "begins", f"{self.episode.restarts} of {self._plan.restarts}: {reason}")
+        return None
+
+    async def _park(self, problem: str) -> EpisodeResult | None:
+        """Wait for a person: nothing in flight, permit given back, id kept. Returns the end, or None to go on."""
+        await self.power.settle()
+        self.episode.problem, self.episode.resumed = problem, None
+        self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        await self.episode.give_back_permit(
+            Release(node=self.episode.node, incident=self.episode.incident, parked=True, problem=problem)
+        )
+        await self.desk.tell("NeedsHuman", problem, warning=True)
+        while True:
+            if (abort := self.episode.abort_asked) is not None:
+                return await self._aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")
+            if self._seems_changed() and (ended := await self._ended_by_itself()):
+                return ended
+            if self.episode.resumed is not None or self._acknowledged():
+                refused = await self.episode.obtain_permit(self._permit_request())
+                if not refused:
+                    break
+                self.episode.resumed = self.episode.acknowledgement = None
+                self.episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
+                self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+            await self.episode.rest(None, "a person's word")
+        self.episode.restarts, self.episode.problem = 0, ""
+        self._take_acknowledgement()
+        self.episode.enter(phase=Phase.RUNNING, doing="goes on")
+        return None
+
+    async def _ended_by_itself(self) -> EpisodeResult | None:
+        """A parked node that came back, or was replaced, needs nobody any more."""
+        await self.looks.refresh()
+        if self._replaced():
+            return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
+        if self._is_back():
+            return await self._returned()
+        if self.power.proof is None and await self.looks.need_is_gone():
+            return await self._restore(Outcome.RECOVERED, "the node came back by itself")
+        return None
+
+    # What is known --------------------------------------------------------------------------------------------------
+
+    def _acknowledged(self) -> bool:
+        return self.episode.acknowledgement is not None and self.power.proof is None and not self.freeing.done
+
+    def _take_acknowledgement(self) -> bool:
+        """Let a person's word stand for the proof (S8); once taken it is used up."""
+        word = self.episode.acknowledgement
+        if word is None or not self._acknowledged():
+            return False
+        self.power.accept(OffProof(commanded_at=None, acknowledgement=word))
+        self.episode.acknowledgement = None
+        self.episode.note("off-proven", "acknowledged", f"by {word.who}: {word.why}")
+        return True
+
+    def _seems_changed(self) -> bool:
+        """A hint that the node is back or gone, to be confirmed by a live look before anything follows from it."""
+        seen = self.episode.observation
+        return seen is not None and (seen.ready or not seen.present or seen.uid != self._pinned.uid)
+
+    def _is_back(self) -> bool:
+        """Ready with a boot id that is new since our command, on the name we pinned."""
+        seen, since = self.episode.observation, self.power.powered_on_at or self.power.off_commanded_at
+        if seen is None or since is None or not (seen.present and seen.ready):
+            return False
+        proof = restart_proven(self._pinned, seen, since)
+        self.episode.restart_proof = proof or self.episode.restart_proof
+        return proof is not None
+
+    def _replaced(self) -> bool:
+        seen = self.episode.observation
+        if seen is None or not seen.present or seen.uid == self._pinned.uid:
+            return False
+        return not same_machine(self._pinned, seen)
+
+    async def _is_off_after_all(self) -> bool:
+        try:
+            return self.power.proof is not None or await self.power.already_off()
+        except Turn as turn:
+            self.episode.note("abort", "power state unknown", turn.reason)
+            return False
+
+    def _leaves_off(self) -> bool:
+        abort = self.episode.abort_asked
+        return abort is not None and not abort.power_on and self.power.proof is not None
+
+    def _permit_request(self) -> PermitRequest:
+        return PermitRequest(
+            node=self.episode.node,
+            workflow_id=workflow.info().workflow_id,
+            incident=self.episode.incident,
+            reason=self._need.reason,
+            provider_id=self._pinned.provider_id,
+            zone=self._pinned.zone,
+            control_plane=self._control_plane,
+            node_uid=self._pinned.uid,
+        )
+
+
+@workflow.defn(name="Fencing")
+class Fencing(EpisodeConversation):
+    """The workflow round the story."""
+
+    @workflow.init
+    def __init__(self, request: FencingInput) -> None:
+        self._story = FencingStory(request)
+        super().__init__(self._story.episode)
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> EpisodeResult:
+        self.check_identity(request.cluster, request.node)
+        result = await self._story.run()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return result
+
+    @workflow.update
+    def acknowledge_off(self, request: AcknowledgeRequest) -> str:
+        """A person saw the machine off; stands for the proof (S8)."""
+        return self.episode.take_acknowledgement(request)
+
+    @acknowledge_off.validator
+    def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
+        by_a_person(request.who, request.reason)
+        if self.episode.phase is not Phase.NEEDS_HUMAN:
+            phase = self.episode.phase.value
+            raise ValueError(f"acknowledge_off: expected an episode that needs a person, this one is {phase}")

@@ -1,0 +1,303 @@
+"""Who may act: the scanner's permits, from reservation to release. One `Granting` per scanner, its state carried over by it.
+
+Each rule is a pure function of `policy/admission.py`; the table's bookkeeping is `workflows/permit_table.py`; when to ask is
+the loop in `workflows/scanner.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
+
+from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Opened, OpenOutcome, OpenRequest
+from activities.contracts.scan import Refusal
+from activities.errors import error_message
+from policy.admission import Because, admit, answer_request, orphans
+from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
+from policy.ids import episode_id
+from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
+from policy.report import Candidate, Observation, ScanReport
+from workflows import options
+from workflows.messages import HeldOff, ScannerState
+from workflows.permit_table import PermitTable
+
+DESCRIBE_EVERY = timedelta(seconds=60)
+"""How often holders are described, in case a closing episode's release never reached us."""
+AFTER_REFUSAL = timedelta(minutes=1)
+"""How long a node whose episode ended at once (bad template, a veto) gets no new one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grantor:
+    """In whose name permits are granted, and how many at once."""
+
+    cluster: str
+    holder: str
+    concurrency: int
+
+
+class Granting:
+    """The permit table and every decision about it."""
+
+    def __init__(self, grantor: Grantor, state: ScannerState, *, known: bool) -> None:
+        self._grantor = grantor
+        self.known = known
+        self.table = PermitTable(state.permits, state.queue)
+        self.opened = state.opened
+        self.described_at: datetime | None = state.described_at
+        self.refusals: tuple[Refusal, ...] = ()
+        self.problem = ""
+        self._held_off = {held.node: held for held in state.held_off}
+        self._settling: set[str] = set()
+
+    @property
+    def held_off(self) -> tuple[HeldOff, ...]:
+        """Nodes that get no new episode for now, and why."""
+        return tuple(self._held_off.values())
+
+    # Granting -------------------------------------------------------------------------------------------------------
+
+    async def rebuild(self, report: ScanReport) -> None:
+        """Without carried state the table is built again from our marks before anything is admitted."""
+        if self.known:
+            return
+        marked = tuple(sorted(seen.node for seen in report.observations if seen.incident or seen.mark_problem))
+        self.known = not marked or await self._describe(marked)
+        self.described_at = workflow.now()
+
+    async def admit(self, report: ScanReport) -> None:
+        """Serve the queue, then the candidates, then marks that nobody owns. Permits are reserved before episodes open."""
+        if not self.known:
+            return
+        self._forget_held_off(report)
+        await self._serve_queue(report)
+        admission = admit(
+            report,
+            self.table.permits(),
+            cap=self._grantor.concurrency,
+            now=workflow.now(),
+            held_off=(*self._just_ended(), *self._held_off.values()),
+        )
+        self.refusals = tuple(
+            Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
+            for refused in admission.refused
+            if refused.reason is not Because.IN_HAND
+        )
+        inputs = [self._reserve(candidate) for candidate in admission.admitted]
+        if not report.view.stale and report.lease.held:
+            incidents = [permit.incident for permit in self.table.permits()]
+            inputs += [
+                self._reserve_clean_up(orphan)
+                for orphan in orphans(report.observations, incidents)
+                if orphan.node not in self._settling and self.table.of(orphan.node) is None
+            ]
+        if inputs:
+            await self._open(inputs)
+
+    def _answer(self, report: ScanReport, request: PermitRequest, *, ahead: int = 0) -> PermitAnswer:
+        """Decide a person's request. An episode's own parked line is not in its way."""
+        others = tuple(
+            permit
+            for permit in self.table.permits()
+            if permit.incident != request.incident or permit.holding is not Holding.PARKED
+        )
+        return answer_request(report, others, request, cap=self._grantor.concurrency, ahead=ahead)
+
+    def take_request(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
+        """Answer and carry the answer out. A person's word ends a hold-off."""
+        ahead = sum(waiting.incident != request.incident for waiting in self.table.queue())
+        answer = self._answer(report, request, ahead=ahead)
+        if answer.decision is Decision.GRANTED:
+            self._held_off.pop(request.node, None)
+            self._grant(request)
+        elif answer.decision is Decision.QUEUED:
+            self._held_off.pop(request.node, None)
+            self.table.enqueue(request)
+        return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
+
+    def take_release(self, release: Release) -> None:
+        """An episode ended or parked. Its node is left alone until a scan that is younger than its end."""
+        if release.parked:
+            self.table.park(release.node, release.incident)
+            return
+        self.table.remove(release.node, release.incident)
+        self._settling.add(release.node)
+        if release.outcome == Outcome.ABORTED.value:
+            reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
+            self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
+        elif release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
+            until = workflow.now() + AFTER_REFUSAL
+            self._held_off[release.node] = HeldOff(node=release.node, reason=release.problem, until=until)
+
+    def hear_report(self) -> None:
+        """A scan has come in that is younger than every release heard so far."""
+        self._settling.clear()
+
+    async def describe_holders(self, report: ScanReport) -> bool:
+        """Release what has closed without our hearing of it, and learn what became of unknown openings.
+
+        Returns whether that changed the table.
+        """
+        marked = (seen.node for seen in report.observations if seen.incident)
+        nodes = tuple(sorted({*self.table.nodes(), *marked}))
+        due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
+        if nodes and due:
+            self.described_at = workflow.now()
+            before = self.table.permits(), self.table.queue()
+            await self._describe(nodes)
+            return before != (self.table.permits(), self.table.queue())
+        return False
+
+    # Opening --------------------------------------------------------------------------------------------------------
+
+    def _reserve(self, candidate: Candidate) -> FencingInput:
+        incident = workflow.uuid4().hex[:12]
+        self.table.put(
+            Permit(
+                node=candidate.node,
+                workflow_id=episode_id(self._grantor.cluster, candidate.node),
+                incident=incident,
+                kind=Kind.FENCING,
+                holding=Holding.RESERVED,
+                granted_at=workflow.now(),
+                provider_id=candidate.provider_id,
+                zone=candidate.zone,
+                control_plane=candidate.control_plane,
+                reason=candidate.reason,
+                node_uid=candidate.uid,
+            )
+        )
+        need = Need(
+            kind=NeedKind.CHECK,
+            reason=f"{candidate.check.key}: {candidate.message or candidate.reason}",
+            check=candidate.check,
+            requester=candidate.check.key,
+            since=candidate.since,
+        )
+        return FencingInput(
+            cluster=self._grantor.cluster,
+            node=candidate.node,
+            node_uid=candidate.uid,
+            reason=need.reason,
+            requester=need.requester,
+            incident=incident,
+            need=need,
+            template=candidate.template,
+            permit_granted=True,
+            holder=self._grantor.holder,
+        )
+
+    def _reserve_clean_up(self, orphan: Observation) -> FencingInput:
+        """A healthy node with the mark of an episode that is not open. It disrupts nothing, so it counts in no budget."""
+        incident = workflow.uuid4().hex[:12]
+        reason = f"carries the mark of incident {orphan.incident}, which is not open"
+        self.table.put(
+            Permit(
+                node=orphan.node,
+                workflow_id=episode_id(self._grantor.cluster, orphan.node),
+                incident=incident,
+                kind=Kind.FENCING,
+                holding=Holding.PARKED,
+                granted_at=workflow.now(),
+                reason=reason,
+                node_uid=orphan.uid,
+            )
+        )
+        return FencingInput(
+            cluster=self._grantor.cluster,
+            node=orphan.node,
+            node_uid=orphan.uid,
+            reason=reason,
+            incident=incident,
+            need=Need(kind=NeedKind.CLEAN_UP, reason=reason, requester=workflow.info().workflow_id),
+            permit_granted=True,
+            holder=self._grantor.holder,
+        )
+
+    async def _open(self, inputs: list[FencingInput]) -> None:
+        request = OpenRequest(cluster=self._grantor.cluster, episodes=tuple(inputs))
+        names = ", ".join(episode.node for episode in inputs)
+        try:
+            result = await workflow.execute_activity_method(
+                EpisodeActivities.open, request, **(options.temporal_call() | {"summary": f"opens episodes: {names}"})
+            )
+        except ActivityError as error:
+            self.problem = f"episodes can't be opened: {error_message(error)}"
+            self.described_at = None  # what became of them is unknown: the reservations count until described (S14)
+            return
+        self.problem = ""
+        for outcome in result.outcomes:
+            self._take_outcome(outcome)
+
+    def _take_outcome(self, outcome: OpenOutcome) -> None:
+        if outcome.opened in {Opened.STARTED, Opened.JOINED}:
+            self.table.opened(outcome.node, outcome.incident)
+            self.opened += outcome.opened is Opened.STARTED
+            return
+        self.table.remove(outcome.node, outcome.incident)
+        until = None if outcome.opened is Opened.HELD_OFF else workflow.now() + AFTER_REFUSAL
+        self._held_off[outcome.node] = HeldOff(node=outcome.node, reason=outcome.reason or outcome.holder, until=until)
+
+    async def _serve_queue(self, report: ScanReport) -> None:
+        for request in self.table.queue():
+            if self._answer(report, request).decision is not Decision.GRANTED:
+                continue
+            self._grant(request)
+            try:
+                await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
+            except (ApplicationError, FailureError) as error:
+                workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
+                self.table.remove(request.node, request.incident)
+
+    def _grant(self, request: PermitRequest) -> None:
+        self.table.put(
+            Permit(
+                node=request.node,
+                workflow_id=request.workflow_id,
+                incident=request.incident,
+                kind=request.kind,
+                holding=Holding.OPEN,
+                granted_at=workflow.now(),
+                provider_id=request.provider_id,
+                zone=request.zone,
+                control_plane=request.control_plane,
+                reason=request.reason,
+                node_uid=request.node_uid,
+            )
+        )
+
+    # Holding off ----------------------------------------------------------------------------------------------------
+
+    def _just_ended(self) -> list[HeldOff]:
+        """Nodes whose episode ended after the last report was made: it still shows them as they were."""
+        return [HeldOff(node=node, reason="its episode has just ended; the next scan decides") for node in sorted(self._settling)]
+
+    def _forget_held_off(self, report: ScanReport) -> None:
+        """A held-off node is free again when its time is over, or once a live view no longer finds it sick."""
+        if report.view.stale:
+            return
+        sick, now = {candidate.node for candidate in report.candidates}, workflow.now()
+        self._held_off = {
+            node: held
+            for node, held in self._held_off.items()
+            if (held.until is None or held.until > now) and (node in sick or report.candidates_left_out)
+        }
+
+    async def _describe(self, nodes: tuple[str, ...]) -> bool:
+        asked_at = workflow.now()
+        request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes)
+        try:
+            result = await workflow.execute_activity_method(
+                EpisodeActivities.describe,
+                request,
+                **(options.temporal_call() | {"summary": "describes the holders of permits"}),
+            )
+        except ActivityError as error:
+            self.problem = f"holders can't be described: {error_message(error)}"
+            return False
+        for episode in result.episodes:
+            self.table.reconcile(episode, asked_at)
+        return True

@@ -1,0 +1,104 @@
+"""Looking before acting: the live last look (S20), and the milder looks of waiting and restoring.
+
+What is looked at is `activities/cluster/looks.py`; here the answer becomes the turn that the story must take.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target, TargetActivities
+from policy.episodes import Need
+from workflows import options
+from workflows.episode import Episode
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Vetoed, turn_for
+
+LICENCE_PATIENCE = timedelta(minutes=30)
+"""How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
+
+
+class Looks:
+    """An episode's eyes on its target."""
+
+    def __init__(self, episode: Episode, target: Target, need: Need) -> None:
+        self._episode = episode
+        self._target = target
+        self._need = need
+
+    async def may_go_on(self) -> None:
+        """Before off an abort wins at any moment, and a hold stops us before the next act."""
+        while True:
+            if (abort := self._episode.abort_asked) is not None:
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+            if (held := self._episode.held) is None:
+                return
+            self._episode.enter(doing=f"held by {held.who}: {held.reason}")
+            await self._episode.rest(None, "held by a person")
+
+    async def before_destruction(self) -> None:
+        """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with."""
+        patience_ends = workflow.now() + LICENCE_PATIENCE
+        pause = timedelta(seconds=2)
+        while True:
+            await self.may_go_on()
+            result = await self._look(destructive=True, need_matters=True)
+            self._episode.note("last-look", result.verdict.value, result.reason)
+            match result.verdict:
+                case LookVerdict.GO:
+                    await self.may_go_on()
+                    return
+                case LookVerdict.NEED_GONE:
+                    raise NeedGone(result.reason)
+                case LookVerdict.VETOED:
+                    raise Vetoed(result.reason)
+                case LookVerdict.TARGET_CHANGED:
+                    raise TargetChanged(result.reason)
+                case LookVerdict.NOT_LICENSED:
+                    if workflow.now() >= patience_ends:
+                        raise Hopeless(f"not licensed to act: {result.reason}")
+                    self._episode.enter(doing=f"waits for its licence: {result.reason}")
+                    await self._episode.rest(pause, "until the licence is looked at again")
+                    pause = min(pause * 2, timedelta(minutes=1))
+
+    async def before_restoring(self) -> None:
+        """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9)."""
+        result = await self._look(destructive=False, need_matters=False)
+        if result.verdict is LookVerdict.TARGET_CHANGED:
+            raise TargetChanged(result.reason)
+
+    async def need_is_gone(self) -> bool:
+        """Whether the need is provably gone. Not being able to look is not being gone."""
+        try:
+            result = await self._look(destructive=False, need_matters=True)
+        except StepFailed as failed:
+            self._episode.note("look", "failed", failed.reason)
+            return False
+        return result.verdict is LookVerdict.NEED_GONE
+
+    async def refresh(self) -> None:
+        """See the node as it is now; a failed read leaves what was known."""
+        try:
+            await self._look(destructive=False, need_matters=False)
+        except StepFailed as failed:
+            self._episode.note("look", "failed", failed.reason)
+
+    async def _look(self, *, destructive: bool, need_matters: bool) -> LookResult:
+        request = LookRequest(
+            target=self._target,
+            need=self._need,
+            holder=self._episode.holder,
+            destructive=destructive,
+            need_matters=need_matters,
+        )
+        config = options.cluster_read(self._target.cluster)
+        try:
+            result = await workflow.execute_activity_method(
+                TargetActivities.last_look, request, **(config | {"summary": f"{self._episode.step}: looks at the node"})
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the node can't be looked at") from error
+        self._episode.observation = result.observation
+        return result

@@ -1,0 +1,124 @@
+"""What people and programs send to running workflows, and what they answer. Plain JSON objects, so that `temporal workflow
+update` and other languages' SDKs can send them too. Only ever grown by fields with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from policy.permits import Permit, PermitRequest
+from policy.report import ScanReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRequest:
+    """Stop the episode. Before off our marks are undone; after off consequences are finished and power is left off,
+    unless `power_on`."""
+
+    who: str
+    reason: str
+    power_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeRequest:
+    """A person saw it off, and vouches for the power state (S8). Both fields are required."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRequest:
+    """A person's hold or resume."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOff:
+    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks."""
+
+    node: str
+    reason: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A candidate that was not admitted at the last admission, and why."""
+
+    node: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerState:
+    """What a scanner carries over continue-as-new. Bounded: it grows with open episodes, never with nodes."""
+
+    started: datetime
+    permits: tuple[Permit, ...] = ()
+    queue: tuple[PermitRequest, ...] = ()
+    held_off: tuple[HeldOff, ...] = ()
+    report: ScanReport | None = None
+    told: tuple[tuple[str, str], ...] = ()
+    published: str = ""
+    described_at: datetime | None = None
+    scans: int = 0
+    opened: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerInput:
+    """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
+
+    holder: how the cluster Lease names us (filled in by `starter`; default the Temporal namespace). concurrency: nodes of this
+    cluster that may be disrupted at once.
+    """
+
+    cluster: str
+    holder: str = ""
+    concurrency: int = 1
+    wait: timedelta = timedelta(seconds=60)
+    state: ScannerState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerStatus:
+    """Answer of the scanner's `status` query: everything `nodewarden status` shows that is not an episode's own."""
+
+    cluster: str
+    holder: str
+    started: datetime
+    concurrency: int
+    scans: int
+    opened: int
+    report: ScanReport | None = None
+    permits: tuple[Permit, ...] = ()
+    queue: tuple[PermitRequest, ...] = ()
+    held_off: tuple[HeldOff, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    problem: str = ""
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """Stop scanning. Open episodes pause before their next destructive act, because the cluster Lease is given back."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerResult:
+    """How a scanner ended."""
+
+    cluster: str
+    stopped_by: str
+    reason: str
+    scans: int
+    opened: int

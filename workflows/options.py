@@ -1,0 +1,123 @@
+"""The one place for activity time-outs and retries, by what the activity does to the world.
+
+Whether an error is final is decided at the client boundary (`activities/errors.py`); whether to try a *command* again is
+the workflow's decision after it has read the state, so everything that commands has exactly one attempt here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.common import Priority, RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
+
+from activities.errors import FINAL
+from policy.plan import FencingPlan
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+
+_FINAL_NAMES = sorted(kind.value for kind in FINAL)
+_URGENT = Priority(priority_key=1)
+
+IN_FLIGHT_MARGIN = timedelta(seconds=2)
+"""Waited on top of an act's deadline before its outcome is read: clock skew and the last packet (S34)."""
+
+ACT_WINDOW = timedelta(seconds=15)
+"""A destructive act that has not begun this long after its last look is not done at all (S20)."""
+
+SCAN_GRACE = timedelta(seconds=30)
+"""What a long poll may take beyond its own wait."""
+
+
+def scan(cluster: str, wait: timedelta) -> ActivityConfig:
+    """The long poll: endless retries, a dead worker noticed by the missing heartbeat."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=wait + SCAN_GRACE,
+        heartbeat_timeout=timedelta(seconds=10),
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+        priority=_URGENT,
+    )
+
+
+def report(cluster: str) -> ActivityConfig:
+    """Telling people (status, Events): bounded, so that a failing API never holds up the scanner."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        schedule_to_close_timeout=timedelta(seconds=20),
+        retry_policy=RetryPolicy(maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES),
+    )
+
+
+def temporal_call() -> ActivityConfig:
+    """A call to Temporal itself from the workflow queue; idempotent by workflow id."""
+    return ActivityConfig(
+        task_queue=WORKFLOW_QUEUE,
+        start_to_close_timeout=timedelta(seconds=20),
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=500), maximum_attempts=5, non_retryable_error_types=_FINAL_NAMES
+        ),
+        priority=_URGENT,
+    )
+
+
+def cluster_read(cluster: str) -> ActivityConfig:
+    """A live read: repeated freely within a minute."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
+        priority=_URGENT,
+    )
+
+
+def cluster_write(cluster: str) -> ActivityConfig:
+    """A write of ours that reads first and carries preconditions: a repetition finds it done and changes nothing."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        schedule_to_close_timeout=timedelta(seconds=90),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )
+
+
+def consequence(cluster: str) -> ActivityConfig:
+    """Freeing workloads: one attempt, begun at once or not at all, because its licence is a reading seconds old."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=30),
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )
+
+
+def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
+    """Reading a device: a few attempts; that it does not answer is an answer the workflow deals with."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=500), maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES
+        ),
+        priority=_URGENT,
+    )
+
+
+def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
+    """Commanding a device: exactly one attempt (S33)."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )

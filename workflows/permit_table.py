@@ -1,0 +1,94 @@
+"""The permit table as the scanner keeps it: one line per node, and the queue of those who asked.
+
+Only bookkeeping; who gets a permit is `policy/admission.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from activities.contracts.episodes import EpisodeDescription
+from policy.permits import Holding, Permit, PermitRequest
+
+
+class PermitTable:
+    """Lines in the order they were granted. Grows with open episodes, never with nodes."""
+
+    def __init__(self, permits: tuple[Permit, ...] = (), queue: tuple[PermitRequest, ...] = ()) -> None:
+        self._permits = {permit.node: permit for permit in permits}
+        self._queue = {request.incident: request for request in queue}
+
+    def permits(self) -> tuple[Permit, ...]:
+        """All lines, parked ones included."""
+        return tuple(self._permits.values())
+
+    def queue(self) -> tuple[PermitRequest, ...]:
+        """Who waits, first come first."""
+        return tuple(self._queue.values())
+
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes that some episode holds or waits for."""
+        return tuple(dict.fromkeys([*self._permits, *(request.node for request in self._queue.values())]))
+
+    def of(self, node: str) -> Permit | None:
+        """The line of a node."""
+        return self._permits.get(node)
+
+    def put(self, permit: Permit) -> None:
+        """Reserve or grant; a request that waited waits no more."""
+        self._permits[permit.node] = permit
+        self._queue.pop(permit.incident, None)
+
+    def enqueue(self, request: PermitRequest) -> None:
+        """Remember who asked; asking twice keeps the place."""
+        self._queue.setdefault(request.incident, request)
+
+    def opened(self, node: str, incident: str) -> None:
+        """A reservation's episode is known to run."""
+        self._change(node, incident, Holding.OPEN, only=Holding.RESERVED)
+
+    def park(self, node: str, incident: str) -> None:
+        """The episode waits for a person: it keeps its node and counts no more."""
+        self._change(node, incident, Holding.PARKED)
+
+    def remove(self, node: str, incident: str) -> None:
+        """The episode has ended; another incident's line is left alone."""
+        self._queue.pop(incident, None)
+        permit = self._permits.get(node)
+        if permit is not None and permit.incident == incident:
+            del self._permits[node]
+
+    def reconcile(self, episode: EpisodeDescription, asked_at: datetime) -> None:
+        """Believe the server: closed or unknown holders go, open ones we did not know of are taken in.
+
+        A line granted after the server was asked is left alone: the answer is older than it.
+        """
+        permit = self._permits.get(episode.node)
+        if permit is not None and permit.granted_at >= asked_at:
+            return
+        if not episode.open:
+            if permit is not None:
+                self.remove(episode.node, permit.incident)
+            for request in self.queue():
+                if request.node == episode.node:
+                    self._queue.pop(request.incident, None)
+            return
+        holding = Holding.PARKED if episode.parked or not episode.permit else Holding.OPEN
+        if permit is not None and permit.incident == episode.incident:
+            kept = permit.holding if permit.holding is Holding.PARKED else holding
+            self._permits[episode.node] = replace(permit, holding=kept)
+            return
+        self._permits[episode.node] = Permit(
+            node=episode.node,
+            workflow_id=episode.workflow_id,
+            incident=episode.incident,
+            kind=episode.kind,
+            holding=holding,
+            granted_at=episode.started or asked_at,
+        )
+
+    def _change(self, node: str, incident: str, holding: Holding, only: Holding | None = None) -> None:
+        permit = self._permits.get(node)
+        if permit is not None and permit.incident == incident and (only is None or permit.holding is only):
+            self._permits[node] = replace(permit, holding=holding)

@@ -1,0 +1,188 @@
+"""Power, as a workflow sees it: command, wait out, read, and only then conclude.
+
+`PowerSequence` keeps what has been proven across tries and restarts of the flow. It never repeats a command blindly: after
+anything unclear it waits until nothing can be in flight and reads (S33, S34). How a device is spoken to is
+`activities/power/`; what follows from a proof is `workflows/freeing.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.contracts.target import Target
+from activities.errors import error_message
+from policy.episodes import OffProof, Reading
+from policy.fencing import off_proven
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from workflows import options
+from workflows.episode import Episode
+from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, turn_for
+
+POLL_INTERVAL = timedelta(seconds=1)
+
+
+class PowerSequence:
+    """The devices of one node: off until proven, read again before each consequence, on until read as on."""
+
+    def __init__(self, episode: Episode, target: Target, plan: FencingPlan) -> None:
+        self._episode = episode
+        self._target = target
+        self._plan = plan
+        self._off_ended: dict[str, datetime] = {}
+        self._settle_until: datetime | None = None
+        self.proof: OffProof | None = None
+        self.powered_on_at: datetime | None = None
+
+    def expect_in_flight(self) -> None:
+        """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
+        self._settle_until = workflow.now() + self._plan.act_deadline + options.IN_FLIGHT_MARGIN
+
+    @property
+    def off_commanded_at(self) -> datetime | None:
+        """When the first off of this episode had ended, None while none was commanded or the machine was switched on since."""
+        return min(self._off_ended.values(), default=None)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether this episode has sent no power command that may have had an effect."""
+        return not self._off_ended and self.powered_on_at is None
+
+    async def settle(self) -> None:
+        """Wait until nothing of ours can still be in flight."""
+        if self._settle_until is not None:
+            await self._episode.settle(self._settle_until - workflow.now())
+            self._settle_until = None
+
+    # Off ------------------------------------------------------------------------------------------------------------
+
+    async def already_off(self) -> bool:
+        """Whether an off commanded earlier in this episode turns out to be proven now (a lost answer, a slow device)."""
+        await self.settle()
+        return len(self._off_ended) == len(self._plan.devices) and await self._prove()
+
+    async def command_off(self) -> None:
+        """One off to every device, all before any reading (S4). Raises Hopeless or StepFailed where one can't be commanded."""
+        self._episode.enter(doing="commands power off")
+        self.powered_on_at = None
+        for device in self._plan.devices:
+            try:
+                result = await self._command(PowerActivities.power_off, device, "power off")
+            except ActivityError as error:
+                self._waited_out(device, "power-off", error)
+                await self.settle()
+                self._off_ended[device.endpoint] = workflow.now()
+            else:
+                self._off_ended[device.endpoint] = workflow.now()
+                self._episode.note("power-off", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+
+    async def await_off(self) -> None:
+        """Read until every device says off, at the longest `off_timeout`."""
+        deadline = workflow.now() + self._plan.off_timeout
+        self._episode.enter(doing="waits until off is read back", until=deadline)
+        while not await self._prove():
+            if workflow.now() >= deadline:
+                said = self._episode.problem or "not off"
+                raise StepFailed(f"off is not proven within {self._plan.off_timeout.total_seconds():g} s: {said}")
+            await workflow.sleep(POLL_INTERVAL, summary="until the next reading of power")
+
+    async def read_again(self) -> OffProof:
+        """Read every device once more, just before a consequence (S2). The proof ends if one is not off (S6)."""
+        if self.proof is None:
+            raise ProofLost("off is not proven")
+        if self.proof.acknowledgement is not None:
+            return self.proof
+        readings = await self._read_all()
+        fresh = off_proven(self._plan.devices, self._off_ended, readings, self.powered_on_at)
+        if fresh is None:
+            self.proof = self._episode.off_proof = None
+            states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
+            raise ProofLost(f"off no longer holds: {states}")
+        self.proof = self._episode.off_proof = fresh
+        return fresh
+
+    def accept(self, proof: OffProof) -> None:
+        """Take a person's acknowledgement for the proof (S8)."""
+        self.proof = self._episode.off_proof = proof
+
+    async def _prove(self) -> bool:
+        readings = await self._read_all()
+        proof = off_proven(self._plan.devices, self._off_ended, readings, self.powered_on_at)
+        self._episode.problem = "" if proof else ", ".join(f"{r.endpoint} says {r.state.value}" for r in readings)
+        if proof is None:
+            return False
+        self.proof = self._episode.off_proof = proof
+        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in readings))
+        return True
+
+    # On -------------------------------------------------------------------------------------------------------------
+
+    async def turn_on(self) -> None:
+        """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5)."""
+        await self.settle()
+        self._episode.enter(doing="commands power on")
+        self.proof = None
+        self.powered_on_at = self.powered_on_at or workflow.now()
+        for device in self._plan.devices:
+            try:
+                result = await self._command(PowerActivities.power_on, device, "power on")
+            except ActivityError as error:
+                self._waited_out(device, "power-on", error)
+                await self.settle()
+            else:
+                self._episode.note("power-on", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+        deadline = workflow.now() + self._plan.off_timeout
+        self._episode.enter(doing="waits until on is read back", until=deadline)
+        while any(reading.state is not PowerState.ON for reading in await self._read_all()):
+            if workflow.now() >= deadline:
+                raise StepFailed(f"the machine does not say on within {self._plan.off_timeout.total_seconds():g} s")
+            await workflow.sleep(POLL_INTERVAL, summary="until the next reading of power")
+        self._off_ended.clear()
+
+    # One device -----------------------------------------------------------------------------------------------------
+
+    async def _read_all(self) -> tuple[Reading, ...]:
+        return tuple(await asyncio.gather(*(self._read(device) for device in self._plan.devices)))
+
+    async def _read(self, device: PowerDevice) -> Reading:
+        """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
+        try:
+            return await workflow.execute_activity_method(
+                PowerActivities.read_power,
+                self._request(device),
+                **(options.power_read(device.site, self._plan) | {"summary": f"power-management: reads {device.endpoint}"}),
+            )
+        except ActivityError as error:
+            turn = turn_for(error, device.endpoint)
+            if isinstance(turn, Hopeless):
+                raise turn from error
+            message = error_message(error)
+            self._episode.note("read-power", "failed", f"{device.endpoint}: {message}")
+            self._episode.problem = message
+            return Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
+
+    async def _command(
+        self, command: Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]], device: PowerDevice, what: str
+    ) -> CommandResult:
+        return await workflow.execute_activity_method(
+            command,
+            self._request(device, not_after=workflow.now() + options.ACT_WINDOW),
+            **(options.power_command(device.site, self._plan) | {"summary": f"power-management: {what} {device.endpoint}"}),
+        )
+
+    def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
+        return PowerRequest(target=self._target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
+
+    def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> None:
+        """After a failed command: an unclear one is to be waited out before anything is read; a clear failure ends the try."""
+        unclear = is_unclear(error)
+        self._episode.note(act, "unclear" if unclear else "failed", f"{device.endpoint}: {error_message(error)}")
+        if not unclear:
+            raise turn_for(error, device.endpoint) from error
+        self._settle_until = workflow.now() + options.IN_FLIGHT_MARGIN

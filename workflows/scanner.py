@@ -1,0 +1,323 @@
+"""The scanner of one cluster: awaits the next report, decides whom to let act, opens their episodes, tells people.
+
+One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluster a Lease), and the only grantor of permits
+(`workflows/granting.py`). It awaits one long poll (`activities/cluster/scan.py`) and is woken by episodes meanwhile.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+
+from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
+from activities.errors import ErrorType, error_message
+from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
+from policy.report import ScanReport
+from workflows import options, search
+from workflows.granting import Granting, Grantor
+from workflows.ids import episode_id, scanner_id
+from workflows.messages import Refused, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+
+HISTORY_LIMIT = 3000
+"""Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
+ANSWER_PATIENCE = timedelta(seconds=15)
+"""How long a person's request waits for a report that can answer it."""
+PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+
+
+@workflow.defn(name="HealthScanner")
+class HealthScanner:
+    """See the module. What outlives continue-as-new is `ScannerState`."""
+
+    @workflow.init
+    def __init__(self, request: ScannerInput) -> None:
+        state = request.state or ScannerState(started=workflow.now())
+        self._input = request
+        self._holder = request.holder or workflow.info().namespace
+        grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
+        self._granting = Granting(grantor, state, known=request.state is not None)
+        self._started = state.started
+        self._report: ScanReport | None = state.report
+        self._fresh = False
+        self._told = dict(state.told)
+        self._published = state.published
+        self._scans = state.scans
+        self._problem = ""
+        self._stop: StopRequest | None = None
+        self._asked = 0
+        self._news = self._heard = 0
+        self._scan: workflow.ActivityHandle[ScanReport] | None = None
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    @workflow.run
+    async def run(self, request: ScannerInput) -> ScannerResult:
+        self._check_identity(request)
+        workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
+        while self._stop is None:
+            if await self._next_report() and self._report is not None:
+                await self._granting.rebuild(self._report)
+                await self._admit(self._report)
+                await self._tell_episodes(self._report)
+                await self._publish(self._report)
+            self._show()
+            if self._stop is None and self._roll_is_due():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(self._carried())
+        await self._give_back_lease()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return ScannerResult(
+            cluster=request.cluster,
+            stopped_by=self._stop.who,
+            reason=self._stop.reason,
+            scans=self._scans,
+            opened=self._granting.opened,
+        )
+
+    async def _next_report(self) -> bool:
+        """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
+        self._scan = workflow.start_activity_method(
+            ScanActivities.observe_cluster,
+            self._scan_request(),
+            **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
+        )
+        while not self._scan_has_ended():
+            await workflow.wait_condition(lambda: self._scan_has_ended() or self._news != self._heard)
+            self._heard = self._news
+            if not self._scan_has_ended() and self._fresh and self._stop is None and self._report is not None:
+                await self._admit(self._report)
+        try:
+            self._report = await self._scan
+        except ActivityError as error:
+            if isinstance(error.cause, CancelledError):
+                return False
+            self._problem = f"the cluster can't be scanned: {error_message(error)}"
+            self._fresh = False
+            self._show()
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
+            return False
+        finally:
+            self._scan = None
+        self._fresh, self._problem = True, ""
+        self._scans += 1
+        self._granting.hear_report()
+        return self._stop is None
+
+    async def _admit(self, report: ScanReport) -> None:
+        self._heard = self._news
+        await self._granting.admit(report)
+        if await self._granting.describe_holders(report):
+            self._news += 1  # a line has gone or changed: somebody else may have its permit
+
+    # Telling --------------------------------------------------------------------------------------------------------
+
+    async def _tell_episodes(self, report: ScanReport) -> None:
+        """Signal an episode when the node it holds has changed since it was last told; a level, so a repetition is harmless."""
+        seen = {observation.node: observation for observation in report.observations}
+        permits = self._granting.table.permits()
+        self._told = {permit.node: self._told[permit.node] for permit in permits if permit.node in self._told}
+        for permit in permits:
+            observation = seen.get(permit.node)
+            if observation is None or self._told.get(permit.node) == str(observation):
+                continue
+            try:
+                await workflow.get_external_workflow_handle(permit.workflow_id).signal("observe", observation)
+            except (ApplicationError, FailureError) as error:
+                workflow.logger.info("%s is not there to be told: %s", permit.workflow_id, error)
+                self._granting.described_at = None  # it has closed without our hearing of it: look now
+                continue
+            self._told[permit.node] = str(observation)
+
+    async def _publish(self, report: ScanReport) -> None:
+        """Write the checks' status and Events when what they say has changed."""
+        if not report.checks or not report.lease.held:
+            return
+        in_flight = tuple(
+            InFlight(
+                node=permit.node,
+                since=permit.granted_at.isoformat(),
+                incident=permit.incident,
+                phase=permit.holding.value,
+            )
+            for permit in self._granting.table.permits()
+        )
+        request = PublishRequest(
+            cluster=self._input.cluster, checks=report.checks, in_flight=in_flight, refusals=self._granting.refusals
+        )
+        if str(request) == self._published:
+            return
+        try:
+            result = await workflow.execute_activity_method(
+                ScanActivities.publish_status,
+                request,
+                **(options.report(self._input.cluster) | {"summary": "writes the checks' status"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("the checks' status can't be written: %s", error_message(error))
+            return
+        self._published = "" if result.failed else str(request)
+
+    # Words from outside ---------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def status(self) -> ScannerStatus:
+        """Everything that is known, for people."""
+        return ScannerStatus(
+            cluster=self._input.cluster,
+            holder=self._holder,
+            started=self._started,
+            concurrency=self._input.concurrency,
+            scans=self._scans,
+            opened=self._granting.opened,
+            report=self._report,
+            permits=self._granting.table.permits(),
+            queue=self._granting.table.queue(),
+            held_off=self._granting.held_off,
+            refused=tuple(
+                Refused(node=refusal.node, reason=refusal.reason, message=refusal.message) for refusal in self._granting.refusals
+            ),
+            problem=self._problem or self._granting.problem,
+            stopping=self._stop is not None,
+        )
+
+    @workflow.query
+    def holds_permit(self, question: PermitQuestion) -> PermitQuestion:
+        """Whether that incident may disrupt that node now; asked by every last look."""
+        permit = self._granting.table.of(question.node)
+        held = permit is not None and permit.incident == question.incident and permit.holding is not Holding.PARKED
+        reason = "" if held else f"the permit of {question.node} is held by {permit.incident if permit else 'nobody'}"
+        return PermitQuestion(node=question.node, incident=question.incident, held=held, reason=reason)
+
+    @workflow.signal
+    def release(self, release: Release) -> None:
+        """An episode ended or parked."""
+        self._granting.take_release(release)
+        self._news += 1
+
+    @workflow.update
+    async def request_permit(self, request: PermitRequest) -> PermitAnswer:
+        """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
+        self._asked += 1
+        try:
+            if not self._can_answer() and self._scan is not None:
+                self._scan.cancel()  # the running long poll was told that there is no work; the next one takes the Lease
+            await workflow.wait_condition(self._can_answer, timeout=ANSWER_PATIENCE)
+        except TimeoutError:
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not()}")
+        else:
+            if self._report is None:
+                return PermitAnswer(decision=Decision.REFUSED, reason="the scanner has not seen the cluster yet")
+            return self._granting.take_request(self._report, request)
+        finally:
+            self._asked -= 1
+            self._news += 1
+
+    @request_permit.validator
+    def _check_request_permit(self, request: PermitRequest) -> None:
+        expected = episode_id(self._input.cluster, request.node)
+        if request.workflow_id != expected:
+            raise ValueError(f"workflow_id: expected {expected!r}, got {request.workflow_id!r}")
+        if not request.incident:
+            raise ValueError("incident: expected the episode's incident id, got nothing")
+
+    @workflow.update
+    def stop(self, request: StopRequest) -> str:
+        """Stop scanning; open episodes pause before their next destructive act."""
+        self._stop = request
+        if self._scan is not None:
+            self._scan.cancel()
+        self._news += 1
+        return f"the scanner of {self._input.cluster} stops"
+
+    # Small things ---------------------------------------------------------------------------------------------------
+
+    def _check_identity(self, request: ScannerInput) -> None:
+        expected = scanner_id(request.cluster)
+        if not request.cluster or workflow.info().workflow_id != expected:
+            raise ApplicationError(
+                f"expected an input with a cluster, run under the workflow id {expected!r}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+        if request.concurrency < 1:
+            raise ApplicationError(
+                f"concurrency: expected at least 1, got {request.concurrency}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+
+    def _scan_has_ended(self) -> bool:
+        return self._scan is None or self._scan.done()
+
+    def _can_answer(self) -> bool:
+        return self._granting.known and self._fresh and self._report is not None and self._report.lease.held
+
+    def _why_not(self) -> str:
+        lease = self._report.lease.problem if self._report else ""
+        return self._problem or lease or "the cluster Lease is not held"
+
+    def _scan_request(self) -> ScanRequest:
+        report, table = self._report, self._granting.table
+        return ScanRequest(
+            cluster=self._input.cluster,
+            holder=self._holder,
+            known_digest=report.digest if report is not None and self._fresh else "",
+            resource_version=report.resource_version if report is not None else "",
+            inventory=report.inventory if report is not None else 0,
+            work_in_hand=bool(self._asked or table.permits() or table.queue()),
+            watching=tuple(sorted(table.nodes())),
+            wait=self._input.wait,
+        )
+
+    def _roll_is_due(self) -> bool:
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+
+    def _carried(self) -> ScannerInput:
+        granting = self._granting
+        state = ScannerState(
+            started=self._started,
+            permits=granting.table.permits(),
+            queue=granting.table.queue(),
+            held_off=granting.held_off,
+            report=self._report,
+            told=tuple(self._told.items()),
+            published=self._published,
+            described_at=granting.described_at,
+            scans=self._scans,
+            opened=granting.opened,
+        )
+        return ScannerInput(
+            cluster=self._input.cluster,
+            holder=self._input.holder,
+            concurrency=self._input.concurrency,
+            wait=self._input.wait,
+            state=state,
+        )
+
+    async def _give_back_lease(self) -> None:
+        try:
+            await workflow.execute_activity_method(
+                ScanActivities.release_lease,
+                self._scan_request(),
+                **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))
+
+    def _show(self) -> None:
+        report, granting = self._report, self._granting
+        lines = [f"**Scanner of {self._input.cluster}**, {self._scans} scans, {granting.opened} episodes opened"]
+        if problem := self._problem or granting.problem:
+            lines.append(f"* **problem: {problem}**")
+        if report is not None:
+            lease = (report.lease.problem or "held") if report.lease.needed else "not needed"
+            lines.append(f"* {report.inventory} nodes; view: {report.view.stale or 'live'}; cluster Lease: {lease}")
+            lines += [
+                f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
+                for check in report.checks
+            ]
+        lines += [f"* `{permit.node}`: {permit.holding.value}, incident {permit.incident}" for permit in granting.table.permits()]
+        workflow.set_current_details("\n".join(lines))

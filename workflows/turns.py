@@ -1,0 +1,74 @@
+"""The turns an episode's story can take: raised where they are noticed, answered in one place (`Fencing.run`).
+
+None of them is a failure of the workflow. Anything else that is raised is a bug, fails the workflow *task*, and is retried
+once a mended worker is there.
+"""
+
+from __future__ import annotations
+
+from temporalio.exceptions import ActivityError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeout
+
+from activities.errors import ErrorType, error_message, error_type
+
+
+class Turn(Exception):  # noqa: N818 - most turns are no errors
+    """The story cannot simply go on. `reason` is the one line for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class StepFailed(Turn):
+    """A step used up its tries; the flow may be restarted while restarts are left."""
+
+
+class ProofLost(StepFailed):
+    """Off no longer holds: nothing that needs it can be tried again, only proving it anew (S6)."""
+
+
+class Hopeless(Turn):
+    """Trying again cannot help (wrong password, bad configuration): a person is needed at once."""
+
+
+class TargetChanged(Turn):
+    """What the API or a device shows now is not what was pinned (S9): nothing destructive may follow."""
+
+
+class NeedGone(Turn):
+    """The node came back, or its check is gone: the way back."""
+
+
+class Vetoed(Turn):
+    """A person or another owner says no before off; wins (S20)."""
+
+
+class AbortAsked(Turn):
+    """A person aborted before off."""
+
+
+_HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorType.NOT_SUPPORTED})
+"""What answers like this answers like this for ever: a person is needed, not another try."""
+
+
+def turn_for(error: ActivityError, what: str) -> Turn:
+    """The turn that a failed activity means, `what` saying in people's words what it was about."""
+    kind, reason = error_type(error), f"{what}: {error_message(error)}"
+    if kind in _HOPELESS:
+        return Hopeless(reason)
+    if kind is ErrorType.TARGET_CHANGED:
+        return TargetChanged(reason)
+    return Vetoed(reason) if kind is ErrorType.VETOED else StepFailed(reason)
+
+
+def is_unclear(error: ActivityError) -> bool:
+    """Whether the act may have been carried out all the same: its worker was lost, it ran out of time, or it says so itself.
+
+    An act that never began (no worker took it in time) is clear: nothing happened.
+    """
+    kind = error_type(error)
+    if kind is ErrorType.AMBIGUOUS:
+        return True
+    cause = error.cause
+    return kind is None and not (isinstance(cause, ActivityTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START)
