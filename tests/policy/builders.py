@@ -1,0 +1,146 @@
+"""Small honest builders: complete objects with unremarkable values, so that a test says only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from policy.dialects import parse
+from policy.episodes import Kind, Pinned
+from policy.healthcheck import HealthCheck, ObjectRef
+from policy.nodes import MARK_ANNOTATION, Condition, NodeView
+from policy.permits import Holding, Permit
+from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, ViewState
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WORKER = "node-role.kubernetes.io/worker"
+TEMPLATE = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "FencingTemplate",
+    "name": "bmc",
+    "namespace": "nodewarden",
+}
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def check_object(name: str = "workers", **spec: object) -> dict[str, object]:
+    """A NodeHealthCheck as decoded JSON; keywords replace fields of its spec, None removes one."""
+    fields: dict[str, object] = {
+        "selector": {"matchLabels": {WORKER: ""}},
+        "minHealthy": "51%",
+        "unhealthyConditions": [
+            {"type": "Ready", "status": "False", "duration": "10s"},
+            {"type": "Ready", "status": "Unknown", "duration": "10s"},
+        ],
+        "remediationTemplate": TEMPLATE,
+    } | spec
+    return {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": name, "uid": f"uid-of-{name}", "generation": 1},
+        "spec": {key: value for key, value in fields.items() if value is not None},
+    }
+
+
+def a_check(name: str = "workers", **spec: object) -> HealthCheck:
+    return parse(check_object(name, **spec))
+
+
+def a_node(
+    name: str = "node-1",
+    ready: str = "True",
+    age: float = 3600,
+    *,
+    labels: Mapping[str, str] | None = None,
+    mark: str = "",
+    conditions: tuple[Condition, ...] | None = None,
+    **fields: object,
+) -> NodeView:
+    """A worker that has said `ready` for `age` seconds; `mark` is the incident of an episode's mark."""
+    values: dict[str, object] = {
+        "uid": f"uid-of-{name}",
+        "provider_id": f"sim:///{name}",
+        "boot_id": f"boot-1-of-{name}",
+        "system_uuid": f"SYSTEM-{name}",
+        "annotations": {MARK_ANNOTATION: mark_text(mark)} if mark else {},
+    } | fields
+    return NodeView(
+        name=name,
+        labels={WORKER: ""} if labels is None else labels,
+        conditions=(Condition(type="Ready", status=ready, since=ago(age)),) if conditions is None else conditions,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def mark_text(incident: str) -> str:
+    return f'{{"incident": "{incident}", "kind": "Fencing", "workflow_id": "episode/c/n"}}'
+
+
+def check_ref(name: str = "workers") -> ObjectRef:
+    return ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name=name)
+
+
+def a_candidate(node: str = "node-1", age: float = 60, check: str = "workers", **fields: object) -> Candidate:
+    values: dict[str, object] = {
+        "uid": f"uid-of-{node}",
+        "provider_id": f"sim:///{node}",
+        "since": ago(age),
+        "reason": "ReadyUnknown",
+        "message": "Ready is Unknown",
+        "ready": False,
+    } | fields
+    return Candidate(node=node, check=check_ref(check), **values)  # type: ignore[arg-type]
+
+
+def a_check_report(name: str = "workers", **fields: object) -> CheckReport:
+    values: dict[str, object] = {"total": 12, "healthy": 10, "unhealthy": 2, "remaining": 3, "allowed": True} | fields
+    return CheckReport(ref=check_ref(name), **values)  # type: ignore[arg-type]
+
+
+def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
+    values: dict[str, object] = {
+        "checks": (a_check_report(),),
+        "view": ViewState(synced=True),
+        "lease": ClusterLease(held=True),
+        "control_plane": ControlPlane(members=3, ready=3),
+    } | fields
+    return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
+
+
+def a_permit(node: str, holding: Holding = Holding.OPEN, **fields: object) -> Permit:
+    values: dict[str, object] = {
+        "workflow_id": f"episode/c/{node}",
+        "incident": f"incident-{node}",
+        "kind": Kind.FENCING,
+        "granted_at": ago(30),
+        "node_uid": f"uid-of-{node}",
+        "provider_id": f"sim:///{node}",
+    } | fields
+    return Permit(node=node, holding=holding, **values)  # type: ignore[arg-type]
+
+
+def pinned(**fields: object) -> Pinned:
+    values: dict[str, object] = {
+        "node": "node-1",
+        "uid": "uid-1",
+        "provider_id": "sim:///1",
+        "system_uuid": "4C4C-AA",
+        "boot_id": "boot-1",
+        "endpoints": ("ipmi://10.0.0.1:623",),
+    } | fields
+    return Pinned(**values)  # type: ignore[arg-type]
+
+
+def seen(**fields: object) -> Observation:
+    values: dict[str, object] = {
+        "node": "node-1",
+        "uid": "uid-1",
+        "provider_id": "sim:///1",
+        "system_uuid": "4C4C-AA",
+        "boot_id": "boot-1",
+        "ready": True,
+    } | fields
+    return Observation(**values)  # type: ignore[arg-type]

@@ -1,0 +1,172 @@
+"""What a report shows of a ledger."""
+
+from __future__ import annotations
+
+import pytest
+
+from policy.ledger import Ledger
+from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, NodeView
+from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
+from policy.reporting import NOT_COVERED
+from policy.verdicts import Health
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref
+from tests.policy.test_ledger import ledger_of
+
+FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
+
+
+def fleet(number: int, **fields: object) -> list[NodeView]:
+    return [a_node(f"healthy-{index:03}", **fields) for index in range(number)]  # type: ignore[arg-type]
+
+
+def sick_ledger(*sick: NodeView, healthy: int = 10) -> Ledger:
+    return ledger_of(a_check(), *sick, *fleet(healthy))
+
+
+# Candidates ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_says_everything_admission_needs() -> None:
+    sick = a_node("a", "Unknown", 60, labels={WORKER: "", ZONE_LABEL: "z1", "node-role.kubernetes.io/control-plane": ""})
+    (candidate,) = sick_ledger(sick).report_parts(NOW).candidates
+    assert (candidate.node, candidate.uid, candidate.provider_id) == ("a", "uid-of-a", "sim:///a")
+    assert (candidate.check, candidate.since, candidate.reason) == (check_ref(), ago(60), "ReadyUnknown")
+    assert (candidate.zone, candidate.control_plane, candidate.ready, candidate.refused) == ("z1", True, False, "")
+    assert candidate.template is not None
+    assert candidate.template.name == "bmc"
+
+
+def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:
+    sick = [a_node(f"sick-{index:03}", "Unknown", 20 + index) for index in range(MAXIMUM_CANDIDATES + 5)]
+    parts = sick_ledger(*sick, healthy=200).report_parts(NOW)
+    assert len(parts.candidates) == MAXIMUM_CANDIDATES
+    assert parts.candidates_left_out == 5
+    assert [candidate.node for candidate in parts.candidates[:2]] == ["sick-054", "sick-053"]
+
+
+def test_what_cannot_be_acted_on_never_crowds_out_what_can() -> None:
+    excluded = [
+        a_node(f"excluded-{index:03}", "Unknown", 999, labels={WORKER: "", EXCLUDE_LABEL: "true"})
+        for index in range(MAXIMUM_CANDIDATES)
+    ]
+    in_hand = [a_node(f"in-hand-{index:03}", "Unknown", 500) for index in range(MAXIMUM_CANDIDATES)]
+    ledger = ledger_of(a_check(), a_node("newest", "Unknown", 11), *excluded, *in_hand, *fleet(300))
+    parts = ledger.report_parts(NOW, watching=[node.name for node in in_hand])
+    assert parts.candidates[0].node == "newest"
+    assert parts.candidates[1].node == "in-hand-000"
+    assert parts.candidates_left_out == MAXIMUM_CANDIDATES + 1
+
+
+def test_an_excluded_node_is_listed_with_the_reason() -> None:
+    (candidate,) = (
+        sick_ledger(a_node("a", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})).report_parts(NOW).candidates
+    )
+    assert EXCLUDE_LABEL in candidate.refused
+
+
+def test_a_foreign_template_is_listed_as_not_carried_out() -> None:
+    ledger = ledger_of(a_check(remediationTemplate=FOREIGN), a_node("a", "Unknown", 60), *fleet(4))
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert "SelfNodeRemediationTemplate of snr.medik8s.io/v1alpha1 is carried out by a later version" in candidate.refused
+
+
+def test_of_two_checks_the_one_that_can_be_carried_out_speaks_for_the_node() -> None:
+    ledger = ledger_of(a_check("a-foreign", remediationTemplate=FOREIGN), a_check("ours"), a_node("a", "Unknown", 60), *fleet(4))
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.check.name, candidate.refused) == ("ours", "")
+
+
+def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> None:
+    """S17: overlapping checks, the strictest counts."""
+    paused = a_check("zone-b", selector={"matchLabels": {"zone": "b"}}, pauseRequests=["maintenance"])
+    held = a_node("held", "Unknown", 60, labels={WORKER: "", "zone": "b"})
+    ledger = ledger_of(a_check(), paused, held, a_node("free", "Unknown", 60), *fleet(10))
+    parts = ledger.report_parts(NOW)
+    assert [candidate.node for candidate in parts.candidates] == ["free"]
+    workers = next(report for report in parts.checks if report.ref.name == "workers")
+    assert workers.allowed
+    assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
+
+
+def test_a_check_that_counts_the_candidate_as_healthy_is_named() -> None:
+    disks = a_check("disks", unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
+    sick = a_node("a", "Unknown", 60)
+    (candidate,) = ledger_of(a_check(), disks, sick, *fleet(4)).report_parts(NOW).candidates
+    assert candidate.healthy_under == ("NodeHealthCheck/disks",)
+    marked = a_node("a", "Unknown", 60, mark="incident-1")
+    (candidate,) = ledger_of(a_check(), disks, marked, *fleet(4)).report_parts(NOW).candidates
+    assert candidate.healthy_under == (), "an episode's node counts as recovering there already"
+
+
+# Observations -------------------------------------------------------------------------------------------------------
+
+
+def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
+    ledger = ledger_of(a_check(), a_node("marked", mark="i-1"), a_node("watched", "Unknown", 5), a_node("other"))
+    found = {seen.node: seen for seen in ledger.report_parts(NOW, watching=["watched", "gone"]).observations}
+    assert set(found) == {"marked", "watched", "gone"}
+    assert (found["marked"].incident, found["marked"].ready, found["marked"].boot_id) == ("i-1", True, "boot-1-of-marked")
+    assert (found["watched"].unhealthy, found["watched"].soon, found["watched"].ready_since) == (False, True, ago(5))
+    assert not found["gone"].present
+
+
+@pytest.mark.parametrize("labels", [{WORKER: ""}, {WORKER: "", EXCLUDE_LABEL: "true"}])
+def test_an_observed_node_is_unhealthy_whether_or_not_we_may_act_on_it(labels: dict[str, str]) -> None:
+    (found,) = ledger_of(a_check(), a_node("a", "Unknown", 60, labels=labels)).report_parts(NOW, watching=["a"]).observations
+    assert (found.unhealthy, found.soon) == (True, False)
+
+
+def test_a_mark_that_cannot_be_read_is_a_problem_not_an_absence() -> None:
+    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: "scribble"})).report_parts(NOW).observations
+    assert found.incident == ""
+    assert "expected the JSON of a mark, got 'scribble'" in found.mark_problem
+
+
+def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:
+    strays = [a_node(f"a-{index:03}", mark="i") for index in range(MAXIMUM_OBSERVATIONS + 50)]
+    found = ledger_of(*strays).report_parts(NOW, watching=["z"]).observations
+    assert len(found) == MAXIMUM_OBSERVATIONS
+    assert found[0].node == "z"
+
+
+# Rows ---------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:
+    ledger = ledger_of(
+        a_check(),
+        a_node("z-sick", "Unknown", 60),
+        a_node("y-sicker", "Unknown", 90),
+        a_node("x-soon", "False", 5),
+        a_node("w-excluded", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}),
+        a_node("v-in-hand", mark="i"),
+        a_node("b-uncovered", labels={}),
+        a_node("a-healthy", unschedulable=True),
+    )
+    rows = ledger.report_parts(NOW).rows
+    assert [row.node for row in rows] == ["y-sicker", "z-sick", "x-soon", "w-excluded", "v-in-hand", "a-healthy", "b-uncovered"]
+    assert [row.health for row in rows[:4]] == [Health.UNHEALTHY, Health.UNHEALTHY, Health.SOON, Health.SKIPPED]
+    assert (rows[2].due, rows[2].check, rows[2].ready) == (ago(-5), "NodeHealthCheck/workers", "False")
+    assert (rows[5].health, rows[5].schedulable) == (Health.HEALTHY, False)
+    assert (rows[6].health, rows[6].reason) == (Health.SKIPPED, NOT_COVERED)
+
+
+def test_rows_are_bounded_and_stay_in_order_as_nodes_come_and_go() -> None:
+    ledger = sick_ledger(healthy=MAXIMUM_ROWS + 20)
+    assert len(ledger.report_parts(NOW).rows) == MAXIMUM_ROWS
+    ledger.remove_node("healthy-000")
+    ledger.put_node(a_node("healthy-0005"), NOW)
+    assert [row.node for row in ledger.report_parts(NOW).rows[:5]] == [
+        "healthy-0005",
+        "healthy-001",
+        "healthy-002",
+        "healthy-003",
+        "healthy-004",
+    ]
+
+
+def test_a_node_that_has_recovered_goes_back_among_the_rest() -> None:
+    ledger = ledger_of(a_check(), a_node("z", "Unknown", 60), a_node("m", mark="i"), a_node("a"))
+    assert [row.node for row in ledger.report_parts(NOW).rows] == ["z", "m", "a"]
+    ledger.put_node(a_node("z"), NOW)
+    assert [row.node for row in ledger.report_parts(NOW).rows] == ["m", "a", "z"]
