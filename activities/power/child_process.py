@@ -1,0 +1,81 @@
+"""Runs one operation in a process of its own that is dead by its deadline, whatever hangs inside it.
+
+The reason is a client library that can block for ever, and a command that must not be in flight after its deadline (S34).
+Secrets go in by standard input only: argv and environment of a process can be read by others (S12). A child that
+changes something outside carries an alarm of its own as well (`ipmi_child.py`), because this side may be killed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from activities.errors import ErrorType
+from activities.power.driver import Deadline
+from activities.power.errors import PowerError
+
+OUTPUT_LIMIT = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A child that is gone: what it had said, and whether it was killed because its time was over."""
+
+    stdout: bytes
+    stderr: bytes
+    returncode: int
+    timed_out: bool
+
+
+async def run(command: Sequence[str], stdin: bytes, deadline: Deadline) -> Ended:
+    """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        message = f"no process could be started for a power operation: {error.strerror}"
+        raise PowerError(ErrorType.TRANSIENT, message) from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    stdout, stderr = bytearray(), bytearray()
+    timed_out = False
+    try:
+        process.stdin.write(stdin)
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(deadline.remaining().total_seconds()):
+                await asyncio.gather(_collect(process.stdout, stdout), _collect(process.stderr, stderr))
+                await process.wait()
+        except TimeoutError:
+            timed_out = True
+    except BaseException:
+        _kill_group(process.pid)
+        raise
+    if timed_out:
+        _kill_group(process.pid)
+        # What it said in its last moments decides between "not sent" and "may have been carried out".
+        await _collect(process.stdout, stdout)
+        await _collect(process.stderr, stderr)
+    return Ended(stdout=bytes(stdout), stderr=bytes(stderr), returncode=await process.wait(), timed_out=timed_out)
+
+
+async def _collect(stream: asyncio.StreamReader, into: bytearray) -> None:
+    while chunk := await stream.read(4096):
+        into += chunk[: OUTPUT_LIMIT - len(into)]
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        # It ended by itself a moment ago; the event loop has not heard of it yet.
+        return

@@ -1,0 +1,101 @@
+"""What every power driver offers, whatever it talks to: one short act with a hard deadline, and nothing proven by it.
+
+A driver reads or commands one device and says exactly what is known afterwards (`errors.py`). It never loops until a
+state is reached, never repeats a command and never decides: that is the workflow's. Which driver serves which device is
+in `registry.py`; `ipmi.py` is the first of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+from uuid import UUID
+
+from policy.episodes import Reading
+from policy.power import PowerCapability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """The moment after which an act is over, whatever hangs; on the clock that all processes of a machine share."""
+
+    ends: float
+
+    @classmethod
+    def within(cls, limit: timedelta) -> Deadline:
+        """The deadline `limit` from now."""
+        return cls(ends=time.monotonic() + limit.total_seconds())
+
+    def remaining(self) -> timedelta:
+        """What is left; negative once it is over."""
+        return timedelta(seconds=self.ends - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """User and password of a device, as read from a Secret at the moment of use. Neither shows in `repr` (S12)."""
+
+    username: str = field(repr=False)
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceIdentity:
+    """Which machine the device says that it serves; None where it does not say. For comparing, never for acting on."""
+
+    system_uuid: str | None = None
+    serial: str | None = None
+    product: str | None = None
+    manufacturer: str | None = None
+    firmware: str | None = None
+    detail: str = ""
+
+    def is_system(self, system_uuid: str) -> bool | None:
+        """Whether this is the machine with the `systemUUID` that its Node shows; None where the device does not say.
+
+        Firmwares disagree on the byte order of a GUID (SMBIOS, RFC 4122, wholly reversed), so each is accepted.
+        """
+        if self.system_uuid is None:
+            return None
+        wire = UUID(self.system_uuid).bytes_le
+        return UUID(system_uuid) in {UUID(bytes_le=wire), UUID(bytes=wire), UUID(bytes=wire[::-1])}
+
+
+class PowerDriver(Protocol):
+    """One device, reachable. Each call ends by its deadline, with a result or with an error of `errors.py`."""
+
+    @property
+    def endpoint(self) -> str:
+        """Device and plug, in the spelling that is pinned for an episode (S9)."""
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """What may be asked of it; the rest raises NotSupported."""
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """Ask for the power state. `at` is when the question was put, so the state is at least as young as that."""
+
+    async def off(self, deadline: Deadline) -> None:
+        """Command a hard off. Returning means that the device accepted it, which proves nothing (S2)."""
+
+    async def on(self, deadline: Deadline) -> None:
+        """Command on. Returning means that the device accepted it."""
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """Pulse a diagnostic interrupt, so that a hung kernel writes its crash dump."""
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """Ask which machine this is."""
+
+
+class DriverFactory(Protocol):
+    """A driver as `registry.py` knows it."""
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint that these parameters lead to; InvalidConfig where they are not usable."""
+
+    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> PowerDriver:
+        """The driver for one device; InvalidConfig where parameters or credentials are not usable."""

@@ -1,0 +1,27 @@
+"""How a power driver says that it failed: a stable type, and one line that names the device and what was expected.
+
+Not an ApplicationError: a driver knows nothing of Temporal. `service.py` beside it turns type and text into what the
+workflow sees. The text never holds a credential (S12). What the types let the caller conclude:
+
+- InvalidConfig, TargetChanged, Expired: nothing was sent.
+- Unreachable: the device did not answer, and no command was sent.
+- Unauthorized, NotSupported, RateLimited, Transient: the device said no, and carried nothing out.
+- Ambiguous: the command may have been carried out. Wait out the deadline, read the state, then decide (S34).
+"""
+
+from __future__ import annotations
+
+from activities.errors import ErrorType
+
+
+class PowerError(Exception):
+    """A power operation that did not end well."""
+
+    def __init__(self, error_type: ErrorType, message: str) -> None:
+        super().__init__(message)
+        self.type = error_type
+
+
+def invalid(message: str) -> PowerError:
+    """The device's configuration cannot be used as written."""
+    return PowerError(ErrorType.INVALID_CONFIG, message)

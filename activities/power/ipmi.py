@@ -1,0 +1,222 @@
+"""IPMI over the network: the driver's side in the worker. The protocol itself is spoken in `ipmi_child.py`.
+
+Here: which parameters an IPMI device has, and what may be concluded from how far the child had come when it ended.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from activities.errors import ErrorType
+from activities.power import child_process
+from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.errors import PowerError, invalid
+from policy.episodes import Reading
+from policy.power import PowerCapability, PowerState
+
+# By path and with -P, so that neither the working folder nor ours decides what the child imports, and none of our
+# packages is imported there at all.
+CHILD = (sys.executable, "-P", str(Path(__file__).with_name("ipmi_child.py")))
+
+UNEXPECTED = "Unexpected"
+"""What the child calls a failure that it has no type for; how far it had come decides what that means."""
+
+DEFAULT_PORT = 623
+CIPHERS = {"3": 3, "17": 17}
+PRIVILEGES = {"operator": 3, "administrator": 4}
+PARAMETERS = ("ip", "ipport", "cipher", "privilege")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+# Limits of the protocol itself: a BMC would cut or refuse longer ones, and say only "wrong password".
+USERNAME_BYTES, PASSWORD_BYTES = 16, 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpmiAddress:
+    """Where a BMC listens and how to log in there. cipher, privilege: None lets the BMC have its best offer."""
+
+    host: str
+    port: int = DEFAULT_PORT
+    cipher: int | None = None
+    privilege: int | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The BMC, in the one spelling used for pinning."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"ipmi://{host}:{self.port}"
+
+    @classmethod
+    def parse(cls, parameters: Mapping[str, str]) -> IpmiAddress:
+        """From the parameters of a device: `ip`, and as one likes `ipport`, `cipher` (3, 17) and `privilege`."""
+        for name in parameters:
+            if name not in PARAMETERS:
+                raise invalid(f"ipmi: parameter {name!r} is not known: expected {', '.join(PARAMETERS)}")
+        port = parameters.get("ipport", str(DEFAULT_PORT))
+        if re.fullmatch(r"[0-9]{1,5}", port) is None or not 0 < int(port) < 65536:
+            raise invalid(f"ipmi: parameter 'ipport' is {port!r}: expected a number from 1 to 65535")
+        return cls(
+            host=_host(parameters.get("ip")),
+            port=int(port),
+            cipher=_choice("cipher", parameters, CIPHERS),
+            privilege=_choice("privilege", parameters, PRIVILEGES),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IpmiFactory:
+    """IPMI as the registry knows it."""
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint to pin."""
+        return IpmiAddress.parse(parameters).endpoint
+
+    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> IpmiDriver:
+        """The driver of one BMC."""
+        for what, text, limit in (
+            ("username", credentials.username, USERNAME_BYTES),
+            ("password", credentials.password, PASSWORD_BYTES),
+        ):
+            if not 0 < len(text.encode()) <= limit:
+                raise invalid(f"ipmi: the {what} has {len(text.encode())} bytes: expected 1 to {limit}")
+        return IpmiDriver(address=IpmiAddress.parse(parameters), credentials=credentials)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpmiDriver:
+    """One BMC. Holds no connection: each call logs in, acts and logs out in a process that is dead by the deadline."""
+
+    address: IpmiAddress
+    credentials: Credentials = field(repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Address and port of the BMC."""
+        return self.address.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """All but reset: a node is fenced by its off half (S5)."""
+        return frozenset(
+            {
+                PowerCapability.READ,
+                PowerCapability.OFF,
+                PowerCapability.ON,
+                PowerCapability.NMI,
+                PowerCapability.IDENTITY,
+            }
+        )
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """Read the chassis status."""
+        asked_at = datetime.now(UTC)
+        answer = await self._perform("read", deadline)
+        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
+
+    async def off(self, deadline: Deadline) -> None:
+        """Chassis control: power down, without asking the operating system."""
+        await self._perform("off", deadline)
+
+    async def on(self, deadline: Deadline) -> None:
+        """Chassis control: power up."""
+        await self._perform("on", deadline)
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """Chassis control: pulse diagnostic interrupt."""
+        await self._perform("nmi", deadline)
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """System GUID, device id and the product area of the inventory."""
+        return DeviceIdentity(**await self._perform("identity", deadline))
+
+    async def _perform(self, operation: str, deadline: Deadline) -> Any:
+        limit = deadline.remaining().total_seconds()
+        if limit <= 0:
+            raise PowerError(ErrorType.EXPIRED, f"{self.endpoint}: {operation!r}: its time was over before it began")
+        ended = await child_process.run(CHILD, self._request(operation, deadline), deadline)
+        stages: set[str] = set()
+        for line in _lines(ended.stdout):
+            if "answer" in line:
+                return line["answer"]
+            if "error" in line:
+                raise self._failure(operation, line["error"], line["message"], stages)
+            stages.add(line["stage"])
+        if ended.timed_out or ended.returncode == -signal.SIGALRM:
+            raise self._silence(operation, limit, stages)
+        crash = f"its process ended with status {ended.returncode}: {self._last_line(ended.stderr)}"
+        raise self._failure(operation, UNEXPECTED, crash, stages)
+
+    def _request(self, operation: str, deadline: Deadline) -> bytes:
+        return json.dumps(
+            {
+                "operation": operation,
+                "host": self.address.host,
+                "port": self.address.port,
+                "cipher": self.address.cipher,
+                "privilege": self.address.privilege,
+                "username": self.credentials.username,
+                "password": self.credentials.password,
+                "ends": deadline.ends,
+            }
+        ).encode()
+
+    def _failure(self, operation: str, kind: str, message: str, stages: set[str]) -> PowerError:
+        text = f"{self.endpoint}: {operation!r}: {message}"
+        if kind != UNEXPECTED:
+            return PowerError(ErrorType(kind), text)
+        if "sent" in stages:
+            return PowerError(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
+        return PowerError(ErrorType.TRANSIENT, text)
+
+    def _silence(self, operation: str, limit: float, stages: set[str]) -> PowerError:
+        if "sent" in stages:
+            lost = f"{operation!r} was sent and not answered within {limit:.1f} s; it may have been carried out"
+            return PowerError(ErrorType.AMBIGUOUS, f"{self.endpoint}: {lost}")
+        if "logged-in" in stages:
+            missing = f"the login succeeded but {operation!r} was not answered"
+        elif "reached" in stages:
+            missing = "the BMC answered but the login did not come to its end"
+        else:
+            missing = "no answer from the BMC"
+        return PowerError(ErrorType.UNREACHABLE, f"{self.endpoint}: {missing} within {limit:.1f} s; nothing was commanded")
+
+    def _last_line(self, stderr: bytes) -> str:
+        text = stderr.decode(errors="replace").strip()
+        for secret in (self.credentials.password, self.credentials.username):
+            text = text.replace(secret, "***")
+        return text.splitlines()[-1][:200] if text else "it said nothing"
+
+
+def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
+    """The child's lines; one that was cut off by its death is not a line."""
+    for line in stdout.split(b"\n")[:-1]:
+        yield json.loads(line)
+
+
+def _host(value: str | None) -> str:
+    if not value:
+        raise invalid("ipmi: parameter 'ip' is missing: expected the address or name of the BMC")
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        if HOST.fullmatch(value) is None:
+            raise invalid(f"ipmi: parameter 'ip' is {value!r}: expected an IP address or a host name") from None
+        return value.lower()
+
+
+def _choice(name: str, parameters: Mapping[str, str], choices: Mapping[str, int]) -> int | None:
+    value = parameters.get(name)
+    if value is None:
+        return None
+    if value not in choices:
+        raise invalid(f"ipmi: parameter {name!r} is {value!r}: expected {' or '.join(choices)}")
+    return choices[value]

@@ -1,0 +1,40 @@
+"""Which driver serves a device. The one place that knows all of them; each is imported only when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from activities.errors import ErrorType
+from activities.power.driver import Credentials, DriverFactory, PowerDriver
+from activities.power.errors import PowerError, invalid
+from policy.plan import PowerDevice
+
+
+def _ipmi() -> DriverFactory:
+    from activities.power.ipmi import IpmiFactory
+
+    return IpmiFactory()
+
+
+DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {"ipmi": _ipmi}
+
+
+def driver_for(device: PowerDevice, credentials: Credentials) -> PowerDriver:
+    """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9)."""
+    factory = _factory(device.driver)
+    endpoint = factory.endpoint_of(device.parameters)
+    if endpoint != device.endpoint:
+        message = f"{device.endpoint}: the device's parameters lead to {endpoint}, not to the pinned endpoint"
+        raise PowerError(ErrorType.TARGET_CHANGED, message)
+    return factory.build(device.parameters, credentials)
+
+
+def endpoint_of(driver: str, parameters: Mapping[str, str]) -> str:
+    """The endpoint to pin for a device that is about to enter a plan."""
+    return _factory(driver).endpoint_of(parameters)
+
+
+def _factory(name: str) -> DriverFactory:
+    if name not in DRIVERS:
+        raise invalid(f"power driver {name!r} is not known: expected one of {', '.join(sorted(DRIVERS))}")
+    return DRIVERS[name]()

@@ -1,0 +1,127 @@
+"""Power activities: one short act on one device each, with everything checked that must be checked before it is sent.
+
+Refused before anything is sent: our own node (S16), an act whose moment has passed (S20). Credentials are read at the moment of
+use and live only in this process and the child's pipe (S12). What a driver's failure means to a workflow is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+from temporalio import activity
+
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.errors import ErrorType, failure
+from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.errors import PowerError
+from activities.power.registry import driver_for
+from policy.episodes import Reading
+from policy.plan import PowerDevice, SecretRef
+from policy.power import PowerState
+
+Result = TypeVar("Result")
+
+READ_SHARE = 0.4
+"""Of a command's deadline, what its preceding reading may use."""
+
+
+class CredentialSource(Protocol):
+    """Where a reference to a credential is resolved: the cluster's API, or a source mounted on a site's worker."""
+
+    async def read(self, cluster: str, secret: SecretRef) -> Credentials:
+        """The credentials now. Raises an ApplicationError of `activities.errors` that names the Secret, never its content."""
+
+
+class PowerService(PowerActivities):
+    """`own_node`: the node this worker runs on (downward API), "" outside a cluster. `drivers` finds a device's driver."""
+
+    def __init__(
+        self,
+        credentials: CredentialSource,
+        *,
+        own_node: str = "",
+        drivers: Callable[[PowerDevice, Credentials], PowerDriver] = driver_for,
+    ) -> None:
+        self._credentials = credentials
+        self._own_node = own_node
+        self._drivers = drivers
+
+    @activity.defn(name="power-management.read-power")
+    async def read_power(self, request: PowerRequest) -> Reading:
+        """Read the state; reading harms nobody, so our own node's may be read too."""
+        deadline = Deadline.within(request.deadline)
+        driver = await self._driver(request)
+        return await _typed(driver.read(deadline))
+
+    @activity.defn(name="power-management.power-off")
+    async def power_off(self, request: PowerRequest) -> CommandResult:
+        """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
+        self._refuse_own_node(request)
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline)
+        driver = await self._driver(request)
+        before = await self._read_before(driver, request)
+        _refuse_late(request)
+        await _typed(driver.off(deadline))
+        return CommandResult(
+            sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, off accepted"
+        )
+
+    @activity.defn(name="power-management.power-on")
+    async def power_on(self, request: PowerRequest) -> CommandResult:
+        """Command on, unless the device says on already."""
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline)
+        driver = await self._driver(request)
+        before = await self._read_before(driver, request)
+        if before is PowerState.ON:
+            ended_at = datetime.now(UTC)
+            return CommandResult(sent=False, before=before, began_at=began_at, ended_at=ended_at, detail="was on already")
+        _refuse_late(request)
+        await _typed(driver.on(deadline))
+        return CommandResult(
+            sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, on accepted"
+        )
+
+    async def _driver(self, request: PowerRequest) -> PowerDriver:
+        device = request.device
+        if device.endpoint not in request.target.pinned.endpoints:
+            pinned = ", ".join(request.target.pinned.endpoints) or "none"
+            raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
+        if device.secret is None:
+            raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: secretRef: expected the name of a Secret, got nothing")
+        credentials = await self._credentials.read(request.target.cluster, device.secret)
+        try:
+            return self._drivers(device, credentials)
+        except PowerError as error:
+            raise failure(error.type, str(error)) from None
+
+    async def _read_before(self, driver: PowerDriver, request: PowerRequest) -> PowerState:
+        """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command."""
+        reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
+        return reading.state
+
+    def _refuse_own_node(self, request: PowerRequest) -> None:
+        if self._own_node and _node(request) == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
+
+
+def _node(request: PowerRequest) -> str:
+    return request.target.pinned.node
+
+
+def _refuse_late(request: PowerRequest) -> None:
+    if request.not_after is not None and datetime.now(UTC) > request.not_after:
+        late = datetime.now(UTC) - request.not_after
+        raise failure(
+            ErrorType.EXPIRED,
+            f"{request.device.endpoint}: {late / timedelta(seconds=1):.1f} s too late after its last look; nothing was sent",
+        )
+
+
+async def _typed(call: Awaitable[Result]) -> Result:
+    """The one boundary where a driver's failure becomes what workflows switch on; its text carries no secret."""
+    try:
+        return await call
+    except PowerError as error:
+        raise failure(error.type, str(error)) from None

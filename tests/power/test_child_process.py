@@ -1,0 +1,43 @@
+"""Operations in a process of their own: killed by the deadline with all they started."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.child_process import OUTPUT_LIMIT, run
+from activities.power.errors import PowerError
+from tests.power.conftest import within
+from tests.power.processes import gone
+
+
+async def test_what_it_says_and_how_it_ended_are_returned() -> None:
+    ended = await run(["sh", "-c", "cat; echo oh >&2; exit 3"], b"hello", within(10))
+    assert (ended.stdout, ended.stderr, ended.returncode, ended.timed_out) == (b"hello", b"oh\n", 3, False)
+
+
+async def test_it_is_killed_at_the_deadline_and_its_last_words_are_kept() -> None:
+    ended = await run(["sh", "-c", "echo sent; exec sleep 60"], b"", within(0.3))
+    assert ended.timed_out
+    assert ended.stdout == b"sent\n"
+    assert ended.returncode == -9
+
+
+@pytest.mark.parametrize("script", ["sleep 60 & echo $!; wait", "sleep 60 & echo $!"])
+async def test_what_it_started_is_killed_too(script: str) -> None:
+    """S34: also where the process itself has ended and left another that holds its output open."""
+    ended = await run(["sh", "-c", script], b"", within(0.3))
+    await gone(int(ended.stdout))
+
+
+async def test_a_flood_of_output_is_cut() -> None:
+    ended = await run([sys.executable, "-c", f"print('x' * {2 * OUTPUT_LIMIT})"], b"", within(10))
+    assert len(ended.stdout) == OUTPUT_LIMIT
+
+
+async def test_a_program_that_is_not_there_is_transient() -> None:
+    with pytest.raises(PowerError, match="no process could be started") as caught:
+        await run(["/no/such/program"], b"", within(1))
+    assert caught.value.type is ErrorType.TRANSIENT

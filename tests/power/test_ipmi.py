@@ -1,0 +1,204 @@
+"""IPMI over real UDP: what is carried out, what is read, and what each failure lets one conclude."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.errors import PowerError
+from policy.power import PowerCapability, PowerState
+from simulator.bmc.bmc import start_bmc
+from simulator.bmc.chassis import Chassis
+from simulator.bmc.machine import Machine
+from tests.power.conftest import PASSWORD, USERNAME, Stand, ipmi_driver, within
+
+
+async def test_a_machine_is_switched_off_read_as_off_and_switched_on_again(stand: Stand) -> None:
+    """S2, S33: off is what was read after the off, and each command reached the machine once."""
+    driver = stand.driver()
+    assert (await driver.read(within(10))).state is PowerState.ON
+
+    await driver.off(within(10))
+    ended_at = datetime.now(UTC)
+    reading = await driver.read(within(10))
+    assert reading.state is PowerState.OFF
+    assert reading.at >= ended_at
+    assert reading.endpoint == driver.endpoint == f"ipmi://127.0.0.1:{stand.bmc.port}"
+
+    await driver.on(within(10))
+    assert (await driver.read(within(10))).state is PowerState.ON
+    assert [(entry.command, entry.to_power) for entry in stand.machine.log] == [("off", "off"), ("on", "on")]
+
+
+async def test_off_is_accepted_by_a_machine_that_is_off_already(stand: Stand) -> None:
+    driver = stand.driver()
+    await driver.off(within(10))
+    await driver.off(within(10))
+    assert stand.machine.power == "off"
+
+
+async def test_a_wrong_password_is_unauthorized_and_commands_nothing(stand: Stand) -> None:
+    with pytest.raises(PowerError, match="refused the user, the password") as caught:
+        await stand.driver(password="not-the-one").off(within(10))
+    assert caught.value.type is ErrorType.UNAUTHORIZED
+    assert stand.machine.log == []
+
+
+async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
+    with pytest.raises(PowerError) as caught:
+        await stand.driver(username="nobody").off(within(5))
+    assert caught.value.type is ErrorType.UNAUTHORIZED
+    assert stand.machine.log == []
+
+
+async def test_a_dead_port_is_unreachable_by_the_deadline() -> None:
+    """S3: no answer is never a state."""
+    began = time.monotonic()
+    with pytest.raises(PowerError, match=r"ipmi://127.0.0.1:9: no answer from the BMC") as caught:
+        await ipmi_driver(9).read(within(0.7))
+    assert caught.value.type is ErrorType.UNREACHABLE
+    assert time.monotonic() - began < 2
+
+
+async def test_a_bmc_that_stands_still_is_unreachable_because_nothing_was_sent(stand: Stand) -> None:
+    stand.bmc.freeze()
+    with pytest.raises(PowerError) as caught:
+        await stand.driver().off(within(0.7))
+    assert caught.value.type is ErrorType.UNREACHABLE
+    stand.bmc.thaw()
+    assert (await stand.driver().read(within(10))).state is PowerState.ON
+
+
+async def test_a_bmc_that_hangs_in_mid_command_is_ambiguous_by_the_deadline(stand: Stand) -> None:
+    """S3, S34: the command may yet be carried out, so neither failure nor success is claimed."""
+    stand.machine.set_faults(hang=True)
+    began = time.monotonic()
+    with pytest.raises(
+        PowerError, match=r"'off' was sent and not answered within 1\.0 s; it may have been carried out"
+    ) as caught:
+        await stand.driver().off(within(1.0))
+    assert caught.value.type is ErrorType.AMBIGUOUS
+    assert time.monotonic() - began < 2.5
+
+
+async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -> None:
+    python_stand.machine.set_faults(hang=True)
+    with pytest.raises(PowerError, match="login succeeded but 'read' was not answered") as caught:
+        await python_stand.driver().read(within(0.7))
+    assert caught.value.type is ErrorType.UNREACHABLE
+
+
+async def test_a_command_carried_out_whose_answer_is_lost_is_ambiguous(stand: Stand) -> None:
+    never = asyncio.Event()
+
+    async def lose_the_answer(machine: Machine, command: str) -> None:
+        await never.wait()
+
+    stand.machine.after_set = lose_the_answer
+    with pytest.raises(PowerError) as caught:
+        await stand.driver().off(within(1.0))
+    assert caught.value.type is ErrorType.AMBIGUOUS
+    assert stand.machine.power == "off"
+
+
+async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
+    """S33: a question is asked again when the answer is long in coming, a command never."""
+    stand.machine.set_faults(delay=1.1)
+    await stand.driver().off(within(10))
+    stand.machine.set_faults()
+    await stand.driver().read(within(10))  # a BMC takes one after the other, so a copy of the off would be done by now
+    assert len(stand.machine.commands("off")) == 1
+
+
+async def test_a_bmc_that_accepts_off_and_leaves_the_machine_on_reads_on(stand: Stand) -> None:
+    """S2: an accepted command is no proof."""
+    stand.machine.set_faults(ignore_off=True)
+    await stand.driver().off(within(10))
+    assert (await stand.driver().read(within(10))).state is PowerState.ON
+
+
+async def test_a_machine_that_needs_time_to_go_off_reads_on_until_it_is(stand: Stand) -> None:
+    stand.machine.set_faults(settle=0.6)
+    await stand.driver().off(within(10))
+    assert (await stand.driver().read(within(10))).state is PowerState.ON
+    await stand.machine.wait_for("off")
+    assert (await stand.driver().read(within(10))).state is PowerState.OFF
+
+
+async def test_a_refusal_is_never_taken_for_success(stand: Stand) -> None:
+    """A BMC that says why it refuses has done nothing; one with a mere 'unspecified error' leaves it open."""
+    stand.machine.set_faults(refuse=True)
+    with pytest.raises(PowerError) as caught:
+        await stand.driver().off(within(10))
+    assert caught.value.type is (ErrorType.AMBIGUOUS if stand.bmc.kind == "ipmi_sim" else ErrorType.TRANSIENT)
+    assert stand.machine.power == "on"
+
+
+async def test_a_refusal_because_the_machine_is_so_already_is_success(python_stand: Stand) -> None:
+    """Some BMCs refuse on for a machine that is on (completion code D5h)."""
+    python_stand.machine.set_faults(refuse=True)
+    await python_stand.driver().on(within(10))
+    assert python_stand.machine.power == "on"
+
+
+async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(python_stand: Stand) -> None:
+    await python_stand.driver().nmi(within(10))
+    assert [entry.command for entry in python_stand.machine.log] == ["nmi"]
+    assert python_stand.machine.power == "on"
+
+
+async def test_a_bmc_without_nmi_does_not_support_it(stand: Stand) -> None:
+    if stand.bmc.kind != "ipmi_sim":
+        assert PowerCapability.NMI in stand.driver().capabilities
+        return
+    with pytest.raises(PowerError, match="does not support this value") as caught:
+        await stand.driver().nmi(within(10))
+    assert caught.value.type is ErrorType.NOT_SUPPORTED
+
+
+async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:
+    """S9: system UUID and serial number, to be compared with the Node's."""
+    identity = await stand.driver().identity(within(10))
+    assert identity.system_uuid == str(stand.bmc.system_uuid)
+    assert identity.serial == stand.bmc.serial
+    assert (identity.manufacturer, identity.product) == ("nodewarden", "simulated server")
+    assert identity.is_system(str(stand.bmc.system_uuid).upper())
+    assert identity.is_system(str(UUID(bytes=stand.bmc.system_uuid.bytes_le)))
+    assert not identity.is_system("00000000-1111-2222-3333-444444444444")
+
+
+@pytest.mark.parametrize("parameters", [{"cipher": "3"}, {"privilege": "operator"}, {"privilege": "administrator"}])
+async def test_the_login_can_be_told_cipher_and_privilege(stand: Stand, parameters: dict[str, str]) -> None:
+    assert (await stand.driver(**parameters).read(within(10))).state is PowerState.ON
+
+
+async def test_a_cipher_that_was_asked_for_is_not_replaced_by_a_weaker_one(stand: Stand) -> None:
+    with pytest.raises(PowerError, match="cipher suites") as caught:
+        await stand.driver(cipher="17").read(within(5))
+    assert caught.value.type is ErrorType.NOT_SUPPORTED
+
+
+async def test_an_act_whose_deadline_is_over_is_not_begun(python_stand: Stand) -> None:
+    """S20."""
+    with pytest.raises(PowerError, match="its time was over before it began") as caught:
+        await python_stand.driver().off(within(-0.1))
+    assert caught.value.type is ErrorType.EXPIRED
+    assert python_stand.machine.log == []
+
+
+async def test_twelve_machines_are_read_at_the_same_time(chassis: Chassis, tmp_path: Path) -> None:
+    machines = [chassis.machine(f"node-{number}", "off" if number % 3 == 0 else "on") for number in range(12)]
+    bmcs = await asyncio.gather(
+        *(start_bmc(chassis.url, machine.name, USERNAME, PASSWORD, state_dir=tmp_path) for machine in machines)
+    )
+    try:
+        readings = await asyncio.gather(*(ipmi_driver(bmc.port).read(within(20)) for bmc in bmcs))
+    finally:
+        await asyncio.gather(*(bmc.stop() for bmc in bmcs))
+    assert [reading.state.value for reading in readings] == [machine.power for machine in machines]

@@ -1,0 +1,163 @@
+"""The process around one IPMI operation: it ends by its deadline whatever happens to the worker, and shows no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.errors import PowerError
+from activities.power.ipmi import CHILD
+from simulator.bmc.machine import Machine
+from tests.power.conftest import PASSWORD, USERNAME, Stand, within
+from tests.power.processes import alive, children_of, gone, operations_of, visible
+
+WORKER = """
+import asyncio, sys
+from tests.power.conftest import ipmi_driver, within
+asyncio.run(ipmi_driver(int(sys.argv[1])).off(within(float(sys.argv[2]))))
+"""
+
+ROOT = Path(__file__).parents[2]
+
+
+def request_line(stand: Stand, *, operation: str = "off", seconds: float = 10.0) -> bytes:
+    return json.dumps(
+        {
+            "operation": operation,
+            "host": "127.0.0.1",
+            "port": stand.bmc.port,
+            "cipher": None,
+            "privilege": None,
+            "username": USERNAME,
+            "password": PASSWORD,
+            "ends": time.monotonic() + seconds,
+        }
+    ).encode()
+
+
+async def operation_in_flight(parent: int) -> int:
+    while not (found := operations_of(parent)):
+        await asyncio.sleep(0.005)
+    return found[0]
+
+
+def commanded(machine: Machine) -> asyncio.Event:
+    """Set once a command has come through the BMC; from then on the BMC is left without an answer."""
+    arrived = asyncio.Event()
+
+    async def never_answer(machine: Machine, command: str) -> None:
+        arrived.set()
+        await asyncio.Event().wait()
+
+    machine.before_set = never_answer
+    return arrived
+
+
+async def test_no_secret_shows_in_arguments_environment_or_error(python_stand: Stand) -> None:
+    """S12."""
+    arrived = commanded(python_stand.machine)
+    driver = python_stand.driver()
+    operation = asyncio.create_task(driver.off(within(1.0)))
+    await arrived.wait()
+    seen = visible(await operation_in_flight(os.getpid())) + visible(python_stand.bmc.pid)
+    with pytest.raises(PowerError) as caught:
+        await operation
+    assert PASSWORD.encode() not in seen
+    assert USERNAME.encode() not in seen
+    for text in (repr(caught.value), str(caught.value), repr(driver)):
+        assert PASSWORD not in text
+        assert USERNAME not in text
+
+
+async def test_the_operation_dies_by_its_deadline_when_the_worker_was_killed(python_stand: Stand) -> None:
+    """S34: after deadline and margin nothing of a lost worker is in flight."""
+    arrived = commanded(python_stand.machine)
+    port = str(python_stand.bmc.port)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, port, "1.5", cwd=ROOT)
+    try:
+        await arrived.wait()
+        operation = await operation_in_flight(worker.pid)
+    finally:
+        worker.kill()
+        await worker.wait()
+    assert alive(operation)
+    async with asyncio.timeout(3):
+        await gone(operation)
+
+
+async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stand: Stand) -> None:
+    """S20: the line that announces the command finds no reader, and so the command is not sent."""
+    reader, writer = os.pipe()
+    child = await asyncio.create_subprocess_exec(
+        *CHILD, stdin=asyncio.subprocess.PIPE, stdout=writer, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(writer)
+    os.close(reader)
+    _, stderr = await child.communicate(request_line(python_stand))
+    assert child.returncode != 0
+    assert python_stand.machine.log == []
+    assert PASSWORD.encode() not in stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "says"), [("late", b'"error": "Expired"'), ("half", b'"error": "Unexpected"'), ("none", b'"error"')]
+)
+async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand: Stand, written: str, says: bytes) -> None:
+    """S20: as after a worker that stood still, or died while it wrote."""
+    line = {
+        "late": request_line(python_stand, seconds=-0.1),
+        "half": request_line(python_stand)[:-10],
+        "none": b"",
+    }[written]
+    child = await asyncio.to_thread(subprocess.run, CHILD, input=line, capture_output=True, check=False)
+    assert says in child.stdout
+    assert python_stand.machine.log == []
+    assert python_stand.machine.reads == {}
+
+
+async def test_a_cancelled_operation_leaves_no_process(python_stand: Stand) -> None:
+    """S34."""
+    arrived = commanded(python_stand.machine)
+    operation = asyncio.create_task(python_stand.driver().off(within(30)))
+    await arrived.wait()
+    child = await operation_in_flight(os.getpid())
+    operation.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await operation
+    async with asyncio.timeout(2):
+        await gone(child)
+
+
+async def test_an_operation_that_crashes_after_the_command_was_sent_is_ambiguous(python_stand: Stand) -> None:
+    """S3: whatever ends the process, it is never taken for success or failure."""
+    arrived = commanded(python_stand.machine)
+    operation = asyncio.create_task(python_stand.driver().off(within(30)))
+    await arrived.wait()
+    os.kill(await operation_in_flight(os.getpid()), signal.SIGSEGV)
+    with pytest.raises(PowerError, match="it may have been carried out") as caught:
+        await operation
+    assert caught.value.type is ErrorType.AMBIGUOUS
+
+
+async def test_an_operation_that_crashes_before_anything_was_sent_is_transient(python_stand: Stand) -> None:
+    python_stand.bmc.freeze()
+    operation = asyncio.create_task(python_stand.driver().off(within(30)))
+    os.kill(await operation_in_flight(os.getpid()), signal.SIGKILL)
+    with pytest.raises(PowerError) as caught:
+        await operation
+    assert caught.value.type is ErrorType.TRANSIENT
+
+
+async def test_nothing_is_left_running_after_an_operation(stand: Stand) -> None:
+    await stand.driver().read(within(10))
+    assert operations_of(os.getpid()) == []
+    assert stand.bmc.pid in children_of(os.getpid())

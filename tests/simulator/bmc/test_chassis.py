@@ -1,0 +1,152 @@
+"""The truth about power: what is logged, what devices are told, and how another process steers it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from simulator.bmc.chassis import Chassis
+from simulator.bmc.machine import Machine, NotKnownError, PowerCommand, RefusedError
+
+
+@pytest.fixture
+async def chassis() -> AsyncIterator[Chassis]:
+    async with Chassis() as running:
+        yield running
+
+
+@pytest.fixture
+async def http(chassis: Chassis) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(chassis.url) as session:
+        yield session
+
+
+async def test_a_command_is_logged_with_device_and_both_states() -> None:
+    machine = Machine("node-1")
+    await machine.set_power("off", "ipmi_sim")
+    await machine.set_power("on")
+    assert [(entry.device, entry.command, entry.from_power, entry.to_power) for entry in machine.log] == [
+        ("ipmi_sim", "off", "on", "off"),
+        ("hand", "on", "off", "on"),
+    ]
+    assert machine.log[0].at < machine.log[1].at
+
+
+async def test_listeners_hear_what_took_effect_and_nothing_else() -> None:
+    machine = Machine("node-1")
+    heard: list[PowerCommand] = []
+    machine.on_change(heard.append)
+    await machine.set_power("on", "pdu")
+    machine.set_faults(ignore_off=True)
+    await machine.set_power("off", "pdu")
+    machine.set_faults()
+    await machine.reset("pdu")
+    await machine.set_power("off", "pdu")
+    await machine.pulse_nmi("pdu")
+    assert [entry.command for entry in heard] == ["reset", "off", "nmi"]
+    assert [entry.outcome for entry in machine.log] == ["done", "ignored", "done", "done", "done"]
+
+
+async def test_hooks_stand_right_before_and_after_the_effect() -> None:
+    machine = Machine("node-1")
+    seen = []
+
+    async def before(machine: Machine, command: str) -> None:
+        seen.append(("before", command, machine.power))
+
+    async def after(machine: Machine, command: str) -> None:
+        seen.append(("after", command, machine.power))
+
+    machine.before_set, machine.after_set = before, after
+    await machine.set_power("off", "ipmi_sim")
+    assert seen == [("before", "off", "on"), ("after", "off", "off")]
+
+
+async def test_a_machine_that_answers_on_after_off_really_is_off() -> None:
+    machine = Machine("node-1")
+    machine.set_faults(answers_on_after_off=True)
+    await machine.set_power("off", "ipmi_sim")
+    assert machine.power == "off"
+    assert await machine.read("ipmi_sim") == "on"
+    machine.set_faults()
+    assert await machine.read("ipmi_sim") == "off"
+    assert machine.reads == {"ipmi_sim": 2}
+
+
+async def test_what_hangs_is_dropped_undone_when_the_fault_is_cleared() -> None:
+    machine = Machine("node-1")
+    machine.set_faults(hang=True)
+    command = asyncio.create_task(machine.set_power("off", "ipmi_sim"))
+    await asyncio.sleep(0)
+    machine.set_faults()
+    with pytest.raises(RefusedError):
+        await command
+    assert machine.power == "on"
+    assert machine.log == []
+
+
+async def test_a_later_command_overtakes_one_that_has_not_settled() -> None:
+    machine = Machine("node-1")
+    machine.set_faults(settle=0.02)
+    await machine.set_power("off", "ipmi_sim")
+    await machine.set_power("on", "ipmi_sim")
+    await asyncio.sleep(0.04)
+    assert machine.power == "on"
+
+
+async def test_faults_do_not_touch_a_hand_at_the_switch() -> None:
+    machine = Machine("node-1")
+    machine.set_faults(hang=True, refuse=True, ignore_off=True)
+    await machine.set_power("off")
+    assert machine.power == "off"
+
+
+async def test_an_unknown_fault_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(NotKnownError, match="'hangs' is not known: expected ignore_off, answers_on_after_off, hang"):
+        Machine("node-1").set_faults(hangs=True)
+
+
+async def test_another_process_reads_switches_and_follows_a_machine(chassis: Chassis, http: aiohttp.ClientSession) -> None:
+    machine = chassis.machine("node-1")
+    async with http.get("/machines/node-1/power", params={"device": "pdu"}) as answer:
+        assert await answer.json() == {"power": "on"}
+    async with http.put("/machines/node-1/power", params={"device": "pdu"}, json={"power": "off"}) as answer:
+        assert await answer.json() == {"power": "off"}
+    assert machine.power == "off"
+    async with http.get("/machines/node-1/log") as answer:
+        log = await answer.json()
+    assert log["reads"] == {"pdu": 1}
+    assert [(entry["device"], entry["command"]) for entry in log["commands"]] == [("pdu", "off")]
+    async with http.get("/machines") as answer:
+        assert await answer.json() == {"node-1": "off"}
+
+
+async def test_another_process_puts_faults_in_force_and_mends_them(chassis: Chassis, http: aiohttp.ClientSession) -> None:
+    machine = chassis.machine("node-1")
+    async with http.put("/machines/node-1/faults", json={"refuse": True}) as answer:
+        assert (await answer.json())["refuse"] is True
+    async with http.put("/machines/node-1/power", params={"device": "pdu"}, json={"power": "off"}) as answer:
+        assert answer.status == 503
+    async with http.put("/machines/node-1/faults", json={}) as answer:
+        assert (await answer.json())["refuse"] is False
+    assert machine.power == "on"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("/machines/node-2/power", {"power": "off"}, "machine 'node-2' is not known: expected one of node-1"),
+        ("/machines/node-1/power", {"power": "of"}, "power 'of' is not known: expected 'on' or 'off'"),
+        ("/machines/node-1/faults", {"hangs": True}, "fault 'hangs' is not known"),
+    ],
+)
+async def test_what_is_not_known_is_said(
+    chassis: Chassis, http: aiohttp.ClientSession, path: str, body: dict[str, object], says: str
+) -> None:
+    chassis.machine("node-1")
+    async with http.put(path, json=body) as answer:
+        assert answer.status == 404
+        assert says in (await answer.json())["error"]
