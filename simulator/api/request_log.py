@@ -1,0 +1,95 @@
+"""Who asked for what: counters by client, and a bounded log of writes, so that tests can say "nothing was written"."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from simulator.api import moments
+
+READ_VERBS = frozenset({"get", "list", "watch", "discover", "review"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One request that asked for a change, whether or not it was granted."""
+
+    method: str
+    path: str
+    user_agent: str
+    status: int
+    time: datetime
+    verb: str
+    resource: str
+
+
+class RequestLog:
+    """Counters of all requests since the start or the last reset."""
+
+    def __init__(self, *, kept: int = 10_000) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()  # user agent, verb, resource
+        self.log: deque[Write] = deque(maxlen=kept)
+
+    def record(self, *, method: str, path: str, user_agent: str, status: int, verb: str, resource: str) -> None:
+        """Count a request; status 0 stands for one that was neither carried out nor answered."""
+        self.counts[user_agent, verb, resource] += 1
+        if verb not in READ_VERBS:
+            self.log.append(
+                Write(
+                    method=method,
+                    path=path,
+                    user_agent=user_agent,
+                    status=status,
+                    time=moments.now(),
+                    verb=verb,
+                    resource=resource,
+                )
+            )
+
+    @property
+    def reads(self) -> Counter[str]:
+        """Gets, lists, watches, discovery and questions about rights, by user agent."""
+        return self._by_user_agent(writes=False)
+
+    @property
+    def writes(self) -> Counter[str]:
+        """Requests that ask for a change, by user agent; refused ones and dry runs included."""
+        return self._by_user_agent(writes=True)
+
+    def total(self, verb: str, resource: str = "", user_agent: str = "") -> int:
+        """How many requests of a verb, of one resource and of clients whose name contains a text."""
+        return sum(
+            count
+            for (agent, done, on), count in self.counts.items()
+            if done == verb and resource in ("", on) and user_agent in agent
+        )
+
+    def reset(self) -> None:
+        self.counts.clear()
+        self.log.clear()
+
+    def document(self) -> dict[str, Any]:
+        counts = [
+            {"user_agent": agent, "verb": verb, "resource": resource, "count": count}
+            for (agent, verb, resource), count in sorted(self.counts.items())
+        ]
+        log = [
+            {
+                "method": write.method,
+                "path": write.path,
+                "user_agent": write.user_agent,
+                "status": write.status,
+                "time": moments.micro_stamp(write.time),
+            }
+            for write in self.log
+        ]
+        return {"reads": self.reads, "writes": self.writes, "counts": counts, "log": log}
+
+    def _by_user_agent(self, *, writes: bool) -> Counter[str]:
+        totals: Counter[str] = Counter()
+        for (agent, verb, _resource), count in self.counts.items():
+            if (verb not in READ_VERBS) is writes:
+                totals[agent] += count
+        return totals

@@ -1,0 +1,262 @@
+"""Custom resources: definitions, schemas, status, columns."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from simulator.api.schema import apply_defaults, prune, validate
+from simulator.api.tables import json_path
+from tests.simulator.api.client import (
+    DEFINITIONS,
+    GADGET_SCHEMA,
+    GADGETS,
+    STRATEGIC,
+    TABLE,
+    Client,
+    definition,
+    gadget,
+)
+
+
+@pytest.fixture
+async def gadgets(client: Client) -> str:
+    await client.made(DEFINITIONS, definition())
+    return GADGETS
+
+
+async def test_a_definition_is_established_and_served(client: Client) -> None:
+    made = await client.made(DEFINITIONS, definition())
+    conditions = {each["type"]: each["status"] for each in made["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert made["status"]["storedVersions"] == ["v1"]
+    assert (await client.get(GADGETS)).document["kind"] == "GadgetList"
+
+
+async def test_creation_prunes_defaults_and_drops_the_status(client: Client, gadgets: str) -> None:
+    sent = {**gadget("g", nonsense=1, parts=[{"name": "x", "odd": 1}]), "status": {"phase": "Done"}}
+    made = await client.made(gadgets, sent)
+    assert made["spec"] == {"owner": "somebody", "size": 3, "parts": [{"name": "x", "count": 1}]}
+    assert "status" not in made
+    assert made["metadata"]["generation"] == 1
+    listed = (await client.get(gadgets)).document["items"][0]
+    assert (listed["kind"], listed["apiVersion"]) == ("Gadget", "example.org/v1")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"owner": 5},
+        {"owner": ""},
+        {"owner": None},
+        {"size": 0},
+        {"size": 10},
+        {"size": "3"},
+        {"size": True},
+        {"mode": "Medium"},
+        {"share": True},
+        {"share": 1.5},
+        {"wait": "5m"},
+        {"parts": [{}, {}, {}, {}]},
+        {"parts": {}},
+        {"parts": [{"count": "x"}]},
+    ],
+)
+async def test_what_the_schema_forbids_is_invalid(client: Client, gadgets: str, spec: dict[str, Any]) -> None:
+    answer = await client.post(gadgets, gadget("g", **spec))
+    assert (answer.status, answer.reason) == (422, "Invalid"), answer.raw
+    assert answer.document["details"]["causes"][0]["field"].startswith("spec.")
+
+
+@pytest.mark.parametrize("spec", [{"share": "10%"}, {"share": 3}, {"extra": {"any": {"thing": [1]}}}, {"mode": "Fast"}])
+async def test_what_the_schema_allows_is_kept(client: Client, gadgets: str, spec: dict[str, Any]) -> None:
+    made = await client.made(gadgets, gadget("g", **spec))
+    assert spec.items() <= made["spec"].items()
+
+
+async def test_a_missing_required_field_is_named(client: Client, gadgets: str) -> None:
+    answer = await client.post(gadgets, {"metadata": {"name": "g"}, "spec": {}})
+    causes = answer.document["details"]["causes"]
+    assert causes == [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.owner"}]
+
+
+async def test_status_and_spec_have_one_writer_each(client: Client, gadgets: str) -> None:
+    await client.made(gadgets, gadget("g"))
+    patch = {"status": {"phase": "Busy"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
+    by_status = (await client.patch(f"{gadgets}/g/status", patch)).document
+    assert (by_status["status"], by_status["spec"]["size"]) == ({"phase": "Busy"}, 3)
+    assert "labels" not in by_status["metadata"]
+    by_spec = (await client.patch(f"{gadgets}/g", {**patch, "status": {"phase": "Forged"}})).document
+    assert (by_spec["status"], by_spec["spec"]["size"]) == ({"phase": "Busy"}, 9)
+    assert (by_status["metadata"]["generation"], by_spec["metadata"]["generation"]) == (1, 2)
+
+
+async def test_without_the_subresource_the_status_is_like_any_field(client: Client) -> None:
+    await client.made(DEFINITIONS, definition(status=False))
+    made = await client.made(GADGETS, {**gadget("g"), "status": {"phase": "Done"}})
+    assert made["status"] == {"phase": "Done"}
+    assert (await client.get(f"{GADGETS}/g/status")).status == 404
+
+
+async def test_a_put_needs_a_version_and_a_strategic_patch_is_unknown(client: Client, gadgets: str) -> None:
+    await client.made(gadgets, gadget("g"))
+    assert (await client.put(f"{gadgets}/g", gadget("g"))).status == 422
+    assert (await client.patch(f"{gadgets}/g", {"spec": {"size": 5}}, STRATEGIC)).status == 415
+
+
+async def test_a_strict_write_refuses_unknown_fields(client: Client, gadgets: str) -> None:
+    answer = await client.post(f"{gadgets}?fieldValidation=Strict", gadget("g", nonsense=1))
+    assert answer.status == 400
+    assert 'unknown field "spec.nonsense"' in answer.document["message"]
+
+
+async def test_columns_come_from_the_definition(client: Client, gadgets: str) -> None:
+    await client.made(gadgets, gadget("g", size=7))
+    status = {"status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]}}
+    await client.patch(f"{gadgets}/g/status", status)
+    table = (await client.get(gadgets, TABLE)).document
+    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Size", "Ready"]
+    assert table["rows"][0]["cells"] == ["g", 7, "True"]
+
+
+async def test_a_definition_can_change_its_schema_but_not_its_names(client: Client, gadgets: str) -> None:
+    wider: dict[str, Any] = copy.deepcopy(definition())
+    spec = wider["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["colour"] = {"type": "string", "default": "red"}
+    path = f"{DEFINITIONS}/gadgets.example.org"
+    assert (await client.patch(path, {"spec": {"versions": wider["spec"]["versions"]}})).status == 200
+    assert (await client.made(gadgets, gadget("g")))["spec"]["colour"] == "red"
+    assert (await client.patch(path, {"spec": {"scope": "Cluster"}})).status == 422
+
+
+async def test_a_second_version_shows_the_same_objects(client: Client) -> None:
+    two: dict[str, Any] = copy.deepcopy(definition())
+    old = {**two["spec"]["versions"][0], "name": "v1beta1", "storage": False}
+    two["spec"]["versions"].append(old)
+    await client.made(DEFINITIONS, two)
+    await client.made(GADGETS, gadget("g"))
+    older = GADGETS.replace("/v1/", "/v1beta1/")
+    assert (await client.get(f"{older}/g")).document["apiVersion"] == "example.org/v1beta1"
+    assert (await client.patch(f"{older}/g", {"spec": {"size": 8}})).document["apiVersion"] == "example.org/v1beta1"
+    assert (await client.get(GADGETS)).document["items"][0]["apiVersion"] == "example.org/v1"
+    async with client.watch(older) as events:
+        assert (await events.next())["object"]["apiVersion"] == "example.org/v1beta1"
+
+
+async def test_deleting_a_definition_takes_its_objects_along(client: Client, gadgets: str) -> None:
+    held = gadget("held")
+    held["metadata"]["finalizers"] = ["example.org/hold"]
+    await client.made(gadgets, held)
+    await client.made(gadgets, gadget("free"))
+    answer = await client.delete(f"{DEFINITIONS}/gadgets.example.org")
+    assert "Terminating" in [each["type"] for each in answer.document["status"]["conditions"]]
+    assert (await client.get(gadgets)).names == ["held"]
+    await client.patch(f"{gadgets}/held", {"metadata": {"finalizers": None}})
+    assert (await client.get(gadgets)).status == 404
+    assert (await client.get(f"{DEFINITIONS}/gadgets.example.org")).status == 404
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda spec: spec.pop("group"),
+        lambda spec: spec["names"].update(plural="others"),
+        lambda spec: spec["versions"][0].update(storage=False),
+        lambda spec: spec["versions"][0].pop("schema"),
+        lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"].update(type="string"),
+        lambda spec: spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].pop("type"),
+        lambda spec: spec.update(scope="Universe"),
+    ],
+)
+async def test_a_definition_that_is_not_structural_is_refused(client: Client, break_it: Any) -> None:
+    broken: dict[str, Any] = copy.deepcopy(definition())
+    break_it(broken["spec"])
+    answer = await client.post(DEFINITIONS, broken)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+
+
+# The schema functions themselves -------------------------------------------------------------------------------------
+
+
+def test_pruning_keeps_what_is_named_and_what_is_preserved() -> None:
+    value = {"kind": "K", "metadata": {"odd": 1}, "spec": {"owner": "x", "odd": 1, "extra": {"odd": 1}}, "odd": 1}
+    removed = prune(value, GADGET_SCHEMA)
+    assert value == {"kind": "K", "metadata": {"odd": 1}, "spec": {"owner": "x", "extra": {"odd": 1}}}
+    assert sorted(removed) == ["odd", "spec.odd"]
+
+
+def test_defaults_fill_inside_lists_and_maps_and_replace_forbidden_nulls() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}},
+            "size": {"type": "integer", "default": 2},
+            "open": {"type": "integer", "default": 3, "nullable": True},
+        },
+        "additionalProperties": False,
+    }
+    value: dict[str, Any] = {"list": [{}, {"n": 5}], "size": None, "open": None}
+    apply_defaults(value, schema)
+    assert value == {"list": [{"n": 1}, {"n": 5}], "size": 2, "open": None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "format": "date-time"}, ["2026-01-01T00:00:00Z"], ["2026-01-01", "x"]),
+        ({"type": "string", "format": "duration"}, ["1h30m", "300s", "0"], ["5 minutes", ""]),
+        ({"type": "string", "format": "ipv4"}, ["10.0.0.1"], ["10.0.0.256"]),
+        ({"type": "string", "maxLength": 2}, ["ab"], ["abc"]),
+        ({"type": "integer", "format": "int32"}, [2**31 - 1], [2**31]),
+        ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, [1.5], [1]),
+        ({"type": "integer", "multipleOf": 5}, [10], [7]),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, [{"a": "b"}], [{"a": 1}]),
+        ({"type": "object", "minProperties": 1, "maxProperties": 1}, [{"a": 1}], [{}, {"a": 1, "b": 2}]),
+        ({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}, [["a", "b"]], [["a", "a"]]),
+        (
+            {
+                "type": "array",
+                "items": {"type": "object"},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["k"],
+            },
+            [[{"k": 1}, {"k": 2}]],
+            [[{"k": 1, "v": 1}, {"k": 1, "v": 2}]],
+        ),
+        ({"type": "integer", "oneOf": [{"minimum": 5}, {"maximum": 7}]}, [3, 9], [6]),
+        ({"type": "integer", "anyOf": [{"minimum": 9}, {"maximum": 1}]}, [0, 10], [5]),
+        ({"type": "integer", "allOf": [{"minimum": 2}], "not": {"minimum": 4}}, [3], [1, 5]),
+        ({"type": "string", "nullable": True}, [None, "x"], [1]),
+        ({"type": "boolean", "enum": [True]}, [True], [False]),
+    ],
+)
+def test_schema_rules(schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert not validate({"f": value}, {"type": "object", "properties": {"f": schema}}), value
+    for value in bad:
+        assert validate({"f": value}, {"type": "object", "properties": {"f": schema}}), value
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (".spec.size", [3]),
+        (".metadata.labels.example\\.org/zone", []),
+        (".metadata.labels['example.org/zone']", ["a"]),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[*].type", ["Ready", "Busy"]),
+        (".status.conditions[-1].type", ["Busy"]),
+        (".status.conditions[9].type", []),
+        (".none.deep", []),
+        (".spec.size!", []),
+    ],
+)
+def test_paths_of_printer_columns(path: str, expected: list[Any]) -> None:
+    document = {
+        "metadata": {"labels": {"example.org/zone": "a"}},
+        "spec": {"size": 3},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Busy", "status": "False"}]},
+    }
+    assert json_path(document, path) == expected

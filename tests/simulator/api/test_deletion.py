@@ -1,0 +1,191 @@
+"""Deleting: preconditions, finalizers, grace, dependents, namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.simulator.api.client import CONFIG_MAPS, NAMESPACES, NODES, PODS, Client, config_map, named, node, pod
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what the housekeeping does shortly after a write."""
+    async with asyncio.timeout(5):
+        while not await true():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_delete_answers_a_status_and_a_pods_delete_the_pod(client: Client) -> None:
+    made = await client.made(NODES, node("n1"))
+    answer = await client.delete(f"{NODES}/n1")
+    assert (answer.document["kind"], answer.document["status"]) == ("Status", "Success")
+    assert answer.document["details"]["uid"] == made["metadata"]["uid"]
+    assert (await client.delete(f"{NODES}/n1")).status == 404
+    await client.made(PODS, pod("p1"))
+    assert (await client.delete(f"{PODS}/p1")).document["kind"] == "Pod"
+
+
+@pytest.mark.parametrize("preconditions", [{"uid": "another"}, {"resourceVersion": "1"}])
+async def test_a_delete_with_a_wrong_precondition_conflicts(client: Client, preconditions: dict[str, str]) -> None:
+    """S20: a deletion names the object that was looked at."""
+    await client.made(NODES, node("n1"))
+    answer = await client.delete(f"{NODES}/n1", {"preconditions": preconditions})
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert (await client.get(f"{NODES}/n1")).status == 200
+
+
+async def test_a_delete_with_the_right_preconditions_and_a_dry_run(client: Client) -> None:
+    metadata = (await client.made(NODES, node("n1")))["metadata"]
+    preconditions = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    assert (await client.delete(f"{NODES}/n1?dryRun=All")).status == 200
+    assert (await client.delete(f"{NODES}/n1", {"preconditions": preconditions})).status == 200
+    assert (await client.get(f"{NODES}/n1")).status == 404
+
+
+async def test_finalizers_hold_a_deleted_object(client: Client) -> None:
+    path = f"{CONFIG_MAPS}/held"
+    await client.made(CONFIG_MAPS, config_map("held", finalizers=["example.org/hold"]))
+    assert (await client.delete(path)).document["kind"] == "ConfigMap"
+    assert "deletionTimestamp" in (await client.get(path)).metadata
+    assert (await client.delete(path)).status == 200
+    assert (await client.post(CONFIG_MAPS, config_map("held"))).status == 409
+    more = {"metadata": {"finalizers": ["example.org/hold", "example.org/more"]}}
+    assert (await client.patch(path, more)).status == 422
+    assert (await client.patch(path, {"metadata": {"finalizers": None}})).status == 200
+    assert (await client.get(path)).status == 404
+
+
+async def test_a_pod_on_a_node_terminates_until_somebody_confirms(client: Client) -> None:
+    await client.made(PODS, pod("p1", "n1"))
+    terminating = (await client.delete(f"{PODS}/p1")).metadata
+    assert terminating["deletionGracePeriodSeconds"] == 30
+    sooner = (await client.delete(f"{PODS}/p1", {"gracePeriodSeconds": 5})).metadata
+    assert sooner["deletionGracePeriodSeconds"] == 5
+    assert sooner["deletionTimestamp"] < terminating["deletionTimestamp"]
+    later = (await client.delete(f"{PODS}/p1?gracePeriodSeconds=60")).metadata
+    assert later["deletionGracePeriodSeconds"] == 5
+    assert (await client.delete(f"{PODS}/p1?gracePeriodSeconds=0")).status == 200
+    assert (await client.get(f"{PODS}/p1")).status == 404
+
+
+@pytest.mark.parametrize(("on", "phase"), [(None, "Pending"), ("n1", "Succeeded"), ("n1", "Failed")])
+async def test_a_pod_that_runs_nowhere_goes_at_once(client: Client, on: str | None, phase: str) -> None:
+    await client.made(PODS, pod("p1", on))
+    await client.patch(f"{PODS}/p1/status", {"status": {"phase": phase}})
+    await client.delete(f"{PODS}/p1")
+    assert (await client.get(f"{PODS}/p1")).status == 404
+
+
+async def test_a_collection_is_deleted_by_selector(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("a", labels={"x": "1"}))
+    await client.made(CONFIG_MAPS, config_map("b", labels={"x": "2"}))
+    answer = await client.delete(f"{CONFIG_MAPS}?labelSelector=x=1")
+    assert (answer.document["kind"], answer.names) == ("ConfigMapList", ["a"])
+    assert (await client.get(CONFIG_MAPS)).names == ["b"]
+
+
+def _owned(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
+        for owner in owners
+    ]
+    return config_map(name, ownerReferences=references)
+
+
+async def test_dependents_go_with_their_last_owner(client: Client) -> None:
+    first, second = [await client.made(CONFIG_MAPS, config_map(name)) for name in ("first", "second")]
+    await client.made(CONFIG_MAPS, _owned("one", first))
+    await client.made(CONFIG_MAPS, _owned("both", first, second))
+    await client.delete(f"{CONFIG_MAPS}/first")
+
+    async def only_second_owns() -> bool:
+        names = (await client.get(CONFIG_MAPS)).names
+        owners = (await client.get(f"{CONFIG_MAPS}/both")).metadata.get("ownerReferences", [])
+        return names == ["both", "second"] and [owner["name"] for owner in owners] == ["second"]
+
+    await until(only_second_owns)
+
+
+async def test_a_foreground_deletion_waits_for_dependents(client: Client) -> None:
+    owner = await client.made(CONFIG_MAPS, config_map("owner"))
+    held = _owned("dependent", owner)
+    held["metadata"]["finalizers"] = ["example.org/hold"]
+    await client.made(CONFIG_MAPS, held)
+    answer = await client.delete(f"{CONFIG_MAPS}/owner?propagationPolicy=Foreground")
+    assert answer.metadata["finalizers"] == ["foregroundDeletion"]
+
+    async def dependent_terminates() -> bool:
+        return "deletionTimestamp" in (await client.get(f"{CONFIG_MAPS}/dependent")).metadata
+
+    await until(dependent_terminates)
+    assert (await client.get(f"{CONFIG_MAPS}/owner")).status == 200
+    await client.patch(f"{CONFIG_MAPS}/dependent", {"metadata": {"finalizers": None}})
+
+    async def all_gone() -> bool:
+        return (await client.get(CONFIG_MAPS)).names == []
+
+    await until(all_gone)
+
+
+async def test_orphans_stay_without_their_owner(client: Client) -> None:
+    owner = await client.made(CONFIG_MAPS, config_map("owner"))
+    await client.made(CONFIG_MAPS, _owned("dependent", owner))
+    await client.delete(f"{CONFIG_MAPS}/owner", {"propagationPolicy": "Orphan"})
+
+    async def owner_gone() -> bool:
+        return (await client.get(CONFIG_MAPS)).names == ["dependent"]
+
+    await until(owner_gone)
+    assert "ownerReferences" not in (await client.get(f"{CONFIG_MAPS}/dependent")).metadata
+
+
+async def test_an_owner_that_never_was_takes_nothing_along(client: Client) -> None:
+    ghost = {"metadata": {"name": "ghost", "uid": "never-was"}}
+    await client.made(CONFIG_MAPS, _owned("haunted", ghost))
+    owner = await client.made(CONFIG_MAPS, config_map("owner"))
+    await client.made(CONFIG_MAPS, _owned("dependent", owner))
+    await client.delete(f"{CONFIG_MAPS}/owner")
+
+    async def collected() -> bool:
+        return "dependent" not in (await client.get(CONFIG_MAPS)).names
+
+    await until(collected)
+    assert (await client.get(CONFIG_MAPS)).names == ["haunted"]
+
+
+async def test_a_namespace_empties_and_then_goes(client: Client) -> None:
+    await client.made(NAMESPACES, named("Namespace", "doomed"))
+    inside = f"{NAMESPACES}/doomed/configmaps"
+    await client.made(inside, config_map("free"))
+    await client.made(inside, config_map("held", finalizers=["example.org/hold"]))
+    answer = await client.delete(f"{NAMESPACES}/doomed")
+    assert answer.document["status"]["phase"] == "Terminating"
+    refused = await client.post(inside, config_map("late"))
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+
+    async def only_held() -> bool:
+        return (await client.get(inside)).names == ["held"]
+
+    await until(only_held)
+    assert (await client.get(f"{NAMESPACES}/doomed")).status == 200
+    await client.patch(f"{inside}/held", {"metadata": {"finalizers": None}})
+
+    async def gone() -> bool:
+        return (await client.get(f"{NAMESPACES}/doomed")).status == 404
+
+    await until(gone)
+
+
+@pytest.mark.parametrize("query", ["propagationPolicy=Sideways", "gracePeriodSeconds=soon", "dryRun=Some"])
+async def test_unreadable_delete_options_are_bad_requests(client: Client, query: str) -> None:
+    await client.made(CONFIG_MAPS, config_map("a"))
+    assert (await client.delete(f"{CONFIG_MAPS}/a?{query}")).status == 400

@@ -1,0 +1,180 @@
+"""Accidents on demand: each does what it says, to the requests it names and to no others."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from tests.simulator.api.client import CONFIG_MAPS, NODES, Client, Events, config_map, node
+
+
+async def test_a_refused_request_is_not_carried_out(api: ApiServer, client: Client) -> None:
+    identity = api.faults.add(Fault(accident=Accident.REFUSE, method="POST", path="/configmaps$", count=1))
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await client.post(CONFIG_MAPS, config_map("a"))
+    assert (await client.get(CONFIG_MAPS)).names == []
+    assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 201
+    assert api.faults.hits(identity) == 1
+
+
+async def test_a_lost_answer_was_carried_out(api: ApiServer, client: Client) -> None:
+    """S33: the writer cannot tell this from a refusal, so it has to read before it writes again."""
+    api.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="create", count=1))
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await client.post(CONFIG_MAPS, config_map("a"))
+    assert (await client.get(CONFIG_MAPS)).names == ["a"]
+    assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 409
+
+
+@pytest.mark.parametrize(("status", "reason"), [(429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable")])
+async def test_a_status_is_answered_in_place_of_the_work(api: ApiServer, client: Client, status: int, reason: str) -> None:
+    api.faults.add(Fault(accident=Accident.STATUS, status=status, retry_after=7, count=2))
+    for _ in range(2):
+        answer = await client.post(CONFIG_MAPS, config_map("a"))
+        assert (answer.status, answer.reason, answer.headers["Retry-After"]) == (status, reason, "7")
+        assert answer.document["details"]["retryAfterSeconds"] == 7
+    assert (await client.post(CONFIG_MAPS, config_map("a"))).status == 201
+
+
+async def test_latency_delays_and_a_client_that_gives_up_has_written_nothing(api: ApiServer, client: Client) -> None:
+    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(milliseconds=100), verb="get"))
+    began = asyncio.get_running_loop().time()
+    await client.get(f"{NODES}/none")
+    assert asyncio.get_running_loop().time() - began >= 0.1
+    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=30), verb="create"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await client.post(CONFIG_MAPS, config_map("a"))
+    assert (await client.get(CONFIG_MAPS)).names == []
+
+
+async def test_faults_name_their_requests(api: ApiServer, client: Client) -> None:
+    api.faults.add(Fault(accident=Accident.STATUS, user_agent="^scanner/", path="/nodes", verb="list"))
+    assert (await client.get(NODES)).status == 200
+    assert (await client.ask("GET", NODES, agent="a scanner/1")).status == 200
+    assert (await client.ask("GET", f"{NODES}/n1", agent="scanner/1")).status == 404
+    assert (await client.ask("GET", NODES, agent="scanner/1")).status == 503
+
+
+async def _silent(events: Events, seconds: float) -> bool:
+    """True when nothing comes any more, not even the end; bookmarks that were on their way do not count."""
+    try:
+        while (await events.next(seconds))["type"] == "BOOKMARK":
+            continue
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_a_half_open_watch_is_silent_for_ever(api: ApiServer, client: Client) -> None:
+    """S18: only the client's own clock can notice this."""
+    query = "&timeoutSeconds=1&allowWatchBookmarks=true"
+    async with client.watch(CONFIG_MAPS, query) as before:
+        await client.made(CONFIG_MAPS, config_map("a"))
+        assert ("ADDED", "a") in await before.told(1)
+        api.faults.add(Fault(accident=Accident.HALF_OPEN))
+        async with client.watch(CONFIG_MAPS, query) as after:
+            await client.made(CONFIG_MAPS, config_map("b"))
+            # Longer than the watch's own time-out: not even its end is told.
+            silences = await asyncio.gather(_silent(before, 1.2), _silent(after, 1.2))
+            assert silences == [True, True]
+            api.faults.clear()
+            async with client.watch(CONFIG_MAPS) as healthy:
+                assert await healthy.told(2) == [("ADDED", "a"), ("ADDED", "b")]
+
+
+async def test_expired_lists_and_watches(api: ApiServer, client: Client) -> None:
+    api.faults.add(Fault(accident=Accident.EXPIRE, count=2))
+    answer = await client.get(CONFIG_MAPS)
+    assert (answer.status, answer.reason) == (410, "Expired")
+    async with client.watch(CONFIG_MAPS) as events:
+        error = await events.next()
+        assert (error["type"], error["object"]["code"]) == ("ERROR", 410)
+    assert (await client.get(CONFIG_MAPS)).status == 200
+
+
+async def test_open_watches_are_cut_by_name(api: ApiServer, client: Client) -> None:
+    async with client.watch(CONFIG_MAPS, agent="one") as first, client.watch(CONFIG_MAPS, agent="two") as second:
+        await client.made(CONFIG_MAPS, config_map("a"))
+        assert await first.told(1) == await second.told(1)
+        assert api.cut_watches(user_agent="one") == 1
+        with pytest.raises((aiohttp.ClientError, EOFError)):
+            await first.next()
+        await client.made(CONFIG_MAPS, config_map("b"))
+        assert await second.told(1) == [("ADDED", "b")]
+        assert api.open_watches == 1
+
+
+async def test_faults_over_http(api: ApiServer, client: Client) -> None:
+    added = await client.post("/simulator/faults", {"accident": "status", "status": 500, "path": "/nodes", "count": 2})
+    assert added.status == 201
+    assert (await client.get(NODES)).status == 500
+    listed = (await client.get("/simulator/faults")).document["faults"]
+    assert [(each["id"], each["hits"], each["left"]) for each in listed] == [(added.document["id"], 1, 1)]
+    assert (await client.delete(f"/simulator/faults/{added.document['id']}")).status == 200
+    assert (await client.get(NODES)).status == 200
+    assert (await client.delete("/simulator/faults/fault-99")).status == 404
+    await client.post("/simulator/faults", {"accident": "refuse", "path": "/nodes"})
+    assert (await client.delete("/simulator/faults")).document == {"faults": []}
+    async with client.watch(CONFIG_MAPS) as events:
+        await client.made(CONFIG_MAPS, config_map("a"))
+        await events.told(1)
+        assert (await client.post("/simulator/faults", {"accident": "cut-watches"})).document["hits"] == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {},
+        {"accident": "earthquake"},
+        {"accident": "refuse", "colour": "red"},
+        {"accident": "refuse", "path": "("},
+        {"accident": "refuse", "count": 0},
+        {"accident": "delay", "latency_seconds": "long"},
+        [],
+    ],
+)
+async def test_a_fault_that_cannot_be_read_says_why(api: ApiServer, client: Client, fault: Any) -> None:
+    answer = await client.post("/simulator/faults", fault)
+    assert answer.status == 400
+    assert answer.document["error"]
+    assert not api.faults
+
+
+async def test_requests_are_counted_and_writes_logged(api: ApiServer, client: Client) -> None:
+    await client.ask("GET", NODES, agent="reader")
+    await client.ask("POST", NODES, node("n1"), agent="writer")
+    await client.ask("POST", NODES, node("n1"), agent="writer")
+    async with client.watch(NODES, agent="reader") as events:
+        await events.told(1)
+        assert api.requests.total("watch", "nodes", "reader") == 1
+    assert (api.requests.reads["reader"], api.requests.writes["reader"], api.requests.writes["writer"]) == (2, 0, 2)
+    assert [(write.method, write.path, write.status) for write in api.requests.log] == [
+        ("POST", NODES, 201),
+        ("POST", NODES, 409),
+    ]
+    shown = (await client.get("/simulator/requests")).document
+    assert shown["writes"] == {"writer": 2}
+    assert [write["user_agent"] for write in shown["log"]] == ["writer", "writer"]
+    await client.delete("/simulator/requests")
+    assert not api.requests.log
+    assert not api.requests.reads
+
+
+async def test_the_log_tells_lost_answers_from_refused_requests(api: ApiServer, client: Client) -> None:
+    for accident in (Accident.LOSE_ANSWER, Accident.REFUSE):
+        api.faults.add(Fault(accident=accident, count=1))
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await client.post(CONFIG_MAPS, config_map("a"))
+    assert [write.status for write in api.requests.log] == [201, 0]
+
+
+async def test_questions_about_rights_are_no_writes(api: ApiServer, client: Client) -> None:
+    await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {}})
+    assert not api.requests.writes

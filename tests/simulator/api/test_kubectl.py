@@ -1,0 +1,127 @@
+"""A real kubectl, where one is installed: what people type works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from simulator.api.server import ApiServer
+from tests.simulator.api.client import config_map, definition, gadget, node, pod, stateful_set
+
+Kubectl = Callable[..., Awaitable[str]]
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
+    pytest.mark.system,
+]
+
+
+@pytest.fixture
+def kubectl(api: ApiServer, tmp_path: Path) -> Kubectl:
+    """Runs kubectl to its end and returns what it printed; a failure is the test's failure."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(api.kubeconfig())
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(path)}
+
+    async def run(*arguments: str, given: object = None, expect: int = 0) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+        )
+        sent = yaml.safe_dump_all(given).encode() if isinstance(given, list) else b""
+        async with asyncio.timeout(30):
+            printed, _ = await process.communicate(sent)
+        assert process.returncode == expect, printed.decode()
+        return printed.decode()
+
+    return run
+
+
+async def test_apply_creates_leaves_alone_and_changes(kubectl: Kubectl) -> None:
+    objects = [node("n1"), config_map("c"), stateful_set("db"), pod("p1", "n1"), definition()]
+    assert (await kubectl("apply", "-f", "-", given=objects)).count("created") == len(objects)
+    again = await kubectl("apply", "-f", "-", given=objects)
+    assert again.count("unchanged") == len(objects)
+    assert "warning" not in again.lower()
+    changed = await kubectl("apply", "-f", "-", given=[config_map("c", {"key": "new"}), stateful_set("db", 2)])
+    assert changed.count("configured") == 2
+    assert await kubectl("get", "cm", "c", "-o", "jsonpath={.data.key}") == "new"
+
+
+async def test_custom_resources(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", given=[definition()])
+    await kubectl("apply", "-f", "-", given=[gadget("g", size=4)])
+    assert "configured" in await kubectl("apply", "-f", "-", given=[gadget("g", size=5)])
+    shown = (await kubectl("get", "gd")).splitlines()
+    assert shown[0].split() == ["NAME", "SIZE", "READY"]
+    assert shown[1].split()[:2] == ["g", "5"]
+    assert "unknown field" in await kubectl("apply", "-f", "-", given=[gadget("h", odd=1)], expect=1)
+    await kubectl("delete", "gadget", "g")
+    assert "No resources" in await kubectl("get", "gadgets")
+
+
+async def test_nodes_are_labelled_tainted_cordoned_and_described(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", given=[node("n1"), pod("p1", "n1")])
+    await kubectl("label", "node", "n1", "zone=a")
+    await kubectl("annotate", "node", "n1", "example.org/note=hello")
+    await kubectl("taint", "node", "n1", "broken=yes:NoExecute")
+    await kubectl("cordon", "n1")
+    assert "Ready,SchedulingDisabled" in await kubectl("get", "nodes", "-l", "zone=a")
+    described = await kubectl("describe", "node", "n1")
+    for told in ("broken=yes:NoExecute", "example.org/note: hello", "Unschedulable:      true", "p1"):
+        assert told in described
+    await kubectl("taint", "node", "n1", "broken-")
+    await kubectl("uncordon", "n1")
+    shown = (await kubectl("get", "nodes", "-o", "wide")).splitlines()
+    assert shown[1].split()[:2] == ["n1", "Ready"]
+    await kubectl("wait", "--for=condition=Ready", "node/n1", "--timeout=5s")
+    await kubectl("patch", "node", "n1", "-p", '{"spec":{"unschedulable":true}}')
+    await kubectl("delete", "node", "n1")
+    assert "NotFound" in await kubectl("get", "node", "n1", expect=1)
+
+
+async def test_drain_evicts_and_waits_for_the_pod_to_go(api: ApiServer, kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", given=[node("n1"), pod("p1", "n1")])
+    draining = asyncio.create_task(kubectl("drain", "n1", "--force", "--timeout=20s"))
+    pods = api.catalogue.named("pods")
+    async with asyncio.timeout(15):
+        while "deletionTimestamp" not in api.registry.get(pods, "default", "p1").document["metadata"]:
+            await asyncio.sleep(0.02)
+    await kubectl("delete", "pod", "p1", "--force", "--grace-period=0")
+    assert "node/n1 drained" in await draining
+
+
+async def test_scaling_and_deleting_a_namespace(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", given=[stateful_set("db")])
+    await kubectl("scale", "statefulset", "db", "--replicas=3")
+    assert await kubectl("get", "sts", "db", "-o", "jsonpath={.spec.replicas}") == "3"
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "short-lived"}}
+    await kubectl("apply", "-f", "-", given=[space])
+    await kubectl("apply", "-n", "short-lived", "-f", "-", given=[config_map("c")])
+    await kubectl("delete", "namespace", "short-lived", "--timeout=10s")
+
+
+async def test_discovery_for_people(kubectl: Kubectl) -> None:
+    assert "poddisruptionbudgets" in await kubectl("api-resources")
+    assert "Server Version: v1.36" in await kubectl("version")
+
+
+async def test_kubectl_creates_simple_kinds_although_it_speaks_protobuf_then(kubectl: Kubectl) -> None:
+    await kubectl("create", "namespace", "made")
+    await kubectl("-n", "made", "create", "configmap", "c", "--from-literal=key=value")
+    await kubectl("-n", "made", "create", "secret", "generic", "bmc", "--from-literal=password=x")
+    await kubectl("-n", "made", "create", "serviceaccount", "s")
+    assert await kubectl("-n", "made", "get", "cm", "c", "-o", "jsonpath={.data.key}") == "value"
+    assert await kubectl("-n", "made", "get", "secret", "bmc", "-o", "jsonpath={.data.password}") == "eA=="
+    assert "yes" in await kubectl("auth", "can-i", "list", "pods")
+    assert "unknown format" in await kubectl("create", "deployment", "d", "--image=i", expect=1)

@@ -1,0 +1,181 @@
+"""Lists: selectors, pages, snapshots, shapes."""
+
+from __future__ import annotations
+
+import gzip
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+
+from simulator.api.server import ApiServer
+from tests.simulator.api.client import CONFIG_MAPS, EVENTS, NODES, PODS, TABLE, Client, config_map, named, node, pod
+
+
+@pytest.fixture
+async def nodes(client: Client) -> None:
+    await client.made(NODES, node("c", labels={"zone": "z"}))
+    await client.made(NODES, node("a", labels={"zone": "x", "pool": "p", "size": "5"}))
+    await client.made(NODES, {**node("b", "False", labels={"zone": "y"}), "spec": {"unschedulable": True}})
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_a_list_is_in_order_with_bare_items(client: Client) -> None:
+    answer = await client.get(NODES)
+    assert answer.names == ["a", "b", "c"]
+    assert (answer.document["kind"], answer.document["apiVersion"]) == ("NodeList", "v1")
+    assert not {"kind", "apiVersion"} & set(answer.document["items"][0])
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("zone=x", ["a"]),
+        ("zone==x", ["a"]),
+        ("zone!=x", ["b", "c"]),
+        ("zone in (x, z)", ["a", "c"]),
+        ("zone notin (x,z)", ["b"]),
+        ("pool", ["a"]),
+        ("!pool", ["b", "c"]),
+        ("zone in (x,y),!pool", ["b"]),
+        ("size>4", ["a"]),
+        ("size<4", []),
+        ("pool!=p", ["b", "c"]),
+        ("", ["a", "b", "c"]),
+    ],
+)
+async def test_label_selectors(client: Client, selector: str, expected: list[str]) -> None:
+    assert (await client.get(f"{NODES}?labelSelector={quote(selector)}")).names == expected
+
+
+@pytest.mark.parametrize("selector", ["a in b", "a=b=c", "a b", "=x", "a in (", "-a", "a>x", "a=not/ok"])
+async def test_an_unreadable_label_selector_is_a_bad_request(client: Client, selector: str) -> None:
+    assert (await client.get(f"{NODES}?labelSelector={quote(selector)}")).status == 400
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("metadata.name=b", ["b"]),
+        ("metadata.name!=b", ["a", "c"]),
+        ("spec.unschedulable=true", ["b"]),
+        ("spec.unschedulable=false", ["a", "c"]),
+        ("metadata.name=b,spec.unschedulable=false", []),
+    ],
+)
+async def test_field_selectors_of_nodes(client: Client, selector: str, expected: list[str]) -> None:
+    assert (await client.get(f"{NODES}?fieldSelector={quote(selector)}")).names == expected
+
+
+async def test_pods_are_found_by_node_and_phase(client: Client) -> None:
+    for name, on in (("p1", "a"), ("p2", "b"), ("p3", None)):
+        await client.made(PODS, pod(name, on))
+    assert (await client.get("/api/v1/pods?fieldSelector=spec.nodeName=a")).names == ["p1"]
+    assert (await client.get(f"{PODS}?fieldSelector=spec.nodeName=")).names == ["p3"]
+    assert (await client.get(f"{PODS}?fieldSelector=spec.nodeName!=a")).names == ["p2", "p3"]
+    await client.patch(f"{PODS}/p1/status", {"status": {"phase": "Running"}})
+    assert (await client.get(f"{PODS}?fieldSelector=spec.nodeName=a,status.phase!=Running")).names == []
+    await client.delete(f"{PODS}/p1?gracePeriodSeconds=0")
+    assert (await client.get("/api/v1/pods?fieldSelector=spec.nodeName=a")).names == []
+
+
+async def test_events_are_found_by_their_object(client: Client) -> None:
+    for name in ("a", "b"):
+        involved = {"kind": "Node", "name": name, "uid": f"uid-{name}"}
+        event = {**named("Event", f"e-{name}"), "involvedObject": involved, "source": {"component": "kubelet"}}
+        await client.made(EVENTS, event)
+    assert (await client.get(f"{EVENTS}?fieldSelector=involvedObject.name=a")).names == ["e-a"]
+    assert len((await client.get(f"{EVENTS}?fieldSelector=source=kubelet")).names) == 2
+
+
+@pytest.mark.parametrize("selector", ["spec.podCIDR=1", "nonsense"])
+async def test_a_field_that_is_not_selectable_is_a_bad_request(client: Client, selector: str) -> None:
+    assert (await client.get(f"{NODES}?fieldSelector={selector}")).status == 400
+
+
+async def test_pages_show_one_snapshot(client: Client) -> None:
+    for name in "abcde":
+        await client.made(CONFIG_MAPS, config_map(name))
+    first = await client.get(f"{CONFIG_MAPS}?limit=2")
+    assert (first.names, first.metadata["remainingItemCount"]) == (["a", "b"], 3)
+    await client.delete(f"{CONFIG_MAPS}/c")
+    await client.patch(f"{CONFIG_MAPS}/d", {"data": {"key": "later"}})
+    await client.made(CONFIG_MAPS, config_map("cc"))
+    second = await client.get(f"{CONFIG_MAPS}?limit=2&continue={first.metadata['continue']}")
+    assert second.names == ["c", "d"]
+    assert second.document["items"][1]["data"] == {"key": "value"}
+    assert second.version == first.version
+    third = await client.get(f"{CONFIG_MAPS}?limit=2&continue={second.metadata['continue']}")
+    assert third.names == ["e"]
+    assert "continue" not in third.metadata
+
+
+async def test_a_page_whose_snapshot_is_forgotten_has_expired(api: ApiServer, client: Client) -> None:
+    for name in "abc":
+        await client.made(CONFIG_MAPS, config_map(name))
+    token = (await client.get(f"{CONFIG_MAPS}?limit=1")).metadata["continue"]
+    await client.delete(f"{CONFIG_MAPS}/b")
+    api.store.compact()
+    answer = await client.get(f"{CONFIG_MAPS}?limit=1&continue={token}")
+    assert (answer.status, answer.reason) == (410, "Expired")
+    assert (await client.get(f"{CONFIG_MAPS}?continue=nonsense")).status == 400
+
+
+async def test_a_list_at_an_exact_version_is_as_it_was(client: Client) -> None:
+    made = await client.made(CONFIG_MAPS, config_map("a"))
+    version = made["metadata"]["resourceVersion"]
+    await client.delete(f"{CONFIG_MAPS}/a")
+    then = await client.get(f"{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=Exact")
+    assert (then.names, then.version) == (["a"], version)
+    not_older = await client.get(f"{CONFIG_MAPS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan")
+    assert not_older.names == []
+
+
+@pytest.mark.parametrize("path", [NODES, f"{NODES}/a"])
+async def test_a_version_of_the_future_is_too_large(client: Client, path: str) -> None:
+    """What a client meets after etcd was restored from a backup."""
+    answer = await client.get(f"{path}?resourceVersion=999999999")
+    assert (answer.status, answer.reason) == (504, "Timeout")
+    assert answer.document["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["resourceVersion=x", "limit=x", "resourceVersionMatch=Exact", "resourceVersion=1&resourceVersionMatch=Nearly"],
+)
+async def test_unreadable_list_options_are_bad_requests(client: Client, query: str) -> None:
+    assert (await client.get(f"{NODES}?{query}")).status == 400
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_a_table_of_nodes(client: Client) -> None:
+    table = (await client.get(NODES, TABLE)).document
+    columns = [column["name"] for column in table["columnDefinitions"]]
+    assert columns[:5] == ["Name", "Status", "Roles", "Age", "Version"]
+    assert [row["cells"][:2] for row in table["rows"]] == [
+        ["a", "Ready"],
+        ["b", "NotReady,SchedulingDisabled"],
+        ["c", "Ready"],
+    ]
+    assert table["rows"][0]["object"]["metadata"]["name"] == "a"
+
+
+@pytest.mark.usefixtures("nodes")
+async def test_a_list_of_metadata_alone(client: Client) -> None:
+    partial = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    answer = await client.get(NODES, partial)
+    assert answer.document["kind"] == "PartialObjectMetadataList"
+    assert set(answer.document["items"][0]) == {"kind", "apiVersion", "metadata"}
+
+
+async def test_large_answers_are_compressed_for_those_who_can_read_it(client: Client, api: ApiServer) -> None:
+    await client.made(CONFIG_MAPS, config_map("big", {"a": "x" * 300_000}))
+    headers = {"Authorization": "Bearer abc", "Accept-Encoding": "gzip"}
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as session,
+        session.get(api.url + CONFIG_MAPS, headers=headers) as response,
+    ):
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert b"big" in gzip.decompress(await response.read())

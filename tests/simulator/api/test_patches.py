@@ -1,0 +1,199 @@
+"""The patch types over HTTP and as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.api.errors import ApiError
+from simulator.api.patch import json_patch, merge_patch, strategic_merge_patch
+from tests.simulator.api.client import CONFIG_MAPS, JSON_PATCH, MERGE, NODES, STRATEGIC, Client, config_map, node
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _has_null(value: Any) -> bool:
+    return isinstance(value, dict) and any(item is None or _has_null(item) for item in value.values())
+
+
+@given(JSON, JSON)
+def test_a_merge_patch_is_done_after_the_first_time(document: Any, patch: Any) -> None:
+    once = merge_patch(document, patch)
+    assert merge_patch(once, patch) == once
+
+
+@given(JSON)
+def test_a_merge_patch_without_nulls_builds_the_document(document: Any) -> None:
+    if not _has_null(document):
+        assert merge_patch(None, document) == document
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 3)), st.dictionaries(st.sampled_from("abc"), JSON))
+def test_patches_leave_their_arguments_alone(document: dict[str, Any], patch: dict[str, Any]) -> None:
+    before, sent = repr(document), repr(patch)
+    merge_patch(document, patch)
+    strategic_merge_patch("Node", document, patch)
+    json_patch(document, [{"op": "add", "path": "/new", "value": patch}])
+    assert (repr(document), repr(patch)) == (before, sent)
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([{"op": "add", "path": "/a/b", "value": 1}], {"a": {"x": 0, "b": 1}, "l": [1, 2]}),
+        ([{"op": "add", "path": "/l/-", "value": 3}], {"a": {"x": 0}, "l": [1, 2, 3]}),
+        ([{"op": "add", "path": "/l/0", "value": 0}], {"a": {"x": 0}, "l": [0, 1, 2]}),
+        ([{"op": "remove", "path": "/l/1"}], {"a": {"x": 0}, "l": [1]}),
+        ([{"op": "replace", "path": "/a/fresh", "value": 2}], {"a": {"x": 0, "fresh": 2}, "l": [1, 2]}),
+        ([{"op": "move", "from": "/a/x", "path": "/y"}], {"a": {}, "l": [1, 2], "y": 0}),
+        ([{"op": "copy", "from": "/l", "path": "/m"}], {"a": {"x": 0}, "l": [1, 2], "m": [1, 2]}),
+        ([{"op": "test", "path": "/a/x", "value": 0}], {"a": {"x": 0}, "l": [1, 2]}),
+        ([{"op": "test", "path": "/a/none", "value": None}], {"a": {"x": 0}, "l": [1, 2]}),
+        ([{"op": "add", "path": "/a~1b~0c", "value": 1}], {"a": {"x": 0}, "l": [1, 2], "a/b~c": 1}),
+    ],
+)
+def test_json_patch_operations(operations: list[dict[str, Any]], expected: dict[str, Any]) -> None:
+    assert json_patch({"a": {"x": 0}, "l": [1, 2]}, operations) == expected
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/none"},
+        {"op": "remove", "path": "/l/7"},
+        {"op": "add", "path": "/none/deep", "value": 1},
+        {"op": "add", "path": "/l/9", "value": 1},
+        {"op": "add", "path": "/x"},
+        {"op": "add", "path": "x", "value": 1},
+        {"op": "test", "path": "/a", "value": False},
+        {"op": "test", "path": "/t", "value": 1},
+        {"op": "nonsense", "path": "/a"},
+        {"op": "remove", "path": ""},
+    ],
+)
+def test_json_patch_operations_that_fail(operation: dict[str, Any]) -> None:
+    with pytest.raises(ApiError) as refused:
+        json_patch({"a": {"x": 0}, "l": [1, 2], "t": True}, [operation])
+    assert refused.value.code == 422
+
+
+@pytest.mark.parametrize(
+    ("current", "patch", "expected"),
+    [
+        # Conditions merge by type, everything else of the list stays.
+        (
+            {"status": {"conditions": [{"type": "A", "status": "1"}, {"type": "B", "status": "2"}]}},
+            {"status": {"conditions": [{"type": "B", "status": "3"}]}},
+            {"status": {"conditions": [{"type": "A", "status": "1"}, {"type": "B", "status": "3"}]}},
+        ),
+        (
+            {"status": {"conditions": [{"type": "A"}, {"type": "B"}]}},
+            {"status": {"conditions": [{"type": "A", "$patch": "delete"}]}},
+            {"status": {"conditions": [{"type": "B"}]}},
+        ),
+        # Taints have no merge key: one taint in a patch replaces them all.
+        (
+            {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+            {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}},
+            {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}},
+        ),
+        (
+            {"metadata": {"finalizers": ["x/a"]}},
+            {"metadata": {"finalizers": ["x/b", "x/a"]}},
+            {"metadata": {"finalizers": ["x/a", "x/b"]}},
+        ),
+        (
+            {"metadata": {"finalizers": ["x/a", "x/b"]}},
+            {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/a"]}},
+            {"metadata": {"finalizers": ["x/b"]}},
+        ),
+        (
+            {"status": {"addresses": [{"type": "A", "address": "1"}, {"type": "B", "address": "2"}]}},
+            {"status": {"$setElementOrder/addresses": [{"type": "B"}, {"type": "A"}]}},
+            {"status": {"addresses": [{"type": "B", "address": "2"}, {"type": "A", "address": "1"}]}},
+        ),
+        (
+            {"metadata": {"labels": {"a": "1", "b": "2"}}},
+            {"metadata": {"labels": {"a": None}}},
+            {"metadata": {"labels": {"b": "2"}}},
+        ),
+        (
+            {"metadata": {"labels": {"a": "1"}}},
+            {"metadata": {"labels": {"$patch": "replace", "c": "3"}}},
+            {"metadata": {"labels": {"c": "3"}}},
+        ),
+        ({"spec": {"a": 1, "b": 2}}, {"spec": {"$retainKeys": ["b", "c"], "c": 3}}, {"spec": {"b": 2, "c": 3}}),
+    ],
+)
+def test_strategic_merge_of_a_node(current: dict[str, Any], patch: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert strategic_merge_patch("Node", current, patch) == expected
+
+
+def test_strategic_merge_of_containers_is_by_name() -> None:
+    current = {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}}
+    patch = {"spec": {"containers": [{"name": "b", "image": "2"}, {"name": "c", "image": "1"}]}}
+    merged = strategic_merge_patch("Pod", current, patch)
+    assert [(each["name"], each["image"]) for each in merged["spec"]["containers"]] == [
+        ("a", "1"),
+        ("b", "2"),
+        ("c", "1"),
+    ]
+
+
+def test_a_strategic_merge_without_the_merge_key_is_refused() -> None:
+    with pytest.raises(ApiError):
+        strategic_merge_patch("Pod", {}, {"spec": {"containers": [{"image": "2"}]}})
+
+
+async def test_each_patch_type_over_http(client: Client) -> None:
+    await client.made(NODES, node("n1", labels={"a": "1", "b": "2"}))
+    path = f"{NODES}/n1"
+    assert (await client.patch(path, {"metadata": {"labels": {"a": None}}}, MERGE)).metadata["labels"] == {"b": "2"}
+    added = [{"op": "add", "path": "/metadata/labels/c", "value": "3"}]
+    assert (await client.patch(path, added, JSON_PATCH)).metadata["labels"] == {"b": "2", "c": "3"}
+    taint = {"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}
+    assert (await client.patch(path, taint, STRATEGIC)).document["spec"]["taints"] == taint["spec"]["taints"]
+
+
+async def test_a_failed_test_operation_changes_nothing(client: Client) -> None:
+    made = await client.made(NODES, node("n1", labels={"a": "1"}))
+    operations = [
+        {"op": "add", "path": "/metadata/labels/b", "value": "2"},
+        {"op": "test", "path": "/metadata/labels/a", "value": "9"},
+    ]
+    answer = await client.patch(f"{NODES}/n1", operations, JSON_PATCH)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert (await client.get(f"{NODES}/n1")).document == made
+
+
+async def test_a_patch_with_a_stale_version_conflicts(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("a"))
+    stale = {"metadata": {"resourceVersion": "1"}, "data": {"x": "y"}}
+    assert (await client.patch(f"{CONFIG_MAPS}/a", stale)).status == 409
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", {"data": {}}, 415),
+        ("application/apply-patch+yaml", {"data": {}}, 415),
+        (MERGE, [], 400),
+        (JSON_PATCH, {}, 400),
+        (STRATEGIC, [], 400),
+        (MERGE, {"metadata": {"name": "other"}}, 422),
+    ],
+)
+async def test_patches_that_are_none(client: Client, kind: str, body: Any, status: int) -> None:
+    await client.made(CONFIG_MAPS, config_map("a"))
+    assert (await client.patch(f"{CONFIG_MAPS}/a", body, kind)).status == status
+
+
+async def test_a_patch_of_a_missing_object_is_not_found(client: Client) -> None:
+    assert (await client.patch(f"{CONFIG_MAPS}/none", {"data": {}})).status == 404

@@ -1,0 +1,190 @@
+"""Watches: nothing missed, nothing twice, in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from simulator.api.server import ApiServer
+from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, TABLE, Client, config_map, node, pod
+
+
+async def version(client: Client, path: str = CONFIG_MAPS) -> str:
+    return (await client.get(f"{path}?limit=1")).version
+
+
+async def test_a_watch_resumes_with_exactly_what_was_missed(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("before"))
+    since = await version(client)
+    await client.made(CONFIG_MAPS, config_map("a"))
+    await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "new"}})
+    deleted = await client.delete(f"{CONFIG_MAPS}/a")
+    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
+        assert await events.told(2) == [("ADDED", "a"), ("MODIFIED", "a")]
+        last = await events.next()
+        assert last["type"] == "DELETED"
+        assert deleted.document["status"] == "Success"
+        assert last["object"]["data"] == {"key": "new"}
+        assert int(last["object"]["metadata"]["resourceVersion"]) == int(await version(client))
+
+
+@pytest.mark.parametrize("query", ["", "&resourceVersion=0", "&resourceVersion="])
+async def test_a_watch_from_anywhere_begins_with_the_present(client: Client, query: str) -> None:
+    await client.made(CONFIG_MAPS, config_map("b"))
+    await client.made(CONFIG_MAPS, config_map("a"))
+    async with client.watch(CONFIG_MAPS, query) as events:
+        assert await events.told(2) == [("ADDED", "a"), ("ADDED", "b")]
+        await client.delete(f"{CONFIG_MAPS}/a")
+        assert await events.told(1) == [("DELETED", "a")]
+
+
+async def test_a_streamed_list_ends_with_its_bookmark(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("a"))
+    query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    async with client.watch(CONFIG_MAPS, query) as events:
+        assert await events.told(1) == [("ADDED", "a")]
+        end = await events.next()
+        assert end["type"] == "BOOKMARK"
+        assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert end["object"]["metadata"]["resourceVersion"] == await version(client)
+
+
+async def test_a_streamed_list_can_skip_what_is_there(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("a"))
+    query = "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+    async with client.watch(CONFIG_MAPS, query) as events:
+        await client.made(CONFIG_MAPS, config_map("b"))
+        assert await events.told(1) == [("ADDED", "b")]
+
+
+@pytest.mark.parametrize("query", ["&sendInitialEvents=true", "&resourceVersionMatch=NotOlderThan"])
+async def test_options_of_streamed_lists_go_together(client: Client, query: str) -> None:
+    assert (await client.get(f"{CONFIG_MAPS}?watch=true{query}")).status == 422
+
+
+async def test_bookmarks_move_on_while_nothing_of_the_kind_happens(client: Client) -> None:
+    since = await version(client)
+    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}&allowWatchBookmarks=true") as events:
+        await client.made(NODES, node("n1"))
+        now = await version(client)
+        told = since
+        while told != now:
+            event = await events.next()
+            assert (event["type"], event["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
+            told = event["object"]["metadata"]["resourceVersion"]
+
+
+async def test_without_asking_there_are_no_bookmarks(client: Client) -> None:
+    async with client.watch(CONFIG_MAPS, "&timeoutSeconds=1") as events:
+        with pytest.raises(EOFError):
+            await events.next()
+
+
+async def test_a_watch_ends_in_time(client: Client) -> None:
+    began = asyncio.get_running_loop().time()
+    async with client.watch(CONFIG_MAPS, "&timeoutSeconds=1") as events:
+        assert events.response.headers["Content-Type"] == "application/json"
+        with pytest.raises(EOFError):
+            await events.next()
+    assert 0.9 < asyncio.get_running_loop().time() - began < 3
+
+
+async def test_a_forgotten_version_has_expired(api: ApiServer, client: Client) -> None:
+    since = await version(client)
+    await client.made(CONFIG_MAPS, config_map("a"))
+    api.store.compact()
+    async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
+        assert events.response.status == 200
+        error = await events.next()
+        assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
+        with pytest.raises(EOFError):
+            await events.next()
+
+
+async def test_the_log_is_bounded(client: Client) -> None:
+    small = ApiServer(history=5)
+    async with small:
+        here = Client(small.url, client.session, "abc")
+        since = await version(here)
+        for number in range(7):
+            await here.made(CONFIG_MAPS, config_map(f"a{number}"))
+        async with here.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
+            assert (await events.next())["object"]["code"] == 410
+
+
+async def test_what_enters_and_leaves_a_selection_is_added_and_deleted(client: Client) -> None:
+    await client.made(CONFIG_MAPS, config_map("a", labels={"x": "1"}))
+    since = await version(client)
+    async with client.watch(f"{CONFIG_MAPS}?labelSelector=x%3D1", f"&resourceVersion={since}") as events:
+        left = await client.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"x": "2"}}})
+        event = await events.next()
+        assert event["type"] == "DELETED"
+        assert event["object"]["metadata"]["labels"] == {"x": "1"}
+        assert event["object"]["metadata"]["resourceVersion"] == left.version
+        await client.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"x": "1"}}})
+        await client.patch(f"{CONFIG_MAPS}/a", {"data": {"key": "new"}})
+        await client.made(CONFIG_MAPS, config_map("b"))
+        await client.delete(f"{CONFIG_MAPS}/a")
+        assert await events.told(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+
+async def test_field_selectors_names_and_namespaces_narrow_a_watch(client: Client) -> None:
+    since = await version(client, PODS)
+    query = f"&resourceVersion={since}"
+    async with (
+        client.watch("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", query) as on_node,
+        client.watch(f"{PODS}/p3", query) as of_one,
+        client.watch("/api/v1/namespaces/kube-system/pods", query) as elsewhere,
+    ):
+        for name, on in (("p1", "n1"), ("p2", "n2"), ("p3", "n2")):
+            await client.made(PODS, pod(name, on))
+        await client.made("/api/v1/namespaces/kube-system/pods", pod("p4", "n1"))
+        assert await on_node.told(2) == [("ADDED", "p1"), ("ADDED", "p4")]
+        assert await of_one.told(1) == [("ADDED", "p3")]
+        assert await elsewhere.told(1) == [("ADDED", "p4")]
+
+
+async def test_a_watch_of_tables_names_its_columns_once(client: Client) -> None:
+    await client.made(NODES, node("a"))
+    await client.made(NODES, node("b"))
+    async with client.watch(NODES, accept=TABLE) as events:
+        first, second = (await events.next())["object"], (await events.next())["object"]
+    assert first["columnDefinitions"]
+    assert not second["columnDefinitions"]
+    assert second["rows"][0]["cells"][:2] == ["b", "Ready"]
+
+
+async def test_one_order_over_all_kinds(client: Client) -> None:
+    versions = [
+        (await client.made(CONFIG_MAPS, config_map("a")))["metadata"]["resourceVersion"],
+        (await client.made(NODES, node("n1")))["metadata"]["resourceVersion"],
+        (await client.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}})).version,
+    ]
+    assert versions == sorted(versions, key=int)
+    assert len(set(versions)) == 3
+
+
+async def test_a_client_that_leaves_is_forgotten(api: ApiServer, client: Client) -> None:
+    async with client.watch(CONFIG_MAPS):
+        async with asyncio.timeout(5):
+            while api.open_watches != 1:
+                await asyncio.sleep(0.005)
+    async with asyncio.timeout(5):
+        while api.open_watches:
+            await asyncio.sleep(0.005)
+    assert not api.store.collection(("", "configmaps")).watchers
+
+
+async def test_many_watchers_see_the_same(client: Client) -> None:
+    since = await version(client)
+
+    async def watch() -> list[tuple[str, str]]:
+        async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
+            return await events.told(20)
+
+    async with asyncio.TaskGroup() as group:
+        watchers = [group.create_task(watch()) for _ in range(10)]
+        for number in range(20):
+            await client.made(CONFIG_MAPS, config_map(f"a{number}"))
+    assert {tuple(watcher.result()) for watcher in watchers} == {tuple(("ADDED", f"a{n}") for n in range(20))}
