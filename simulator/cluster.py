@@ -1,0 +1,392 @@
+"""A whole simulated cluster in one process: API server, controllers, kubelets, machines with BMCs, shared storage.
+
+The doors for tests and the demo are here: `break_node`, `heal_node`, `storage.violations`, `kubeconfig_path`. With
+`api_url` the kubelets and controllers work against a real API server instead (one without controllers of its own, as
+envtest starts it). What goes wrong when is a scenario (`scenario.py`); the same doors over HTTP are `control.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from simulator import workloads
+from simulator.bmc.bmc import Bmc
+from simulator.bmc.chassis import Chassis
+from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
+from simulator.controllers import ControllerManager, ControllerTimings
+from simulator.hardware import BmcFault, BmcKind, Hardware
+from simulator.informer import ClusterView
+from simulator.kubelet import NodeIdentity, NodeTimings
+from simulator.node import NodeFault, SimulatedNode
+from simulator.objects import JsonObject, is_ready, key_of, namespace_of, node_of, uid_of
+from simulator.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+)
+from simulator.storage import SharedStorage
+from simulator.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+OWN_CRDS = Path(__file__).parent / "crds"
+TOKEN = "simulated-admin"  # noqa: S105 - of a server that lives on the loopback and as long as the test
+
+
+class SimulatedCluster:
+    """`async with SimulatedCluster(...) as cluster:` gives a cluster whose nodes are Ready and whose workloads run."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 12,
+        zones: int = 3,
+        control_planes: int = 0,
+        heartbeat_seconds: float = 1.0,
+        grace_seconds: float = 4.0,
+        boot_seconds: float = 5.0,
+        bmc: BmcKind | None = None,
+        api_url: str | None = None,
+        api_token: str = TOKEN,
+        api_certificate_authority: str | None = None,
+        custom_resource_definitions: Sequence[Path] = (),
+        demo_workloads: bool = True,
+        toleration_seconds: int | None = None,
+        node_timings: NodeTimings | None = None,
+        controller_timings: ControllerTimings | None = None,
+        state_dir: Path | None = None,
+        bmc_secret: tuple[str, str] = ("nodewarden", "bmc-credentials"),
+    ) -> None:
+        self.storage = SharedStorage()
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.hardware: Hardware | None = None
+        self.bmc_secret = bmc_secret
+        self._counts = (nodes, zones, control_planes)
+        self._heartbeat_seconds = heartbeat_seconds
+        self._node_timings = node_timings or _node_timings(heartbeat_seconds, grace_seconds, boot_seconds)
+        self._controller_timings = controller_timings or _controller_timings(heartbeat_seconds, grace_seconds)
+        self._bmc = bmc
+        self._api = (
+            ApiAddress(url=api_url, token=api_token, certificate_authority=api_certificate_authority) if (api_url) else None
+        )
+        self._crds = [OWN_CRDS, *custom_resource_definitions]
+        self._demo_workloads = demo_workloads
+        self._toleration_seconds = toleration_seconds
+        self._state_dir = state_dir
+        self._tasks = Tasks()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._stack.aclose()
+        if error is None:
+            self._tasks.raise_failures()
+
+    # Doors -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return self.address.url
+
+    @property
+    def token(self) -> str:
+        return self.address.token
+
+    def node(self, name: str) -> SimulatedNode:
+        try:
+            return self.nodes[name]
+        except KeyError:
+            known = ", ".join(self.nodes)
+            raise LookupError(f"no node {name!r} in the simulated cluster; there are {known}") from None
+
+    def node_of_pod(self, key: str) -> str:
+        """The node a pod (`namespace/name`) is bound to."""
+        pod = self.view.pods.get(key)
+        if pod is None or not node_of(pod):
+            raise LookupError(f"no pod {key!r} is bound to a node")
+        return node_of(pod)
+
+    @property
+    def chassis(self) -> Chassis:
+        """The truth about power, with the log of every command that any BMC has seen."""
+        return self._hardware_or_refuse.chassis
+
+    def bmc_endpoint(self, name: str) -> Bmc:
+        """The BMC of a node: address, port, kind, pid."""
+        return self._hardware_or_refuse.bmcs[self.node(name).name]
+
+    @property
+    def _hardware_or_refuse(self) -> Hardware:
+        if self.hardware is None:
+            raise LookupError("this simulated cluster was started without BMCs")
+        return self.hardware
+
+    def break_node(self, name: str, how: str) -> None:
+        """`how` is a `NodeFault`, a fault of the BMC, or `condition:TYPE=STATUS` for what the kubelet shall report."""
+        node = self.node(name)
+        log.info("breaking %s: %s", name, how)
+        if how.startswith("condition:"):
+            condition_type, _, status = how.removeprefix("condition:").partition("=")
+            node.report_condition(condition_type, status or "True")
+        elif how in set(NodeFault):
+            fault = NodeFault(how)
+            if fault is NodeFault.POWER_CUT and self.hardware is not None:
+                self.hardware.cut_power(name)
+            node.break_(fault)
+        elif self.hardware is not None and how in set(BmcFault):
+            self.hardware.break_bmc(name, BmcFault(how))
+        else:
+            known = [*NodeFault, "condition:TYPE=STATUS", *(BmcFault if self.hardware else ())]
+            raise ValueError(f"unknown fault {how!r} for node {name}; there are {', '.join(known)}")
+
+    def heal_node(self, name: str) -> None:
+        """Undo every fault of the node and of its BMC, without a power cycle."""
+        log.info("healing %s", name)
+        node = self.node(name)
+        if self.hardware is not None:
+            self.hardware.heal_bmc(name)
+            if node.fault is NodeFault.POWER_CUT:
+                self.hardware.restore_power(name)
+        node.heal()
+
+    async def wait_until(self, condition: Callable[[], bool], *, seconds: float = 20.0, what: str = "") -> None:
+        """Until `condition` holds in the caches, for tests: no fixed sleeps, and an error that names what never came."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():  # noqa: ASYNC110 - a condition over caches has no event
+                    self._tasks.raise_failures()
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise TimeoutError(f"not within {seconds} s: {what or condition}") from None
+
+    # Start -------------------------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if self._state_dir is None:
+            self._state_dir = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="simulated-cluster-")))
+        await asyncio.to_thread(self._state_dir.mkdir, parents=True, exist_ok=True)
+        await self._start_api()
+        self.client = await self._stack.enter_async_context(ApiClient(self.address))
+        await self._create_basics()
+        self.view = ClusterView(self.client)
+        self._stack.push_async_callback(self._tasks.cancel_all)
+        self._dispatch_to_nodes()
+        controllers = ControllerManager(
+            self.client.named(f"{USER_AGENT} controllers"), self.view, timings=self._controller_timings, driver=workloads.DRIVER
+        )
+        self.controllers = controllers
+        self._tasks.start(self.view.run(), name="informers")
+        async with asyncio.timeout(30):
+            await self.view.wait_until_synced()
+        await self._start_nodes()
+        self._tasks.start(controllers.run(), name="controllers")
+        async with asyncio.timeout(60):
+            await self.wait_until(self._all_ready, seconds=60, what="all nodes Ready")
+        if self._demo_workloads:
+            await self._create_workloads()
+
+    async def _start_api(self) -> None:
+        assert self._state_dir is not None
+        if self._api is not None:
+            self.address, self.api = self._api, None
+            kubeconfig = _kubeconfig(self._api)
+        else:
+            from simulator.api.server import ApiServer
+
+            self.api = await self._stack.enter_async_context(ApiServer(tokens={TOKEN: "admin"}))
+            self.address = ApiAddress(url=self.api.url, token=TOKEN)
+            kubeconfig = self.api.kubeconfig()
+        self.kubeconfig_path = self._state_dir / "kubeconfig"
+        await asyncio.to_thread(self.kubeconfig_path.write_text, kubeconfig)
+
+    async def _create_basics(self) -> None:
+        for name in ("default", "kube-system", "kube-public", "kube-node-lease", self.bmc_secret[0]):
+            await self._ensure(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.uid = uid_of(await self.client.get(NAMESPACES.path("kube-system")))
+        await self.apply_custom_resource_definitions(self._crds)
+
+    async def apply_custom_resource_definitions(self, paths: Sequence[Path]) -> None:
+        """Files or folders of files; returns when the API serves the new kinds."""
+        definitions = [each for path in paths for each in await asyncio.to_thread(_read_definitions, path)]
+        for definition in definitions:
+            await self._ensure(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
+        for definition in definitions:
+            spec = definition["spec"]
+            version = next(each["name"] for each in spec["versions"] if each.get("served", True))
+            path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+            async with asyncio.timeout(30):
+                # A real server serves a new kind only some time after it has accepted the definition.
+                while not await self._is_served(path):  # noqa: ASYNC110 - there is no watch for it
+                    await asyncio.sleep(0.1)
+
+    async def _is_served(self, path: str) -> bool:
+        try:
+            await self.client.get(path, limit="1")
+        except ApiError as error:
+            if error.not_found or error.status == 503:
+                return False
+            raise
+        return True
+
+    async def _ensure(self, path: str, body: JsonObject) -> None:
+        try:
+            await self.client.create(path, body)
+        except ApiError as error:
+            if not error.already_exists:
+                raise
+
+    def _dispatch_to_nodes(self) -> None:
+        """Wake exactly the kubelets that a change concerns."""
+
+        def wake(name: str) -> None:
+            if node := self.nodes.get(name):
+                node.wake()
+
+        def pod_changed(before: JsonObject | None, after: JsonObject | None) -> None:
+            wake(node_of(after or before or {"spec": {}}))
+
+        def attachment_changed(before: JsonObject | None, after: JsonObject | None) -> None:
+            wake((after or before or {"spec": {}})["spec"].get("nodeName", ""))
+
+        def claim_changed(_before: JsonObject | None, after: JsonObject | None) -> None:
+            for pod in self.view.pods_by_claim[key_of(after)] if after is not None else ():
+                wake(node_of(pod))
+
+        self.view.pods.subscribe(pod_changed)
+        self.view.attachments.subscribe(attachment_changed)
+        self.view.claims.subscribe(claim_changed)
+
+    async def _start_nodes(self) -> None:
+        workers, zones, control_planes = self._counts
+        plan = [(f"control-plane-{number}", "control-plane", number) for number in range(1, control_planes + 1)]
+        plan += [(f"node-{number}", "worker", number) for number in range(1, workers + 1)]
+        for index, (name, role, number) in enumerate(plan):
+            identity = _identity(name, role, zone=f"zone-{'abcdefghijklmnopqrstuvwxyz'[(number - 1) % zones]}", index=index)
+            self.nodes[name] = SimulatedNode(
+                identity,
+                timings=self._node_timings,
+                client=self.client.named(f"{USER_AGENT} kubelet/{name}"),
+                view=self.view,
+                storage=self.storage,
+                tasks=self._tasks,
+            )
+        if self._bmc is not None:
+            assert self._state_dir is not None
+            self.hardware = Hardware(self.nodes, kind=self._bmc, state_dir=self._state_dir / "bmc")
+            await self._stack.enter_async_context(self.hardware)
+            await self._create_bmc_secret(self.hardware)
+        for node in self.nodes.values():
+            node.power_on(boot_seconds=0)
+
+    async def _create_bmc_secret(self, hardware: Hardware) -> None:
+        namespace, name = self.bmc_secret
+        await self._ensure(
+            SECRETS.path(namespace=namespace),
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": namespace},
+                "type": "Opaque",
+                "stringData": {"username": hardware.username, "password": hardware.password},
+            },
+        )
+
+    def _all_ready(self) -> bool:
+        known = [self.view.nodes.get(name) for name in self.nodes]
+        return all(node is not None and is_ready(node) for node in known)
+
+    async def _create_workloads(self) -> None:
+        namespace = workloads.NAMESPACE
+        await self._ensure(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        await self._ensure(STORAGE_CLASSES.path(), workloads.storage_class())
+        stateful_set = workloads.stateful_set(toleration_seconds=self._toleration_seconds)
+        await self._ensure(STATEFUL_SETS.path(namespace=namespace), stateful_set)
+        deployment = workloads.deployment(toleration_seconds=self._toleration_seconds)
+        await self._ensure(DEPLOYMENTS.path(namespace=namespace), deployment)
+        wanted = stateful_set["spec"]["replicas"] + deployment["spec"]["replicas"]
+        await self.wait_until(lambda: self._running(namespace) >= wanted, seconds=60, what="the demo workloads run")
+
+    def _running(self, namespace: str) -> int:
+        return sum(1 for pod in self.view.pods if namespace_of(pod) == namespace and is_ready(pod))
+
+
+def _identity(name: str, role: str, *, zone: str, index: int) -> NodeIdentity:
+    """The same machine gets the same identity in every run, so that two runs can be compared."""
+    machine = uuid.uuid5(uuid.NAMESPACE_DNS, f"{name}.nodes.simulated")
+    return NodeIdentity(
+        name=name,
+        zone=zone,
+        role=role,
+        provider_id=f"simulated:///{zone}/{name}",
+        system_uuid=str(machine),
+        machine_id=machine.hex,
+        address=f"10.0.{index // 250}.{index % 250 + 1}",
+    )
+
+
+def _node_timings(heartbeat: float, grace: float, boot: float) -> NodeTimings:
+    return NodeTimings(
+        heartbeat=heartbeat,
+        lease_duration=grace,
+        boot=boot,
+        container_start=min(1.0, heartbeat),
+        container_stop=min(1.0, heartbeat),
+        crash_up=heartbeat * 3,
+        crash_down=grace * 1.5,
+    )
+
+
+def _controller_timings(heartbeat: float, grace: float) -> ControllerTimings:
+    """Kubernetes' clocks shrunk in proportion, except those that fencing races against: tolerations and force detach."""
+    return ControllerTimings(
+        node_monitor_grace=grace,
+        evictions_per_second=1 / heartbeat,
+        pod_garbage_period=heartbeat,
+        lost_node_quarantine=grace,
+        attach=min(1.0, heartbeat / 2),
+    )
+
+
+def _read_definitions(path: Path) -> list[JsonObject]:
+    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+    documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
+
+
+def _kubeconfig(address: ApiAddress) -> str:
+    cluster: JsonObject = {"server": address.url}
+    if address.certificate_authority:
+        cluster["certificate-authority"] = address.certificate_authority
+    return str(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "simulated", "cluster": cluster}],
+                "users": [{"name": "simulated", "user": {"token": address.token}}],
+                "contexts": [{"name": "simulated", "context": {"cluster": "simulated", "user": "simulated"}}],
+                "current-context": "simulated",
+            },
+            sort_keys=False,
+        )
+    )

@@ -1,0 +1,134 @@
+"""Scenarios: what breaks when, as small YAML files that people can read and write.
+
+    description: a kubelet stops, and a little later a kernel hangs under a database
+    steps:
+      - at: 3s
+        break: {node: node-3, how: kubelet-stops}
+      - at: 5s
+        break: {pod: demo/database-1, how: kernel-hangs}
+      - at: 60s
+        heal: {zone: zone-a}
+
+A target is one of `node: NAME`, `nodes: [NAME, ...]`, `pod: NAMESPACE/NAME` (the node it runs on at that moment), `zone: NAME`,
+or `all: true`. Times count from the start of the scenario. How a node can break is said in `node.py` and `hardware.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from simulator.cluster import SimulatedCluster
+
+FOLDER = Path(__file__).parent / "scenarios"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TARGETS = ("node", "nodes", "pod", "zone", "all")
+
+
+class ScenarioError(ValueError):
+    """The file does not say what it should; the text names the step and the field."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One accident, or its end. `how` is empty for a healing."""
+
+    at_seconds: float
+    how: str
+    target: str
+    value: Any
+
+    @classmethod
+    def read(cls, raw: Any, *, where: str) -> Self:
+        if not isinstance(raw, dict) or len(raw.keys() & {"break", "heal"}) != 1 or raw.keys() - {"at", "break", "heal"}:
+            raise ScenarioError(f"{where}: expected `at` and one of `break` or `heal`, not {raw!r}")
+        breaks = "break" in raw
+        act = raw["break"] if breaks else raw["heal"]
+        if not isinstance(act, dict):
+            raise ScenarioError(f"{where}: expected a target, as in {{node: node-1}}, not {act!r}")
+        targets = [key for key in _TARGETS if key in act]
+        unknown = act.keys() - set(_TARGETS) - ({"how"} if breaks else set())
+        if len(targets) != 1 or unknown:
+            raise ScenarioError(f"{where}: expected exactly one of {', '.join(_TARGETS)}{' and `how`' * breaks}, not {act!r}")
+        if breaks and not act.get("how"):
+            raise ScenarioError(f"{where}: `how` says how it breaks, e.g. kubelet-stops")
+        return cls(
+            at_seconds=seconds(raw.get("at", 0), where=f"{where}.at"),
+            how=str(act.get("how", "")),
+            target=targets[0],
+            value=act[targets[0]],
+        )
+
+    def nodes(self, cluster: SimulatedCluster) -> list[str]:
+        """The names of the nodes this step is about, now."""
+        match self.target:
+            case "node":
+                return [cluster.node(str(self.value)).name]
+            case "nodes":
+                return [cluster.node(str(name)).name for name in self.value]
+            case "pod":
+                return [cluster.node_of_pod(str(self.value))]
+            case "zone":
+                found = [node.name for node in cluster.nodes.values() if node.identity.zone == self.value]
+                if not found:
+                    raise LookupError(f"no node in zone {self.value!r}")
+                return found
+            case _:
+                return list(cluster.nodes)
+
+    def carry_out(self, cluster: SimulatedCluster) -> None:
+        for name in self.nodes(cluster):
+            if self.how:
+                cluster.break_node(name, self.how)
+            else:
+                cluster.heal_node(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A list of steps in the order of their times."""
+
+    description: str = ""
+    steps: tuple[Step, ...] = field(default=())
+
+    @classmethod
+    def read(cls, text: str, *, source: str = "scenario") -> Self:
+        raw = yaml.safe_load(text)
+        if not isinstance(raw, dict) or not isinstance(raw.get("steps"), list) or raw.keys() - {"description", "steps"}:
+            raise ScenarioError(f"{source}: expected a mapping with `description` and a list `steps`")
+        steps = [Step.read(each, where=f"{source}: steps[{index}]") for index, each in enumerate(raw["steps"])]
+        return cls(
+            description=str(raw.get("description", "")),
+            steps=tuple(sorted(steps, key=lambda step: step.at_seconds)),
+        )
+
+    @classmethod
+    def load(cls, name: str | Path) -> Self:
+        """A file, or the name of one that comes with the simulator."""
+        path = Path(name)
+        shipped = FOLDER / f"{name}.yaml"
+        if not path.exists() and shipped.exists():
+            path = shipped
+        return cls.read(path.read_text(), source=path.name)
+
+    async def run(self, cluster: SimulatedCluster) -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        for step in self.steps:
+            await asyncio.sleep(max(0.0, start + step.at_seconds - loop.time()))
+            step.carry_out(cluster)
+
+
+def seconds(value: Any, *, where: str = "duration") -> float:
+    """`3s`, `500ms`, `1m30s`, or a bare number of seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(value))
+    if not parts or "".join(number + unit for number, unit in parts) != str(value):
+        raise ScenarioError(f"{where}: expected a duration such as 3s or 1m30s, not {value!r}")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

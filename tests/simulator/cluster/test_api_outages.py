@@ -1,0 +1,73 @@
+"""The cluster when its API server is away, restarts, or goes back in time: none of that may look like dead nodes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from simulator.api.faults import Accident, Fault
+from simulator.objects import is_ready
+from tests.simulator.cluster.conftest import FAST, Observer
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def all_renewed_since(observer: Observer, versions: dict[str, str]) -> bool:
+    leases = observer.cluster.view.leases.objects
+    return all(leases[key]["spec"]["renewTime"] != renewed for key, renewed in versions.items() if key in leases)
+
+
+def renewals(observer: Observer) -> dict[str, str]:
+    return {key: lease["spec"]["renewTime"] for key, lease in observer.cluster.view.leases.objects.items()}
+
+
+async def test_an_api_server_that_was_away_for_longer_than_the_grace_makes_no_node_unknown(observer: Observer) -> None:
+    api = observer.cluster.api
+    assert api is not None
+    unknown: list[str] = []
+
+    def note(_before: object, after: dict[str, object] | None) -> None:
+        if after is not None and not is_ready(after):
+            unknown.append(str(after["metadata"]))
+
+    observer.cluster.view.nodes.subscribe(note)
+    before = renewals(observer)
+    await api.stop()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + FAST.node_monitor_grace * 1.5
+    await observer.until(lambda: loop.time() >= end, "longer than the grace")
+    await api.start()
+    await observer.until(lambda: all_renewed_since(observer, before), "all leases are renewed again")
+    assert unknown == []
+
+
+async def test_a_restored_backup_is_brought_up_to_date_by_the_cluster(observer: Observer) -> None:
+    api = observer.cluster.api
+    assert api is not None
+    backup = api.store.snapshot()
+    path = "/apis/apps/v1/namespaces/demo/deployments/web"
+    await observer.client.patch(path, {"spec": {"replicas": 6}})
+
+    def running() -> int:
+        pods = [pod for pod in observer.cluster.view.pods if pod["metadata"]["name"].startswith("web-")]
+        return sum(1 for pod in pods if is_ready(pod))
+
+    await observer.until(lambda: running() == 6, "six run")
+    api.store.restore(backup)
+    await observer.until(lambda: running() == 4, "the two that the backup does not know are gone", seconds=30)
+    await observer.until(
+        lambda: sum(len(list(node.containers)) for node in observer.cluster.nodes.values()) == 7, "their containers too"
+    )
+    await observer.until(lambda: all(observer.ready(name) == "True" for name in observer.cluster.nodes), "all are Ready")
+    assert observer.cluster.storage.violations == []
+
+
+async def test_a_kubelet_that_alone_cannot_reach_the_api_loses_its_node(observer: Observer) -> None:
+    api = observer.cluster.api
+    assert api is not None
+    fault = api.faults.add(Fault(accident=Accident.REFUSE, user_agent="kubelet/node-3$"))
+    await observer.until(lambda: observer.ready("node-3") == "Unknown", "node-3 is Unknown")
+    assert [observer.ready(f"node-{number}") for number in (1, 2, 4, 5, 6)] == ["True"] * 5
+    api.faults.remove(fault)
+    await observer.until(lambda: observer.ready("node-3") == "True", "node-3 is Ready")

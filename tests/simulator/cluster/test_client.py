@@ -1,0 +1,221 @@
+"""The raw client, its watch and the cache: what survives refused, cut and expired connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+
+import pytest
+
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import (
+    ApiAddress,
+    ApiClient,
+    ApiError,
+    ApiUnreachableError,
+    Change,
+    ChangeType,
+    PatchType,
+    list_then_watch,
+)
+from simulator.informer import Informer
+from simulator.resources import LEASES, NAMESPACES, NODES, PODS
+
+pytestmark = pytest.mark.timeout(20)
+
+PATH = NAMESPACES.path()
+
+
+def named(name: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    async with ApiServer(tokens={"abc": "admin"}) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(server: ApiServer) -> AsyncIterator[ApiClient]:
+    async with ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="the-test/1") as opened:
+        yield opened
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_paths_of_resources() -> None:
+    assert NODES.path() == "/api/v1/nodes"
+    assert NODES.path("a", subresource="status") == "/api/v1/nodes/a/status"
+    assert PODS.path_of_key("ns/p", subresource="binding") == "/api/v1/namespaces/ns/pods/p/binding"
+    assert LEASES.path(namespace="x") == "/apis/coordination.k8s.io/v1/namespaces/x/leases"
+    with pytest.raises(ValueError, match="no namespace"):
+        NODES.path("a", namespace="b")
+    with pytest.raises(ValueError, match="needs a namespace"):
+        PODS.path("a")
+
+
+async def test_create_read_patch_delete(client: ApiClient) -> None:
+    created = await client.create(PATH, named("one"))
+    assert created["metadata"]["uid"]
+    with pytest.raises(ApiError) as twice:
+        await client.create(PATH, named("one"))
+    assert twice.value.already_exists
+    assert not twice.value.conflict
+    patched = await client.patch(f"{PATH}/one", {"metadata": {"labels": {"a": "b"}}}, patch_type=PatchType.STRATEGIC_MERGE)
+    assert patched["metadata"]["labels"]["a"] == "b"
+    with pytest.raises(ApiError) as stale:
+        await client.patch(
+            f"{PATH}/one", {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"], "labels": {"a": "c"}}}
+        )
+    assert stale.value.conflict
+    assert "one" in {each["metadata"]["name"] for each in (await client.list(PATH))["items"]}
+    with pytest.raises(ApiError) as missing:
+        await client.get(f"{PATH}/two")
+    assert missing.value.not_found
+
+
+async def test_a_refused_connection_is_tried_again_until_patience_ends() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = ApiAddress(url=f"http://127.0.0.1:{port}", token="abc")
+    async with ApiClient(address, patience_seconds=0.2) as impatient:
+        with pytest.raises(ApiUnreachableError):
+            await impatient.get(PATH)
+    async with ApiClient(address, patience_seconds=10) as patient:
+        answer = asyncio.create_task(patient.get(PATH))
+        async with ApiServer(tokens={"abc": "admin"}, port=port):
+            assert "items" in await answer
+
+
+async def test_a_lost_answer_is_reported_and_not_repeated(server: ApiServer, client: ApiClient) -> None:
+    server.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="create", count=1))
+    with pytest.raises(ApiUnreachableError):
+        await client.create(PATH, named("lost"))
+    assert (await client.get(f"{PATH}/lost"))["metadata"]["name"] == "lost"
+
+
+async def test_a_watch_survives_being_cut_and_told_that_it_is_too_old(server: ApiServer, client: ApiClient) -> None:
+    changes: list[Change] = []
+
+    async def follow() -> None:
+        async for change in list_then_watch(client, PATH):
+            changes.append(change)  # noqa: PERF401 - it has no end, and is looked at while it grows
+
+    def names(kind: ChangeType) -> set[str]:
+        return {each["metadata"]["name"] for change in changes if change.type is kind for each in change.objects}
+
+    follower = asyncio.create_task(follow())
+    try:
+        await until(lambda: bool(changes) and server.open_watches > 0)
+        await client.create(PATH, named("first"))
+        await until(lambda: "first" in names(ChangeType.ADDED))
+        assert server.cut_watches() == 1
+        await client.create(PATH, named("second"))
+        await until(lambda: "second" in names(ChangeType.REPLACED) | names(ChangeType.ADDED))
+        expired = server.faults.add(Fault(accident=Accident.EXPIRE, verb="watch", count=1))
+        server.cut_watches()
+        await until(lambda: server.faults.hits(expired) == 1)
+        await until(lambda: server.open_watches > 0)
+        await client.create(PATH, named("third"))
+        await until(lambda: "third" in names(ChangeType.ADDED))
+    finally:
+        follower.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await follower
+
+
+async def test_a_watch_that_has_run_its_time_is_resumed_without_a_list(server: ApiServer, client: ApiClient) -> None:
+    kinds: list[ChangeType] = []
+
+    async def follow() -> None:
+        async for change in list_then_watch(client, PATH, watch_seconds=1):
+            kinds.append(change.type)  # noqa: PERF401 - it has no end, and is looked at while it grows
+
+    follower = asyncio.create_task(follow())
+    try:
+        for _ in range(2):
+            await until(lambda: server.open_watches == 1)
+            await until(lambda: server.open_watches == 0)
+        await client.create(PATH, named("later"))
+        await until(lambda: ChangeType.ADDED in kinds)
+        assert kinds == [ChangeType.REPLACED, ChangeType.ADDED]
+    finally:
+        follower.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await follower
+
+
+async def test_a_cache_forgets_what_was_deleted_while_it_could_not_see(server: ApiServer, client: ApiClient) -> None:
+    await client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+    informer = Informer(client, NODES)
+    seen: list[tuple[bool, bool]] = []
+    informer.subscribe(lambda before, after: seen.append((before is not None, after is not None)))
+    running = asyncio.create_task(informer.run())
+    try:
+        await informer.synced.wait()
+        assert informer.objects["a"]["kind"] == "Node"
+        # Both the list and the watch are away for a while; meanwhile the node goes.
+        blind = [
+            server.faults.add(Fault(accident=Accident.STATUS, status=503, verb=verb, path="/nodes")) for verb in ("watch", "list")
+        ]
+        expire = server.faults.add(Fault(accident=Accident.EXPIRE, verb="watch", path="/nodes"))
+        server.cut_watches()
+        await client.delete(f"{NODES.path()}/a")
+        for fault in blind:
+            server.faults.remove(fault)
+        await until(lambda: "a" not in informer.objects)
+        server.faults.remove(expire)
+        assert seen[-1] == (True, False)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_an_own_write_is_seen_at_once_and_an_older_answer_never_wins(server: ApiServer, client: ApiClient) -> None:
+    informer = Informer(client, NODES)
+    running = asyncio.create_task(informer.run())
+    try:
+        await informer.synced.wait()
+        old = await client.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+        informer.remember(old)
+        assert "a" in informer.objects
+        new = await client.patch(NODES.path("a"), {"metadata": {"labels": {"a": "new"}}})
+        informer.remember(new)
+        informer.remember(old)
+        assert informer.objects["a"]["metadata"]["labels"]["a"] == "new"
+        await client.delete(NODES.path("a"))
+        await until(lambda: "a" not in informer.objects)
+        informer.remember(new)
+        assert "a" not in informer.objects, "a deleted object does not come back by a late answer"
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_a_slow_answer_is_given_up(server: ApiServer) -> None:
+    server.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=5), verb="get"))
+    address = ApiAddress(url=server.url, token="abc")
+    async with ApiClient(address, request_timeout_seconds=0.1) as hurried:
+        with pytest.raises(ApiUnreachableError, match="TimeoutError"):
+            await hurried.get(f"{PATH}/default")
+
+
+async def test_a_user_agent_tells_writers_apart(server: ApiServer, client: ApiClient) -> None:
+    refused = server.faults.add(Fault(accident=Accident.STATUS, status=500, user_agent="^the-test/1$"))
+    with pytest.raises(ApiError):
+        await client.get(PATH)
+    async with ApiClient(ApiAddress(url=server.url, token="abc")) as other:
+        assert "items" in await other.get(PATH)
+    assert server.faults.hits(refused) == 1

@@ -1,0 +1,233 @@
+"""Kubelets and the node lifecycle controller: how a node lives, falls silent, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+
+import pytest
+
+from simulator.controllers.node_lifecycle import Zone
+from simulator.node import NodeState
+from simulator.objects import condition_of, uid_of
+from simulator.resources import LEASES, NODES
+from tests.simulator.cluster.conftest import FAST, FAST_NODES, Observer, small_cluster
+
+pytestmark = pytest.mark.timeout(40)
+
+
+async def test_a_node_says_who_it_is(observer: Observer) -> None:
+    node = observer.node("node-2")
+    machine = observer.cluster.node("node-2")
+    labels = node["metadata"]["labels"]
+    assert labels["topology.kubernetes.io/zone"] == "zone-b"
+    assert labels["kubernetes.io/hostname"] == "node-2"
+    assert "node-role.kubernetes.io/worker" in labels
+    assert node["spec"]["providerID"] == "simulated:///zone-b/node-2"
+    assert node["status"]["nodeInfo"]["systemUUID"] == machine.identity.system_uuid
+    assert observer.boot_id("node-2") == machine.boot_id
+    assert {"InternalIP", "Hostname"} == {each["type"] for each in node["status"]["addresses"]}
+    assert node["status"]["capacity"]["pods"] == "110"
+
+
+async def test_the_lease_of_a_living_node_is_renewed(observer: Observer) -> None:
+    path = LEASES.path("node-1", namespace="kube-node-lease")
+    first = await observer.client.get(path)
+    assert first["spec"]["holderIdentity"] == "node-1"
+
+    def renewed() -> bool:
+        lease = observer.cluster.view.leases.get("kube-node-lease/node-1")
+        return bool(lease and lease["spec"]["renewTime"] > first["spec"]["renewTime"])
+
+    await observer.until(renewed, "the lease is renewed")
+
+
+async def test_a_node_whose_kubelet_stops_is_unknown_after_the_grace_and_not_before(observer: Observer) -> None:
+    loop = asyncio.get_running_loop()
+    observer.cluster.break_node("node-1", "kubelet-stops")
+    broken = loop.time()
+    await observer.until(lambda: observer.ready("node-1") == "Unknown", "node-1 is Unknown")
+    # The last heartbeat may have been one interval (0.1 s, jittered) before the break.
+    assert loop.time() - broken > FAST.node_monitor_grace - 0.2
+    ready = condition_of(observer.node("node-1"), "Ready")
+    assert ready is not None
+    assert ready["reason"] == "NodeStatusUnknown"
+    await observer.until(
+        lambda: (
+            observer.taint_keys("node-1", "NoExecute") == {"node.kubernetes.io/unreachable"}
+            and observer.taint_keys("node-1", "NoSchedule") == {"node.kubernetes.io/unreachable"}
+        ),
+        "both unreachable taints",
+    )
+    assert observer.cluster.node("node-1").is_on
+    assert [observer.ready(f"node-{number}") for number in range(2, 7)] == ["True"] * 5
+
+
+async def test_a_kubelet_that_is_started_again_makes_the_node_ready_with_the_same_boot_id(observer: Observer) -> None:
+    boot_id = observer.boot_id("node-1")
+    observer.cluster.break_node("node-1", "kubelet-stops")
+    await observer.until(lambda: bool(observer.taint_keys("node-1", "NoExecute")), "node-1 is tainted")
+    observer.cluster.heal_node("node-1")
+    await observer.until(lambda: observer.ready("node-1") == "True", "node-1 is Ready")
+    await observer.until(lambda: not observer.taint_keys("node-1"), "its taints are gone")
+    assert observer.boot_id("node-1") == boot_id
+
+
+@pytest.mark.parametrize("fault", ["kubelet-stops", "kernel-hangs"])
+async def test_a_power_cycle_repairs_a_node_and_gives_it_a_new_boot_id(observer: Observer, fault: str) -> None:
+    before = observer.node("node-1")
+    observer.cluster.break_node("node-1", fault)
+    await observer.until(lambda: observer.ready("node-1") == "Unknown", "node-1 is Unknown")
+    observer.cluster.node("node-1").power_off()
+    assert not observer.cluster.node("node-1").is_on
+    observer.cluster.node("node-1").power_on()
+    await observer.until(lambda: observer.ready("node-1") == "True", "node-1 is Ready again")
+    after = observer.node("node-1")
+    assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
+    assert after["status"]["nodeInfo"]["systemUUID"] == before["status"]["nodeInfo"]["systemUUID"]
+    assert uid_of(after) == uid_of(before)
+
+
+async def test_a_reset_gives_a_new_boot_id_without_power_off(observer: Observer) -> None:
+    boot_id = observer.boot_id("node-1")
+    observer.cluster.break_node("node-1", "kernel-hangs")
+    observer.cluster.node("node-1").reset()
+    await observer.until(lambda: observer.boot_id("node-1") != boot_id, "a new boot id")
+    assert observer.ready("node-1") == "True"
+
+
+async def test_a_runtime_that_is_down_is_reported_as_not_ready(observer: Observer) -> None:
+    observer.cluster.break_node("node-1", "runtime-down")
+    await observer.until(lambda: observer.ready("node-1") == "False", "node-1 says Ready=False")
+    await observer.until(
+        lambda: observer.taint_keys("node-1", "NoExecute") == {"node.kubernetes.io/not-ready"}, "the not-ready taint"
+    )
+    observer.cluster.heal_node("node-1")
+    await observer.until(lambda: not observer.taint_keys("node-1"), "its taints are gone")
+
+
+async def test_a_condition_can_be_reported_at_will(observer: Observer) -> None:
+    observer.cluster.break_node("node-1", "condition:KernelDeadlock=True")
+    await observer.until(
+        lambda: (condition_of(observer.node("node-1"), "KernelDeadlock") or {}).get("status") == "True", "the condition"
+    )
+    assert observer.ready("node-1") == "True"
+
+
+async def test_a_crashing_kubelet_makes_ready_come_and_go_while_the_machine_stays_up(observer: Observer) -> None:
+    boot_id = observer.boot_id("node-1")
+    observer.cluster.break_node("node-1", "crash-loop")
+    for expected in ("Unknown", "True", "Unknown"):
+        await observer.until(lambda: observer.ready("node-1") == expected, f"node-1 is {expected}")  # noqa: B023
+    assert observer.cluster.node("node-1").boots == 1
+    observer.cluster.heal_node("node-1")
+    await observer.until(lambda: observer.ready("node-1") == "True", "node-1 is Ready")
+    assert observer.boot_id("node-1") == boot_id
+
+
+async def test_a_machine_in_a_reboot_loop_shows_ever_new_boot_ids(observer: Observer) -> None:
+    seen = {observer.boot_id("node-1")}
+    observer.cluster.break_node("node-1", "reboot-loop")
+
+    def seen_three() -> bool:
+        seen.add(observer.boot_id("node-1"))
+        return len(seen) >= 3
+
+    await observer.until(seen_three, "three boot ids")
+    observer.cluster.node("node-1").power_off()
+    assert observer.cluster.node("node-1").fault is None
+
+
+async def test_a_machine_that_never_boots_stays_away_after_a_power_cycle(observer: Observer) -> None:
+    node = observer.cluster.node("node-1")
+    boot_id = observer.boot_id("node-1")
+    observer.cluster.break_node("node-1", "never-boots")
+    assert observer.ready("node-1") == "True", "it shows only at the next boot"
+    node.power_off()
+    node.power_on()
+    await observer.until(lambda: observer.ready("node-1") == "Unknown", "node-1 is Unknown")
+    assert node.state is NodeState.BOOTING
+    assert observer.boot_id("node-1") == boot_id
+    observer.cluster.heal_node("node-1")
+    await observer.until(lambda: observer.ready("node-1") == "True", "node-1 is Ready")
+
+
+async def test_the_taints_that_evict_are_taken_back_while_every_zone_is_down(observer: Observer) -> None:
+    for name in observer.cluster.nodes:
+        observer.cluster.break_node(name, "kubelet-stops")
+    names = list(observer.cluster.nodes)
+    await observer.until(lambda: all(observer.ready(name) == "Unknown" for name in names), "all are Unknown")
+    unreachable = {"node.kubernetes.io/unreachable"}
+    await observer.until(
+        lambda: all(
+            observer.taint_keys(name, "NoSchedule") == unreachable and not observer.taint_keys(name, "NoExecute")
+            for name in names
+        ),
+        "all are tainted NoSchedule and none NoExecute",
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ready", "state"),
+    [(3, 3, "Normal"), (9, 6, "Normal"), (9, 4, "PartialDisruption"), (3, 1, "Normal"), (3, 0, "FullDisruption")],
+)
+def test_the_state_of_a_zone(nodes: int, ready: int, state: str) -> None:
+    assert Zone(nodes=nodes, ready=ready).state == state
+
+
+async def test_taints_of_others_are_left_as_they_are(observer: Observer) -> None:
+    foreign = {"key": "example.com/foreign", "value": "kept", "effect": "NoSchedule"}
+    await observer.client.patch(NODES.path("node-1"), {"spec": {"taints": [foreign]}})
+    observer.cluster.break_node("node-1", "kubelet-stops")
+    await observer.until(lambda: "node.kubernetes.io/unreachable" in observer.taint_keys("node-1"), "node-1 is tainted")
+    observer.cluster.heal_node("node-1")
+    await observer.until(lambda: observer.taint_keys("node-1") == {"example.com/foreign"}, "only our own taints go")
+    assert observer.node("node-1")["spec"]["taints"] == [foreign]
+
+
+async def test_a_deleted_node_registers_again_only_when_its_machine_boots(observer: Observer) -> None:
+    before = observer.node("node-1")
+    await observer.client.delete(NODES.path("node-1"))
+    await observer.until(lambda: observer.cluster.view.nodes.get("node-1") is None, "the Node is gone")
+    node = observer.cluster.node("node-1")
+    assert node.state is NodeState.RUNNING
+    node.power_off()
+    node.power_on()
+    await observer.until(lambda: observer.cluster.view.nodes.get("node-1") is not None, "the Node is back")
+    after = observer.node("node-1")
+    assert uid_of(after) != uid_of(before)
+    assert after["spec"]["providerID"] == before["spec"]["providerID"]
+
+
+async def test_heartbeats_go_on_when_the_api_was_away(observer: Observer) -> None:
+    api = observer.cluster.api
+    assert api is not None
+    assert api.cut_watches() > 0
+    lease = observer.cluster.view.leases.get("kube-node-lease/node-1")
+    assert lease is not None
+
+    def renewed() -> bool:
+        newer = observer.cluster.view.leases.get("kube-node-lease/node-1")
+        return bool(newer and newer["spec"]["renewTime"] > lease["spec"]["renewTime"])
+
+    await observer.until(renewed, "the informers are back after all watches were cut")
+
+
+async def test_two_hundred_nodes_that_heartbeat_every_second_leave_most_of_a_core_free() -> None:
+    settings = {
+        "node_timings": dataclasses.replace(FAST_NODES, heartbeat=1.0),
+        "controller_timings": dataclasses.replace(FAST, node_monitor_grace=8.0),
+    }
+    async with small_cluster(nodes=200, demo_workloads=False, **settings) as cluster:
+        assert {node.identity.zone for node in cluster.nodes.values()} == {"zone-a", "zone-b", "zone-c"}
+        renewals = 0
+
+        def count(_before: object, _after: object) -> None:
+            nonlocal renewals
+            renewals += 1
+
+        cluster.view.leases.subscribe(count)
+        began = time.process_time()
+        await cluster.wait_until(lambda: renewals >= 400, what="four hundred renewals, about two seconds of all nodes")
+        assert time.process_time() - began < 1.5

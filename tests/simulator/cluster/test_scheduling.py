@@ -1,0 +1,119 @@
+"""Where pods may go: cordons, taints, control planes, zones, and what scales them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from simulator.client import ApiClient
+from simulator.objects import is_ready, node_of, zone_of
+from simulator.resources import CLAIMS, DEPLOYMENTS, DISRUPTION_BUDGETS, NODES, STATEFUL_SETS
+from simulator.workloads import stateful_set
+from tests.simulator.cluster.conftest import Observer, small_cluster
+
+pytestmark = pytest.mark.timeout(40)
+
+WEB = DEPLOYMENTS.path("web", namespace="demo")
+
+
+def running(observer: Observer, name: str) -> list[str]:
+    """The nodes of the Ready pods whose name begins so."""
+    pods = [pod for pod in observer.cluster.view.pods if pod["metadata"]["name"].startswith(f"{name}-")]
+    return [node_of(pod) for pod in pods if is_ready(pod)]
+
+
+async def test_cordoned_nodes_get_no_pods_and_keep_those_they_have(observer: Observer) -> None:
+    cordoned = observer.cluster.node_of_pod("demo/database-1")
+    before = observer.pods_on(cordoned)
+    await observer.client.patch(NODES.path(cordoned), {"spec": {"unschedulable": True}})
+    await observer.until(
+        lambda: observer.taint_keys(cordoned, "NoSchedule") == {"node.kubernetes.io/unschedulable"}, "the cordon's taint"
+    )
+    await observer.client.patch(WEB, {"spec": {"replicas": 16}})
+    await observer.until(lambda: len(running(observer, "web")) == 16, "sixteen pods run")
+    assert observer.pods_on(cordoned) == before
+    await observer.client.patch(NODES.path(cordoned), {"spec": {"unschedulable": None}})
+    await observer.until(lambda: not observer.taint_keys(cordoned), "the cordon's taint is gone")
+    await observer.client.patch(WEB, {"spec": {"replicas": 24}})
+    await observer.until(lambda: observer.pods_on(cordoned) > before, "it takes pods again")
+
+
+async def test_members_are_spread_over_the_zones(observer: Observer) -> None:
+    zones = Counter(zone_of(observer.node(name)) for name in running(observer, "database"))
+    assert zones == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
+
+
+async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer: Observer) -> None:
+    for name in observer.cluster.nodes:
+        await observer.client.patch(NODES.path(name), {"spec": {"unschedulable": True}})
+    await observer.until(lambda: all(observer.taint_keys(name) for name in observer.cluster.nodes), "all cordoned")
+    await observer.client.patch(WEB, {"spec": {"replicas": 5}})
+
+    def unschedulable() -> bool:
+        conditions = [each for pod in observer.cluster.view.pods for each in pod["status"].get("conditions") or ()]
+        return any(each.get("reason") == "Unschedulable" for each in conditions)
+
+    await observer.until(unschedulable, "the pod says why it waits")
+    assert len(running(observer, "web")) == 4
+    await observer.client.patch(NODES.path("node-5"), {"spec": {"unschedulable": None}})
+    await observer.until(lambda: len(running(observer, "web")) == 5, "the pod runs")
+
+
+async def test_control_planes_take_only_pods_that_tolerate_them() -> None:
+    async with small_cluster(nodes=3, control_planes=3) as cluster, ApiClient(cluster.address) as client:
+        observer = Observer(cluster, client)
+        for number in (1, 2, 3):
+            name = f"control-plane-{number}"
+            assert "node-role.kubernetes.io/control-plane" in observer.node(name)["metadata"]["labels"]
+            assert observer.taint_keys(name) == {"node-role.kubernetes.io/control-plane"}
+            assert observer.pods_on(name) == set()
+
+
+async def test_a_deleted_stateful_set_pod_comes_back_under_its_name_with_its_volume(observer: Observer) -> None:
+    pod = observer.pod("demo/database-2")
+    claim = observer.cluster.view.claims.objects["demo/data-database-2"]
+    assert pod is not None
+    await observer.client.delete("/api/v1/namespaces/demo/pods/database-2")
+
+    def replaced() -> bool:
+        new = observer.pod("demo/database-2")
+        return new is not None and new["metadata"]["uid"] != pod["metadata"]["uid"] and is_ready(new)
+
+    await observer.until(replaced, "the member is back")
+    assert observer.cluster.view.claims.objects["demo/data-database-2"]["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert observer.cluster.storage.violations == []
+
+
+async def test_exclusive_volumes_work_as_well(observer: Observer) -> None:
+    exclusive = stateful_set("ledger", replicas=2, access_mode="ReadWriteOncePod")
+    await observer.client.create(STATEFUL_SETS.path(namespace="demo"), exclusive)
+    await observer.until(lambda: len(running(observer, "ledger")) == 2, "both members run")
+    assert any(interval.exclusive for interval in observer.cluster.storage.intervals)
+
+
+async def test_a_claim_that_nobody_uses_takes_its_volume_with_it(observer: Observer) -> None:
+    volume = observer.cluster.view.claims.objects["demo/data-database-2"]["spec"]["volumeName"]
+    await observer.client.delete(CLAIMS.path("data-database-2", namespace="demo"))
+    # Still used: protected until the member is scaled away.
+    await observer.client.patch(STATEFUL_SETS.path("database", namespace="demo"), {"spec": {"replicas": 2}})
+    await observer.until(lambda: observer.cluster.view.volumes.get(volume) is None, "the volume is gone")
+    assert observer.cluster.view.claims.get("demo/data-database-2") is None
+
+
+async def test_a_dead_node_uses_up_the_disruption_budget(observer: Observer) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "database", "namespace": "demo"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "database"}}},
+    }
+    await observer.client.create(DISRUPTION_BUDGETS.path(namespace="demo"), budget)
+
+    def allowed() -> int | None:
+        known = observer.cluster.view.disruption_budgets.get("demo/database") or {}
+        return (known.get("status") or {}).get("disruptionsAllowed")
+
+    await observer.until(lambda: allowed() == 1, "one disruption is allowed")
+    observer.cluster.break_node(observer.cluster.node_of_pod("demo/database-0"), "kubelet-stops")
+    await observer.until(lambda: allowed() in {0, None}, "none is allowed")
