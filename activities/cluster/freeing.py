@@ -1,0 +1,214 @@
+"""Consequences: let what ran on a node that is proven off run elsewhere. Nothing here happens without that proof (S1).
+
+Each consequence checks everything anew in the activity that writes: the proof covers every pinned device, its time is not over,
+the cluster Lease is held, and the live Node is the pinned one, still down, on the boot that was fenced, and ours. A reading
+that licenses it is fresh because the workflow reads the power just before and bounds `not_after` by it (S2). What is in the
+way is told by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster
+from activities.cluster.leases import cluster_lease_problem
+from activities.cluster.livenode import (
+    Clock,
+    Edit,
+    LiveNode,
+    append_taint,
+    edit_node,
+    find_node,
+    in_time,
+    readable_mark,
+    remove_taint,
+    utc_now,
+)
+from activities.cluster.marks import is_ours, owner, require_pinned, write_mark
+from activities.cluster.paths import PODS, VOLUME_ATTACHMENTS
+from activities.cluster.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.workload import Attachment, Pod, count, read_attachments, read_pods, read_standing, volumes_of
+from activities.contracts.target import ActRequest, ActResult, FreeingActivities, FreeRequest, FreeResult, Workload
+from activities.errors import ErrorType, failure
+from policy.episodes import OffProof
+from policy.fencing import proof_stands
+from policy.marks import Mark
+
+PARALLEL_DELETES = 10
+"""Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
+
+T = TypeVar("T")
+
+
+class ClusterFreeing(FreeingActivities):
+    """Served by the workers of one cluster's queue. `own_node`: the node this worker runs on, "" where not known."""
+
+    def __init__(
+        self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._own_node = own_node
+        self._clock = clock
+
+    @activity.defn(name="power-management.taint-out-of-service")
+    async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
+        """Add the taint and the note in our mark that it is ours, in one patch."""
+        target = request.target
+        await self._require_licence(request)
+
+        def decide(node: LiveNode) -> Edit:
+            mark = self._require_fenced(request, node)
+            if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
+                whose = "by us" if mark.out_of_service else "by somebody else, whose it stays"
+                return Edit(detail=f"tainted out-of-service already {whose}")
+            operations = (*write_mark(node, replace(mark, out_of_service=True)), *append_taint(node, OUR_TAINT))
+            return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound as error:
+            message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
+            raise failure(ErrorType.NOT_FOUND, message) from error
+
+    @activity.defn(name="power-management.delete-workload")
+    async def delete_workload(self, request: FreeRequest) -> FreeResult:
+        """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
+        name = request.target.pinned.node
+        await self._require_licence(request)
+        # Listed before the node is looked at: what is then deleted was bound to the node that the look found, or to one
+        # that no longer exists, never to a namesake that registered in between. The uids hold the rest.
+        pods = await read_pods(self._connection, name)
+        await self._require_still_fenced(request)
+        deleted_pods = await self._in_rows(request, [pod for pod in pods if pod.in_the_way], self._delete_pod)
+
+        attachments = [each for each in await read_attachments(self._connection, name) if not each.deleting]
+        remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
+        used = await volumes_of(self._connection, remaining)
+        free = [] if used.untraceable else [each for each in attachments if not used.has(each)]
+        if free and self._clock() <= request.not_after:
+            await self._require_still_fenced(request)
+        deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
+        return FreeResult(
+            deleted_pods=deleted_pods,
+            deleted_attachments=deleted_attachments,
+            left=await count(self._connection, await read_standing(self._connection, name), OUR_TAINT),
+        )
+
+    @activity.defn(name="power-management.read-workload")
+    async def read_workload(self, request: ActRequest) -> Workload:
+        """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
+        require_cluster(request.target.cluster, self._cluster)
+        standing = await read_standing(self._connection, request.target.pinned.node)
+        return await count(self._connection, standing, OUR_TAINT)
+
+    @activity.defn(name="power-management.untaint-out-of-service")
+    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
+        """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
+            mark = readable_mark(node.view)
+            if mark is None or not is_ours(mark, target):
+                return Edit(detail=f"left alone: the node is held by {owner(mark)}")
+            if another_machine(node, target):
+                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            if not mark.out_of_service:
+                return Edit(detail="no out-of-service taint of ours on it")
+            operations = (*write_mark(node, replace(mark, out_of_service=False)), *remove_taint(node, OUR_TAINT))
+            return Edit(detail="removed our out-of-service taint", operations=operations)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and the taint with it")
+
+    async def _require_licence(self, request: FreeRequest) -> None:
+        """What does not depend on the node: whom we are, the time, the proof, the cluster Lease."""
+        pinned = request.target.pinned
+        require_cluster(request.target.cluster, self._cluster)
+        if self._own_node and pinned.node == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node}, which can't be off then")
+        self._require_time(request)
+        if not proof_stands(request.proof, pinned.endpoints):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
+        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            raise failure(ErrorType.VETOED, problem)
+
+    def _require_time(self, request: FreeRequest) -> None:
+        in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
+
+    async def _require_still_fenced(self, request: FreeRequest) -> None:
+        """The same for acts on other objects than the Node; a Node that is gone is as far down as can be."""
+        node = await find_node(self._connection, request.target.pinned.node)
+        if node is None:
+            self._require_time(request)
+        else:
+            self._require_fenced(request, node)
+
+    def _require_fenced(self, request: FreeRequest, node: LiveNode) -> Mark:
+        """The live Node is the pinned one, down since it was fenced, and ours. Answers our mark on it."""
+        pinned = request.target.pinned
+        self._require_time(request)
+        require_pinned(node, request.target)
+        if node.view.boot_id != pinned.boot_id:
+            booted = f"boot id {node.view.boot_id!r}, pinned was {pinned.boot_id!r}"
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} has booted since it was pinned: {booted}")
+        if node.view.ready:
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} says Ready, so it is not off")
+        mark = readable_mark(node.view)
+        if mark is None or not is_ours(mark, request.target):
+            raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")
+        return mark
+
+    async def _in_rows(self, request: FreeRequest, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
+        """Delete row by row while there is time. A refusal is raised unless something got done: the next round meets it again."""
+        deleted, refusals = 0, list[ApplicationError]()
+        for start in range(0, len(items), PARALLEL_DELETES):
+            if self._clock() > request.not_after:
+                break
+            row = [delete(item) for item in items[start : start + PARALLEL_DELETES]]
+            for outcome in await asyncio.gather(*row, return_exceptions=True):
+                if isinstance(outcome, ApplicationError):
+                    refusals.append(outcome)
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    deleted += outcome
+        if refusals and not deleted:
+            raise refusals[0]
+        for refusal in refusals:
+            activity.logger.warning("freeing %s: %s", request.target.pinned.node, refusal.message)
+        return deleted
+
+    async def _delete_pod(self, pod: Pod) -> bool:
+        metadata = pod.metadata
+        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, grace_seconds=0)
+
+    async def _delete_attachment(self, attachment: Attachment) -> bool:
+        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid)
+
+    async def _delete(self, path: str, uid: str, *, grace_seconds: int | None = None) -> bool:
+        """False where that very object is gone already; one of the same name and another uid is none of ours."""
+        try:
+            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds)
+        except (ObjectNotFound, ObjectConflict):
+            return False
+        return True
+
+
+def _told(proof: OffProof) -> str:
+    """What a proof that is not one says, in a line."""
+    if proof.acknowledgement is not None:
+        return "the acknowledgement lacks who or why"
+    if proof.commanded_at is None:
+        return "no off command has ended"
+    readings = ", ".join(f"{each.endpoint} said {each.state} at {each.at.isoformat()}" for each in proof.readings)
+    return f"off was commanded by {proof.commanded_at.isoformat()}, then {readings or 'nothing was read'}"

@@ -1,0 +1,111 @@
+"""Cordon a node in an episode's name, and take back exactly what that episode had put on it (S28, S35).
+
+The cordon and the note "this cordon is ours" go in one patch, and so do their removals: no crash can leave a cordon of unknown
+origin behind. Freeing the workload of a node that is off is `freeing.py`.
+"""
+
+from dataclasses import replace
+
+from temporalio import activity
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.livenode import (
+    Clock,
+    Edit,
+    LiveNode,
+    cordon,
+    edit_node,
+    in_time,
+    readable_mark,
+    remove_annotation,
+    remove_taint,
+    uncordon,
+    utc_now,
+)
+from activities.cluster.marks import claim, is_ours, owner, require_pinned, write_mark
+from activities.cluster.refusals import ObjectNotFound
+from activities.contracts.target import ActRequest, ActResult, IsolationActivities, Target
+from activities.errors import ErrorType, failure
+from policy.identity import same_machine
+from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
+
+OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
+"""The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
+
+
+class ClusterIsolation(IsolationActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(self, cluster: str, connection: ClusterConnection, *, clock: Clock = utc_now) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._clock = clock
+
+    @activity.defn(name="isolation.mark-unschedulable")
+    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+        """Cordon, unless somebody else had."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
+            require_pinned(node, target)
+            found = readable_mark(node.view)
+            if found is not None and not is_ours(found, target):
+                raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, it is not cordoned")
+            if node.view.unschedulable:
+                whose = "by us" if found and found.cordoned else "by somebody else, whose it stays"
+                return Edit(detail=f"cordoned already {whose}")
+            mark = replace(claim(found, target, now), cordoned=True)
+            return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()))
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="recovery.mark-schedulable")
+    async def mark_schedulable(self, request: ActRequest) -> ActResult:
+        """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"restoring Node/{target.pinned.node}")
+            found = readable_mark(node.view)
+            if found is None:
+                return Edit(detail="no mark of ours on it")
+            if not is_ours(found, target):
+                return Edit(detail=f"left alone: it carries the mark of {owner(found)}")
+            if another_machine(node, target):
+                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            return _way_back(node, cordoned=found.cordoned, out_of_service=found.out_of_service)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and our marks with it")
+
+
+def require_cluster(asked: str, served: str) -> None:
+    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
+    if asked != served:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
+        )
+
+
+def another_machine(node: LiveNode, target: Target) -> bool:
+    """Whether restoring must keep off this node: a restoring act compares the machine, not the Node object (S9)."""
+    return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
+
+
+def _way_back(node: LiveNode, *, cordoned: bool, out_of_service: bool) -> Edit:
+    removed = ["our mark"]
+    operations = remove_annotation(MARK_ANNOTATION)
+    if cordoned and node.view.unschedulable:
+        removed.append("our cordon")
+        operations += uncordon()
+    if out_of_service and (without := remove_taint(node, OUR_TAINT)):
+        removed.append("our out-of-service taint")
+        operations += without
+    return Edit(detail=f"removed {', '.join(removed)}", operations=operations)

@@ -1,0 +1,194 @@
+"""A node read live, and changed only as it was read: every edit is one JSON patch that tests uid and resourceVersion.
+
+So two writers never lose each other's work, and a node that was re-created under the same name is never touched by mistake. A
+JSON patch is used because taints are one atomic list to every other patch type: naming a single entry is the only way to leave
+the others byte for byte as they were. What to change is decided by the callers (`marks.py`, `isolation.py`, `freeing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+import orjson
+
+from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.decoding import decode_node
+from activities.cluster.paths import NODES
+from activities.cluster.refusals import ObjectConflict, ObjectNotFound
+from activities.contracts.target import ActResult
+from activities.errors import ErrorType, failure
+from policy.errors import PolicyError
+from policy.marks import Mark, mark_of
+from policy.nodes import NodeView, Taint
+from policy.report import Observation
+
+EDIT_ATTEMPTS = 6
+"""Reads after a conflict before giving up: kubelet and controllers write a node a few times a minute, not a second."""
+
+Clock = Callable[[], datetime]
+Operations = tuple[JsonObject, ...]
+
+
+def utc_now() -> datetime:
+    """The worker's clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What to change on the node that was just read, and the line for the record. No operations: it is already so."""
+
+    detail: str
+    operations: Operations = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveNode:
+    """A node as just read: what decisions use, and the whole object, since an edit must know what a view leaves out."""
+
+    view: NodeView
+    document: JsonObject
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """All of them, whatever a view keeps."""
+        return self.document["metadata"].get("annotations") or {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """All of them, in the order of the object."""
+        return tuple(
+            Taint(key=taint.get("key", ""), effect=taint.get("effect", ""), value=taint.get("value", ""))
+            for taint in (self.document.get("spec") or {}).get("taints") or ()
+        )
+
+
+async def read_node(connection: ClusterConnection, name: str) -> LiveNode:
+    """The node as it is now. Raises ObjectNotFound."""
+    body = await connection.get_bytes(NODES.path(name))
+    try:
+        return LiveNode(view=decode_node(body), document=orjson.loads(body))
+    except (msgspec.DecodeError, orjson.JSONDecodeError) as error:
+        raise failure(ErrorType.TRANSIENT, f"GET Node/{name}: the answer is not a Node: {error}") from error
+
+
+async def find_node(connection: ClusterConnection, name: str) -> LiveNode | None:
+    """The node as it is now, None where no Node has that name."""
+    try:
+        return await read_node(connection, name)
+    except ObjectNotFound:
+        return None
+
+
+async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit]) -> ActResult:
+    """Read, decide, write as one: on a conflict the node is read and judged again, a bounded number of times.
+
+    `decide` may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
+    """
+    for _ in range(EDIT_ATTEMPTS):
+        node = await read_node(connection, name)
+        edit = decide(node)
+        if not edit.operations:
+            return ActResult(changed=False, detail=edit.detail)
+        try:
+            await connection.patch_json(NODES.path(name), [*_unchanged_since_read(node), *edit.operations])
+        except ObjectConflict:
+            continue
+        return ActResult(changed=True, detail=edit.detail)
+    raise failure(
+        ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our read and our write"
+    )
+
+
+def in_time(not_after: datetime | None, now: datetime, act: str) -> None:
+    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since."""
+    if not_after is not None and now > not_after:
+        raise failure(
+            ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {not_after.isoformat()} and it is {now.isoformat()}"
+        )
+
+
+def readable_mark(node: NodeView) -> Mark | None:
+    """The mark on the node. Raises InvalidConfig for one that cannot be read: unreadable is never absent."""
+    try:
+        return mark_of(node)
+    except PolicyError as error:
+        raise failure(
+            ErrorType.INVALID_CONFIG, f"{error}; remove that annotation once no episode of this node is open"
+        ) from error
+
+
+def observe(name: str, node: NodeView | None) -> Observation:
+    """What an episode keeps of a live read."""
+    if node is None:
+        return Observation(node=name, present=False)
+    incident, problem = "", ""
+    try:
+        mark = mark_of(node)
+        incident = mark.incident if mark else ""
+    except PolicyError as error:
+        problem = str(error)
+    return Observation(
+        node=name,
+        uid=node.uid,
+        ready=node.ready,
+        ready_since=node.ready_since,
+        boot_id=node.boot_id,
+        provider_id=node.provider_id,
+        system_uuid=node.system_uuid,
+        incident=incident,
+        mark_problem=problem,
+    )
+
+
+# Operations on a node as read; several of them may be joined into one patch.
+
+
+def put_annotation(node: LiveNode, key: str, value: str) -> Operations:
+    """Set one annotation, creating the map on a node that has none."""
+    make_map: Operations = () if node.annotations else ({"op": "add", "path": "/metadata/annotations", "value": {}},)
+    return (*make_map, {"op": "add", "path": f"/metadata/annotations/{_escaped(key)}", "value": value})
+
+
+def remove_annotation(key: str) -> Operations:
+    """Remove one annotation that is there."""
+    return ({"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"},)
+
+
+def cordon() -> Operations:
+    """Make the node unschedulable."""
+    return ({"op": "add", "path": "/spec/unschedulable", "value": True},)
+
+
+def uncordon() -> Operations:
+    """Make a node schedulable that is not."""
+    return ({"op": "remove", "path": "/spec/unschedulable"},)
+
+
+def append_taint(node: LiveNode, taint: Taint) -> Operations:
+    """Put a taint behind the others."""
+    value = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    if not node.taints:
+        return ({"op": "add", "path": "/spec/taints", "value": [value]},)
+    return ({"op": "add", "path": "/spec/taints/-", "value": value},)
+
+
+def remove_taint(node: LiveNode, taint: Taint) -> Operations:
+    """Take exactly that taint out of the list; nothing where it is not there."""
+    if taint not in node.taints:
+        return ()
+    return ({"op": "remove", "path": f"/spec/taints/{node.taints.index(taint)}"},)
+
+
+def _unchanged_since_read(node: LiveNode) -> Operations:
+    return (
+        {"op": "test", "path": "/metadata/uid", "value": node.view.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": node.view.resource_version},
+    )
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

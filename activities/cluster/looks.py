@@ -1,0 +1,224 @@
+"""The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
+
+Never from the watch cache, and never with a guess: what cannot be read is no leave to act. Restoring acts (power on) look too,
+but only at the machine's identity and at who says "hands off"; they need no licence, since no brake may keep a node down. A look
+does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.leases import cluster_lease_problem
+from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
+from activities.cluster.nodelease import foreign_holder
+from activities.cluster.paths import NODE_HEALTH_CHECKS
+from activities.cluster.refusals import ObjectNotFound
+from activities.contracts.target import LookRequest, LookResult, LookVerdict
+from activities.errors import ErrorType, failure
+from policy.dialects import parse
+from policy.episodes import Need, NeedKind
+from policy.errors import PolicyError
+from policy.identity import compare_identity
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.report import Observation
+from policy.verdicts import EXCLUDED, Health, judge, need_gone
+
+HOLD_ANNOTATION = "nodewarden.io/hold"
+"""A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
+
+PRESERVING = frozenset({"now", "when-failed", "auto-preserved", "true"})
+
+READ_SECONDS = 8.0
+"""All reads run side by side, so this also bounds the look, well inside an activity's time."""
+
+T = TypeVar("T")
+
+
+class PermitBook(Protocol):
+    """Who holds leave to disrupt which node, asked of the scanner that grants it."""
+
+    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
+        """Whether that incident holds a permit for the node now, and the reason in words. Raises where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What one look saw. `doubts`: reads that failed; their values here mean nothing."""
+
+    node: LiveNode | None
+    check: JsonObject | None
+    lease_holder: str
+    lease_problem: str
+    permit: tuple[bool, str]
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    verdict: LookVerdict
+    reason: str = "nothing is in the way"
+    unhealthy: bool = False
+    soon: bool = False
+
+
+class LastLook:
+    """Looks at one cluster. One instance per cluster and process; it keeps nothing between looks."""
+
+    def __init__(self, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now) -> None:
+        self._connection = connection
+        self._permits = permits
+        self._clock = clock
+
+    async def look(self, request: LookRequest) -> LookResult:
+        """Read everything, then judge."""
+        sight = await self._see(request)
+        answer = self._judge(request, sight)
+        return LookResult(
+            verdict=answer.verdict,
+            reason=answer.reason,
+            at=self._clock(),
+            observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
+        )
+
+    async def _see(self, request: LookRequest) -> _Sight:
+        """All reads side by side. A licence is only asked for where it is needed."""
+        target, now = request.target, self._clock()
+        name, doubts = target.pinned.node, list[str]()
+        check_matters = request.need_matters and request.need.kind is NeedKind.CHECK
+        node, check, lease_holder, lease_problem, permit = await asyncio.gather(
+            _read("the node", find_node(self._connection, name), None, doubts),
+            _read("its health check", self._find_check(request.need, wanted=check_matters), None, doubts),
+            _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
+            _read("the cluster Lease", self._lease_problem(request), "", doubts),
+            _read("the permit", self._permit(request), (False, ""), doubts),
+        )
+        return _Sight(
+            node=node,
+            check=check,
+            lease_holder=lease_holder,
+            lease_problem=lease_problem,
+            permit=permit,
+            doubts=tuple(doubts),
+        )
+
+    def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
+        """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
+        because the way back needs no licence; then the licence; then who says "hands off".
+        """
+        if sight.node is None and sight.doubts:
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(sight.doubts))
+        observation = _observation(request, sight)
+        if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
+            return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
+        if sight.doubts:
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(sight.doubts))
+        need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
+        if need.verdict is not LookVerdict.GO:
+            return need
+        held, why = sight.permit
+        if sight.lease_problem or not held:
+            return replace(
+                need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held"
+            )
+        if veto := _veto(sight):
+            return replace(need, verdict=LookVerdict.VETOED, reason=veto)
+        return need
+
+    async def _find_check(self, need: Need, *, wanted: bool) -> JsonObject | None:
+        if not wanted:
+            return None
+        if need.check is None:
+            raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
+        if (need.check.api_version, need.check.kind) != (NODE_HEALTH_CHECKS.api_version, NODE_HEALTH_CHECKS.kind):
+            raise failure(ErrorType.NOT_SUPPORTED, f"{need.check.key} of {need.check.api_version} is no kind we judge by")
+        try:
+            return await self._connection.get(NODE_HEALTH_CHECKS.path(need.check.name))
+        except ObjectNotFound:
+            return None
+
+    async def _lease_problem(self, request: LookRequest) -> str:
+        if not request.destructive:
+            return ""
+        return await cluster_lease_problem(self._connection, request.holder, self._clock())
+
+    async def _permit(self, request: LookRequest) -> tuple[bool, str]:
+        if not request.destructive:
+            return True, ""
+        target = request.target
+        return await self._permits.holds(target.cluster, target.pinned.node, target.incident)
+
+    def _need(self, request: LookRequest, sight: _Sight) -> _Answer:
+        """Whether the reason for the episode still stands, judged anew on the live node."""
+        match request.need.kind:
+            case NeedKind.PERSON:
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.CLEAN_UP:
+                if sight.node is not None and not sight.node.view.ready:
+                    return _Answer(
+                        verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs"
+                    )
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.CHECK:
+                return self._need_of_check(request, sight)
+
+    def _need_of_check(self, request: LookRequest, sight: _Sight) -> _Answer:
+        key = request.need.check.key if request.need.check else "the health check"
+        document = sight.check
+        if document is None or document["metadata"].get("deletionTimestamp"):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+        try:
+            check = parse(document)
+        except PolicyError as error:
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
+        if sight.node is None or not check.selector.matches(sight.node.view.labels):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
+        verdict = judge(check, sight.node.view, self._clock())
+        if need_gone(request.need, verdict):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} finds the node healthy")
+        seen = _Answer(
+            verdict=LookVerdict.GO,
+            unhealthy=verdict.health is Health.UNHEALTHY or verdict.reason == EXCLUDED,
+            soon=verdict.health is Health.SOON,
+        )
+        if check.paused:
+            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key} is paused: {check.paused}")
+        if verdict.health is not Health.UNHEALTHY:
+            # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
+            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key}: {verdict.message or verdict.reason}")
+        return seen
+
+
+def _observation(request: LookRequest, sight: _Sight) -> Observation:
+    return observe(request.target.pinned.node, sight.node.view if sight.node else None)
+
+
+def _veto(sight: _Sight) -> str:
+    """Who says "hands off", with the words by which to find it."""
+    if sight.lease_holder:
+        return f"the node's lease is held by {sight.lease_holder!r}"
+    if sight.node is None:
+        return ""
+    if sight.node.view.labels.get(EXCLUDE_LABEL) == "true":
+        return f"the label {EXCLUDE_LABEL} excludes the node"
+    preserve = sight.node.annotations.get(PRESERVE_ANNOTATION)
+    if preserve in PRESERVING:
+        return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
+    hold = sight.node.annotations.get(HOLD_ANNOTATION)
+    if hold is not None and hold != "false":
+        return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
+    return ""
+
+
+async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[str]) -> T:
+    """One read, in time; whatever goes wrong with it is a doubt and never a value."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await reading
+    except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
+        doubts.append(f"{what} could not be read: {str(error) or type(error).__name__}")
+        return unread

@@ -1,0 +1,79 @@
+"""Whose mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects one.
+
+The text of a mark is `policy/marks.py`, writing it with preconditions is `livenode.py`. A mark of another incident under our own
+workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well be, and is
+left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from activities.cluster.livenode import Edit, LiveNode, Operations, observe, put_annotation, readable_mark
+from activities.contracts.target import Target
+from activities.errors import ErrorType, failure
+from policy.identity import compare_identity
+from policy.marks import Mark
+from policy.nodes import MARK_ANNOTATION
+
+
+def is_ours(mark: Mark | None, target: Target) -> bool:
+    """Whether that mark is of this very episode."""
+    return mark is not None and mark.incident == target.incident and mark.workflow_id == target.workflow_id
+
+
+def owner(mark: Mark | None) -> str:
+    """Who holds the node, in words."""
+    return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "nobody"
+
+
+def claim(mark: Mark | None, target: Target, now: datetime) -> Mark:
+    """The mark in this episode's name, keeping what an earlier one says was added. Raises Vetoed where another may be open."""
+    if mark is None:
+        return Mark(
+            incident=target.incident,
+            kind=target.kind,
+            workflow_id=target.workflow_id,
+            run_id=target.run_id,
+            since=_stamp(now),
+        )
+    if mark.workflow_id != target.workflow_id:
+        raise failure(
+            ErrorType.VETOED,
+            f"Node/{target.pinned.node} carries the mark of {owner(mark)}, which may be open:"
+            f" end it, or remove the annotation {MARK_ANNOTATION} if it is long gone",
+        )
+    since = mark.since if mark.incident == target.incident else _stamp(now)
+    return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since)
+
+
+def write_mark(node: LiveNode, mark: Mark) -> Operations:
+    """Put that mark on the node; nothing where it says so already."""
+    value = mark.to_json()
+    return () if node.annotations.get(MARK_ANNOTATION) == value else put_annotation(node, MARK_ANNOTATION, value)
+
+
+def mark_edit(node: LiveNode, target: Target, now: datetime) -> Edit:
+    """An episode's first act: claim the node, or adopt what a predecessor left on it."""
+    require_pinned(node, target)
+    found = readable_mark(node.view)
+    operations = write_mark(node, claim(found, target, now))
+    if found is None:
+        return Edit(detail="marked", operations=operations)
+    if is_ours(found, target):
+        return Edit(detail="marked already", operations=operations)
+    added = [name for name, ours in (("cordon", found.cordoned), ("out-of-service taint", found.out_of_service)) if ours]
+    left = f" with its {' and '.join(added)}" if added else ""
+    return Edit(detail=f"adopted the mark of {owner(found)}{left}", operations=operations)
+
+
+def require_pinned(node: LiveNode, target: Target) -> None:
+    """Refuse a node that is another object or another machine under the same name (S9)."""
+    pinned = target.pinned
+    if difference := compare_identity(pinned, observe(pinned.node, node.view), destructive=True):
+        raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is not the one pinned: {difference}")
+
+
+def _stamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

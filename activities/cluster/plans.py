@@ -1,0 +1,135 @@
+"""Which FencingTemplate holds for a node, and the plan it becomes: resolved once at the start of an episode, then kept.
+
+The order: the template the request names, else the one the node's health checks name, else the only one in the cluster. Whatever
+is ambiguous or unreadable is refused with what to write: a wrong fence configuration shoots the wrong machine. How a template is
+read is `policy/templates.py`; no secret is read here, plans carry references only (S12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.paths import FENCING_TEMPLATES, NODE_HEALTH_CHECKS
+from activities.cluster.refusals import ObjectNotFound
+from activities.errors import ErrorType, failure
+from policy.dialects import parse
+from policy.episodes import Need, NeedKind
+from policy.errors import PolicyError
+from policy.healthcheck import HealthCheck, ObjectRef
+from policy.nodes import NodeView
+from policy.plan import FencingPlan
+from policy.templates import is_fencing_template, parse_fencing_template
+
+TAINT_HONOURED_SINCE = (1, 26)
+"""Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""
+
+TEMPLATE_GROUP = FENCING_TEMPLATES.api_version.partition("/")[0]
+HOW_TO = (
+    f"write a {FENCING_TEMPLATES.kind} ({FENCING_TEMPLATES.api_version}) and name it in the request's `template`,"
+    " or in the remediationTemplate of the node's NodeHealthCheck"
+)
+MAXIMUM_NAMED = 5
+
+
+async def plan_for(connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need) -> FencingPlan:
+    """The plan for this node. Errors: InvalidConfig, saying what to write."""
+    version = await connection.server_version()
+    honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
+    if need.kind is NeedKind.CLEAN_UP:
+        # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
+        return FencingPlan(source="clean-up", devices=(), taint_honoured=honoured)
+    chosen = await _template_object(connection, node, template, need)
+    try:
+        plan = parse_fencing_template(chosen, node, taint_honoured=honoured)
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+    if not plan.devices:
+        raise failure(ErrorType.INVALID_CONFIG, f"{plan.source}: no power device for Node/{node.name}")
+    return plan
+
+
+async def _template_object(
+    connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need
+) -> JsonObject:
+    if template is not None:
+        return await _read(connection, template, "the request")
+    unreadable: list[str] = []
+    named = await _named_by_checks(connection, node, need, unreadable)
+    if len(named) > 1:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"Node/{node.name}: its health checks name different templates ({_listed(each.key for each in named)}):"
+            " name one in the request's `template`",
+        )
+    if named:
+        ref, check = next(iter(named.items()))
+        return await _read(connection, ref, check)
+    return await _only_one(connection, node, unreadable)
+
+
+async def _named_by_checks(
+    connection: ClusterConnection, node: NodeView, need: Need, unreadable: list[str]
+) -> dict[ObjectRef, str]:
+    """Templates of ours that checks selecting the node name first, with the check's key. The need's own check goes first."""
+    named: dict[ObjectRef, str] = {}
+    for document in await _all(connection, NODE_HEALTH_CHECKS.path()):
+        try:
+            check = parse(document)
+        except PolicyError as error:
+            unreadable.append(str(error))
+            continue
+        rung = _first_of_ours(check)
+        if rung is None or not check.selector.matches(node.labels):
+            continue
+        if check.ref == need.check:
+            return {rung: check.ref.key}
+        named.setdefault(rung, check.ref.key)
+    return named
+
+
+def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
+    rungs = sorted(check.rungs, key=lambda rung: rung.order)
+    return next((rung.template for rung in rungs if is_fencing_template(rung.template)), None)
+
+
+async def _read(connection: ClusterConnection, ref: ObjectRef, named_by: str) -> JsonObject:
+    if not is_fencing_template(ref):
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"{named_by} names {ref.key} ({ref.api_version}), expected a {FENCING_TEMPLATES.kind} of {TEMPLATE_GROUP}",
+        )
+    if not ref.namespace:
+        raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key} without its namespace")
+    try:
+        return await connection.get(FENCING_TEMPLATES.path(ref.name, namespace=ref.namespace))
+    except ObjectNotFound as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}, which does not exist") from error
+
+
+async def _only_one(connection: ClusterConnection, node: NodeView, unreadable: list[str]) -> JsonObject:
+    found = await _all(connection, FENCING_TEMPLATES.path())
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise failure(
+            ErrorType.INVALID_CONFIG, f"Node/{node.name}: there is no {FENCING_TEMPLATES.kind} in this cluster: {HOW_TO}"
+        )
+    broken = f"; health checks that cannot be read: {'; '.join(unreadable[:MAXIMUM_NAMED])}" if unreadable else ""
+    names = _listed(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in found)
+    raise failure(
+        ErrorType.INVALID_CONFIG,
+        f"Node/{node.name}: no health check names its template and there are several ({names}): {HOW_TO}{broken}",
+    )
+
+
+async def _all(connection: ClusterConnection, path: str) -> list[JsonObject]:
+    try:
+        return await connection.list_objects(path)
+    except ObjectNotFound:
+        return []  # the kind is not installed
+
+
+def _listed(names: Iterable[str]) -> str:
+    whole = sorted(names)
+    return ", ".join(whole[:MAXIMUM_NAMED]) + (" and more" if len(whole) > MAXIMUM_NAMED else "")

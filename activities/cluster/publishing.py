@@ -1,0 +1,129 @@
+"""Writes back to the health checks what was concluded: their status, and Events for what flipped.
+
+Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
+composed in `status.py`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.connection import JsonObject
+from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.paths import Resource
+from activities.cluster.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.status import StatusChange, status_change
+from activities.cluster.view import POLICY_KINDS, ClusterView
+from activities.contracts.scan import InFlight, PublishRequest, PublishResult
+from policy.healthcheck import ObjectRef
+from policy.report import CheckReport, ReportParts
+from policy.verdicts import Health
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+
+
+class Publishing:
+    """The status of one cluster's health checks."""
+
+    def __init__(self, view: ClusterView, recorder: EventRecorder, *, clock: Callable[[], datetime]) -> None:
+        self._view = view
+        self._recorder = recorder
+        self._clock = clock
+
+    async def publish(self, request: PublishRequest) -> PublishResult:
+        """Write what differs; failures are in the answer."""
+        written, failed = 0, []
+        parts = self._view.parts()
+        for report in request.checks:
+            try:
+                change = await self._write(report, request.in_flight, parts)
+            except ApplicationError as error:
+                log.warning("the status of %s was not written: %s", report.ref.key, error.message)
+                failed.append(report.ref.key)
+                continue
+            if change is not None:
+                written += 1
+                failed += [refused for each in change.happenings if (refused := await self._tell(each))]
+        for refusal in request.refusals:
+            found = self._view.check_objects.get(refusal.check.key)
+            if found is None:
+                continue
+            happening = Happening(
+                about=refusal.check,
+                uid=str(found["metadata"].get("uid", "")),
+                reason="RemediationSkipped",
+                message=f"Node/{refusal.node} is left alone: {refusal.message or refusal.reason}",
+                warning=True,
+            )
+            if refused := await self._tell(happening, once=True):
+                failed.append(refused)
+        return PublishResult(written=written, failed=tuple(failed))
+
+    async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], parts: ReportParts) -> StatusChange | None:
+        resource = _resource_of(report.ref)
+        if resource is None:
+            return None
+        path = resource.path(report.ref.name, namespace=report.ref.namespace)
+        found = self._view.check_objects.get(report.ref.key)
+        for _ in range(ATTEMPTS):
+            try:
+                found = found or await self._view.connection.get(path)
+                if report.uid and found["metadata"].get("uid") != report.uid:
+                    return None  # another object of that name: what was concluded is not about it
+                change = self._change(report, found, in_flight, parts)
+                if change is None:
+                    return None
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                await self._view.connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+            except ObjectConflict:
+                found = None  # ours may be the older copy: compare with the live one
+                continue
+            except ObjectNotFound:
+                return None
+            return change
+        log.info("the status of %s was written by others %d times", report.ref.key, ATTEMPTS)
+        return None
+
+    def _change(
+        self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], parts: ReportParts
+    ) -> StatusChange | None:
+        current = found.get("status") or {}
+        check = self._view.check(report.ref.key)
+        nodes = {each.node for each in in_flight}
+        # A node whose object is gone stays with the checks that named it.
+        ours = nodes & (current.get("inFlightRemediations") or {}).keys()
+        if check is not None:
+            ours = self._view.covered(check, nodes) | {node for node in ours if not self._view.knows(node)}
+        return status_change(
+            report,
+            current=current,
+            unhealthy=_unhealthy(report.ref, parts),
+            in_flight=[each for each in in_flight if each.node in ours],
+            now=self._clock(),
+        )
+
+    async def _tell(self, happening: Happening, *, once: bool = False) -> str:
+        """Tell it; what failed, or ""."""
+        try:
+            await (self._recorder.tell_once(happening) if once else self._recorder.tell(happening))
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
+            return f"Event {happening.reason} on {happening.about.key}"
+        return ""
+
+
+def _unhealthy(ref: ObjectRef, parts: ReportParts) -> list[str]:
+    """Names, as far as a report knows them: the sickest. All of them would be the fleet."""
+    candidates = {candidate.node for candidate in parts.candidates if candidate.check == ref}
+    rows = {row.node for row in parts.rows if row.check == ref.key and row.health is Health.UNHEALTHY}
+    return sorted(candidates | rows)
+
+
+def _resource_of(ref: ObjectRef) -> Resource | None:
+    return next((each for each in POLICY_KINDS if (each.api_version, each.kind) == (ref.api_version, ref.kind)), None)

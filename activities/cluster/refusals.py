@@ -1,0 +1,154 @@
+"""What an API server's refusal, or its silence, means to us: the one place where an answer becomes an error.
+
+Every failure is an ApplicationError of `activities.errors`. What callers often handle has a subclass of its own here, and still
+crosses an activity's boundary under its stable type when nobody handles it. Requests are made in `connection.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+from temporalio.exceptions import ApplicationError
+
+from activities.errors import ErrorType, failure
+
+MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
+"""A server may ask for more; a fencing that waits looks again by itself."""
+
+
+class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """404: the object, its namespace or its whole kind is not there."""
+
+
+class ObjectConflict(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """409, or a JSON patch whose `test` failed: the object is not (any more) as the write assumed. Nothing was written."""
+
+
+class ObjectExists(ObjectConflict):
+    """409 AlreadyExists on create."""
+
+
+class VersionExpired(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """410: the resourceVersion or continue token is too old; list again."""
+
+
+class VersionUnknown(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """504 "Too large resource version": the server has less history than we saw (a restored etcd), or lags behind."""
+
+
+class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """422 that names no field: the patch could not be applied to the object as it is. Nothing was written."""
+
+
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    causes: list[_Cause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(msgspec.Struct):
+    """The body of a refusal, as far as we read it; also the object of a watch's ERROR event."""
+
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+    @property
+    def causes(self) -> list[_Cause]:
+        return (self.details.causes if self.details else None) or []
+
+
+_status = msgspec.json.Decoder(Status)
+
+
+def refusal(code: int, headers: Mapping[str, str], payload: bytes, request: str, *, writing: bool) -> ApplicationError:
+    """The error for an answer of 400 and above. `request` names verb and path for people."""
+    try:
+        status = _status.decode(payload)
+    except msgspec.DecodeError:
+        # A proxy or load balancer answered: its words are all we have.
+        status = Status(message=payload[:200].decode(errors="replace").strip())
+    return refusal_of_status(code, status, request, writing=writing, retry_after=headers.get("Retry-After", ""))
+
+
+def refusal_of_status(code: int, status: Status, request: str, *, writing: bool, retry_after: str = "") -> ApplicationError:
+    """The same for a Status object that has been decoded already."""
+    line = f"{request}: {code} {status.reason or 'without a reason'}: {(status.message or 'no message')[:500]}"
+    match code:
+        case 401 | 403:
+            return failure(ErrorType.UNAUTHORIZED, line)
+        case 404:
+            return _typed(ObjectNotFound, ErrorType.NOT_FOUND, line)
+        case 409 if status.reason == "AlreadyExists":
+            return _typed(ObjectExists, ErrorType.TRANSIENT, line)
+        case 409:
+            return _typed(ObjectConflict, ErrorType.TRANSIENT, line)
+        case 410:
+            return _typed(VersionExpired, ErrorType.TRANSIENT, line)
+        case 422 if not any(cause.field for cause in status.causes):
+            return _typed(PatchInapplicable, ErrorType.INVALID_CONFIG, line)
+        case 429 | 503:
+            return failure(ErrorType.RATE_LIMITED, line, retry_after=_retry_after(retry_after, status))
+        case 504 if _too_large(status):
+            return _typed(VersionUnknown, ErrorType.TRANSIENT, line)
+        case _ if code < 500:
+            return failure(ErrorType.INVALID_CONFIG, line)
+        case _ if writing:
+            # A time-out or crash behind the API server: etcd may have taken the write all the same.
+            return failure(ErrorType.AMBIGUOUS, line)
+        case _:
+            return failure(ErrorType.TRANSIENT, line)
+
+
+def patch_conflict(error: PatchInapplicable) -> ObjectConflict:
+    """What an inapplicable patch means where it was guarded by `test` operations."""
+    return _typed(ObjectConflict, ErrorType.TRANSIENT, error.message)
+
+
+def version_unknown(line: str) -> VersionUnknown:
+    """The same where we notice by ourselves that the server's history is not the one we followed."""
+    return _typed(VersionUnknown, ErrorType.TRANSIENT, line)
+
+
+def broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:
+    """The error for a request that got no (whole) answer."""
+    what = f"{request}: {str(error) or type(error).__name__}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return failure(ErrorType.INVALID_CONFIG, f"{request}: not an address")
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return failure(ErrorType.UNREACHABLE, what)  # never sent
+    if isinstance(error, TimeoutError):
+        what = f"{request}: no answer in time"
+    if writing:
+        return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
+    return failure(ErrorType.UNREACHABLE, what)
+
+
+def _too_large(status: Status) -> bool:
+    return any(cause.reason == "ResourceVersionTooLarge" for cause in status.causes) or (
+        "too large resource version" in (status.message or "").lower()
+    )
+
+
+def _retry_after(header: str, status: Status) -> timedelta | None:
+    """Seconds from header or body; a date in the header is no API server's habit and left to the usual back-off."""
+    seconds = int(header) if header.isdecimal() else (status.details.retry_after_seconds if status.details else None)
+    return min(timedelta(seconds=seconds), MAXIMUM_RETRY_AFTER) if seconds else None
+
+
+Refused = TypeVar("Refused", bound=ApplicationError)
+
+
+def _typed(subclass: type[Refused], kind: ErrorType, message: str) -> Refused:
+    plain = failure(kind, message)
+    return subclass(message, type=plain.type, non_retryable=plain.non_retryable, category=plain.category)

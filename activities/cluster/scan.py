@@ -1,0 +1,155 @@
+"""The scanner's long poll over one cluster, and the write-back of what it concluded.
+
+A scan sits on the watch cache (`view.py`) and answers as soon as the report is another one than the scanner has; the report is a
+level, so a lost answer or another worker loses nothing. Meanwhile it keeps the cluster Lease (`cluster_lease.py`) while something
+asks us to act: with no policy in the cluster and no work in hand nothing is ever written.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from temporalio import activity
+
+from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.events import EventRecorder
+from activities.cluster.isolation import require_cluster
+from activities.cluster.publishing import Publishing
+from activities.cluster.reflector import WatchLimits
+from activities.cluster.view import ClusterView, ViewLimits
+from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from policy.report import ReportParts, ScanReport
+from policy.views import digest
+
+LONGEST_HEARTBEAT = 5.0
+
+COSMETIC_SECONDS = 1.0
+"""How long a change of nothing but the lines for people is held back, so that a restless fleet is not one scan per heartbeat."""
+
+REMEMBERED_DIGESTS = 16
+
+
+class ClusterScan(ScanActivities):
+    """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        grace: timedelta | None = None,
+        limits: ViewLimits | None = None,
+        watch_limits: WatchLimits | None = None,
+        lease: ScannerLease | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
+        self._cluster = cluster
+        self.view = ClusterView(connection, limits=chosen, watch_limits=watch_limits, clock=clock)
+        self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=clock), on_change=self.view.poke)
+        self._publishing = Publishing(self.view, EventRecorder(connection, clock=clock), clock=clock)
+        self._essences: OrderedDict[str, str] = OrderedDict()
+        self._answered_at = float("-inf")
+
+    async def __aenter__(self) -> Self:
+        self.view.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._lease.stop()
+        await self.view.close()
+
+    @activity.defn(name="scan.observe-cluster")
+    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
+        """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
+        require_cluster(request.cluster, self._cluster)
+        ending = asyncio.Event()
+        async with _beside(_beating(), self._shutting_down(ending)):
+            return await self._observe(request, ending)
+
+    @activity.defn(name="scan.publish-status")
+    async def publish_status(self, request: PublishRequest) -> PublishResult:
+        """Compares before it writes; a second call writes nothing."""
+        require_cluster(request.cluster, self._cluster)
+        return await self._publishing.publish(request)
+
+    @activity.defn(name="scan.release-lease")
+    async def release_lease(self, request: ScanRequest) -> None:
+        """Give the cluster Lease back if it is ours."""
+        require_cluster(request.cluster, self._cluster)
+        await self._lease.release(request.holder)
+
+    async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + request.wait.total_seconds()
+        self.view.look_again()
+        await self.view.first_list(before=end)
+        await self.view.catch_up(request.resource_version, before=end)
+        while True:
+            stamp = self.view.stamp
+            needed = request.work_in_hand or bool(self.view.check_objects)
+            lease = await self._lease.current(request.holder, needed=needed)
+            report = self.view.report(
+                lease=lease, known_inventory=request.inventory, mark=request.resource_version, watching=request.watching
+            )
+            pause = end - loop.time()
+            if report.digest != request.known_digest:
+                pause = min(pause, self._held_back(request.known_digest, report))
+            if pause <= 0 or ending.is_set():
+                self._answered_at = loop.time()
+                return report
+            await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
+
+    def _held_back(self, known_digest: str, report: ScanReport) -> float:
+        """Seconds for which this report need not be told yet: none where a decision could depend on the change."""
+        essence = essence_of(report)
+        self._essences[report.digest] = essence
+        self._essences.move_to_end(report.digest)
+        while len(self._essences) > REMEMBERED_DIGESTS:
+            self._essences.popitem(last=False)
+        if self._essences.get(known_digest) != essence:
+            return 0.0
+        return self._answered_at + COSMETIC_SECONDS - asyncio.get_running_loop().time()
+
+    async def _shutting_down(self, ending: asyncio.Event) -> None:
+        await activity.wait_for_worker_shutdown()
+        ending.set()
+        self.view.poke()
+
+
+async def _beating() -> None:
+    timeout = activity.info().heartbeat_timeout
+    pause = min(timeout.total_seconds() / 4, LONGEST_HEARTBEAT) if timeout else LONGEST_HEARTBEAT
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(pause)
+
+
+@asynccontextmanager
+async def _beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these while the block runs, and end them with it."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def essence_of(report: ScanReport) -> str:
+    """The report's digest without the lines for people."""
+    parts = ReportParts(
+        inventory=report.inventory,
+        checks=report.checks,
+        candidates=report.candidates,
+        candidates_left_out=report.candidates_left_out,
+        observations=report.observations,
+        control_plane=report.control_plane,
+    )
+    return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

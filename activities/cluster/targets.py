@@ -1,0 +1,131 @@
+"""The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
+
+Each activity is a few lines here and an idea of its own beside: the plan in `plans.py`, the mark in `marks.py`, the last look in
+`looks.py`, the lease in `nodelease.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
+"""
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.isolation import require_cluster
+from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
+from activities.cluster.looks import LastLook, PermitBook
+from activities.cluster.marks import mark_edit
+from activities.cluster.nodelease import release_node_lease, take_node_lease
+from activities.cluster.paths import NODES
+from activities.cluster.plans import plan_for
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    EventRequest,
+    LookRequest,
+    LookResult,
+    NodeLeaseRequest,
+    NodeLeaseResult,
+    PinResult,
+    TargetActivities,
+)
+from activities.errors import ErrorType, failure
+from policy.episodes import FencingInput, Need, NeedKind, Pinned
+from policy.healthcheck import ObjectRef
+from policy.plan import FencingPlan
+
+
+class ClusterTarget(TargetActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self, cluster: str, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._clock = clock
+        self._last_look = LastLook(connection, permits, clock=clock)
+        self._events = EventRecorder(connection, clock=clock)
+
+    @activity.defn(name="isolation.pin-target")
+    async def pin(self, request: FencingInput) -> PinResult:
+        """Everything an episode keeps of its target; nothing is written."""
+        require_cluster(request.cluster, self._cluster)
+        node = await read_node(self._connection, request.node)
+        view = node.view
+        if request.node_uid and request.node_uid != view.uid:
+            raise failure(
+                ErrorType.TARGET_CHANGED,
+                f"Node/{request.node} is another object now: uid {view.uid}, asked for was {request.node_uid}",
+            )
+        mark = readable_mark(view)
+        need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        plan = await plan_for(self._connection, view, request.template, need)
+        return PinResult(
+            pinned=_pinned(node, plan),
+            plan=plan,
+            need=need,
+            control_plane=view.control_plane,
+            adopted_incident=mark.incident if mark is not None and mark.incident != request.incident else "",
+            observation=observe(view.name, view),
+        )
+
+    @activity.defn(name="isolation.mark")
+    async def mark(self, request: ActRequest) -> ActResult:
+        """Look and write in one; a second call finds its own mark and writes nothing."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
+            return mark_edit(node, target, now)
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="target.last-look")
+    async def last_look(self, request: LookRequest) -> LookResult:
+        """Nothing of it comes from the watch cache."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await self._last_look.look(request)
+
+    @activity.defn(name="target.take-lease")
+    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
+        """Take, renew, or say who has it."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await take_node_lease(self._connection, request, clock=self._clock)
+
+    @activity.defn(name="recovery.release-lease")
+    async def release_lease(self, request: NodeLeaseRequest) -> None:
+        """Give it back if this episode took it."""
+        require_cluster(request.target.cluster, self._cluster)
+        await release_node_lease(self._connection, request)
+
+    @activity.defn(name="target.record-event")
+    async def record_event(self, request: EventRequest) -> None:
+        """Tell it where people look first; a story that cannot be told stops no fencing."""
+        pinned = request.target.pinned
+        require_cluster(request.target.cluster, self._cluster)
+        happening = Happening(
+            about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=pinned.node),
+            uid=pinned.uid,
+            reason=request.reason,
+            message=request.message,
+            warning=request.warning,
+        )
+        try:
+            await self._events.tell(happening)
+        except ApplicationError as error:
+            activity.logger.warning("the Event %s on Node/%s was not written: %s", request.reason, pinned.node, error.message)
+
+
+def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
+    view = node.view
+    return Pinned(
+        node=view.name,
+        uid=view.uid,
+        provider_id=view.provider_id,
+        system_uuid=view.system_uuid,
+        boot_id=view.boot_id,
+        zone=view.zone,
+        not_ready_since=None if view.ready else view.ready_since,
+        endpoints=tuple(device.endpoint for device in plan.devices),
+    )

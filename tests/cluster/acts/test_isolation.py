@@ -1,0 +1,243 @@
+"""Cordon and its undoing: only what we added goes again, and what we added is known after any crash."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.errors import ErrorType
+from policy.nodes import MARK_ANNOTATION
+from simulator.api.faults import Accident, Fault
+from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
+
+CUSTOM_TAINT = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
+
+
+def without_versions(node: dict[str, Any]) -> dict[str, Any]:
+    """The node as people see it: everything but the version number that every write moves."""
+    metadata = {key: value for key, value in node["metadata"].items() if key != "resourceVersion"}
+    return {**node, "metadata": metadata}
+
+
+class TestCordon:
+    async def test_the_cordon_and_the_note_that_it_is_ours_are_one_write(self, world: World) -> None:
+        """S28, S33: no crash can leave a cordon of unknown origin."""
+        await world.target.mark(await world.act())
+        world.server.requests.reset()
+        result = await world.isolation.mark_unschedulable(await world.act())
+        node, mark = await world.node(), await world.mark()
+        assert result.changed
+        assert node["spec"]["unschedulable"] is True
+        assert mark is not None
+        assert mark.cordoned
+        assert world.writes == 1
+
+    async def test_cordoning_twice_writes_once(self, world: World) -> None:
+        """S33."""
+        await world.isolation.mark_unschedulable(await world.act())
+        again = await world.isolation.mark_unschedulable(await world.act())
+        assert not again.changed
+        assert "by us" in again.detail
+        assert world.writes == 1
+
+    async def test_a_persons_cordon_stays_a_persons(self, empty: World) -> None:
+        """S28."""
+        await empty.add_node(unschedulable=True)
+        await empty.target.mark(await empty.act())
+        result = await empty.isolation.mark_unschedulable(await empty.act())
+        mark = await empty.mark()
+        assert not result.changed
+        assert "somebody else" in result.detail
+        assert mark is not None
+        assert not mark.cordoned
+
+    async def test_a_person_who_cordons_between_our_read_and_our_write_keeps_the_cordon(self, world: World) -> None:
+        """S28."""
+        await world.target.mark(await world.act())
+        world.connection.before_writes.append(lambda: world.change_node({"spec": {"unschedulable": True}}))
+        result = await world.isolation.mark_unschedulable(await world.act())
+        mark = await world.mark()
+        assert not result.changed
+        assert mark is not None
+        assert not mark.cordoned
+
+    async def test_other_taints_stay_as_they_were(self, empty: World) -> None:
+        await empty.add_node(taints=(CUSTOM_TAINT,))
+        before = (await empty.node())["spec"]["taints"]
+        await empty.isolation.mark_unschedulable(await empty.act())
+        assert (await empty.node())["spec"]["taints"] == before
+
+    async def test_a_node_that_another_episode_holds_is_not_cordoned(self, world: World) -> None:
+        """S13: an activity that outlived its episode meets the mark of the next one."""
+        await world.put_mark(replace(our_mark(), incident="incident-2"))
+        with refused(ErrorType.VETOED, "incident-2"):
+            await world.isolation.mark_unschedulable(await world.act())
+        assert "unschedulable" not in (await world.node())["spec"]
+
+    async def test_a_node_recreated_since_is_not_cordoned(self, world: World) -> None:
+        """S9."""
+        request = await world.act()
+        await world.recreate_node()
+        with refused(ErrorType.TARGET_CHANGED):
+            await world.isolation.mark_unschedulable(request)
+        assert "unschedulable" not in (await world.node())["spec"]
+
+    async def test_after_its_time_nothing_is_cordoned(self, world: World) -> None:
+        """S20."""
+        with refused(ErrorType.EXPIRED):
+            await world.isolation.mark_unschedulable(await world.act(not_after=NOW - timedelta(seconds=1)))
+        assert world.writes == 0
+
+    async def test_a_time_that_runs_out_while_others_write_counts_too(self, world: World) -> None:
+        """S20: each new look asks the clock again."""
+        request = await world.act(not_after=NOW)
+
+        async def somebody_writes() -> None:
+            await world.change_node({"metadata": {"annotations": {"other": "1"}}})
+            world.now += timedelta(seconds=1)
+
+        world.connection.before_writes.append(somebody_writes)
+        with refused(ErrorType.EXPIRED):
+            await world.isolation.mark_unschedulable(request)
+        assert "unschedulable" not in (await world.node())["spec"]
+
+    async def test_a_lost_answer_does_not_turn_our_cordon_into_somebody_elses(self, world: World) -> None:
+        """S33."""
+        world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
+        with refused(ErrorType.AMBIGUOUS):
+            await world.isolation.mark_unschedulable(await world.act())
+        again = await world.isolation.mark_unschedulable(await world.act())
+        assert "by us" in again.detail
+
+
+class TestWayBack:
+    async def test_everything_we_added_goes_in_one_write_and_the_rest_is_byte_equal(self, empty: World) -> None:
+        """S28."""
+        await empty.add_node(annotations={"team.example/note": "keep"}, taints=(CUSTOM_TAINT,))
+        before = await empty.node()
+        await empty.target.mark(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.act())
+        empty.server.requests.reset()
+        result = await empty.isolation.mark_schedulable(await empty.act())
+        assert result.changed
+        assert empty.writes == 1
+        assert without_versions(await empty.node()) == without_versions(before)
+
+    async def test_a_second_call_finds_nothing_to_do(self, world: World) -> None:
+        """S33."""
+        await world.isolation.mark_unschedulable(await world.act())
+        await world.isolation.mark_schedulable(await world.act())
+        writes = world.writes
+        again = await world.isolation.mark_schedulable(await world.act())
+        assert not again.changed
+        assert world.writes == writes
+
+    async def test_a_persons_cordon_survives(self, empty: World) -> None:
+        """S28."""
+        await empty.add_node(unschedulable=True)
+        await empty.target.mark(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.act())
+        await empty.isolation.mark_schedulable(await empty.act())
+        node = await empty.node()
+        assert node["spec"]["unschedulable"] is True
+        assert MARK_ANNOTATION not in node["metadata"].get("annotations", {})
+
+    async def test_an_adopted_cordon_is_ours_to_remove(self, world: World) -> None:
+        """S35: left by an episode that was terminated."""
+        await world.put_mark(replace(our_mark(cordoned=True), incident="incident-0"))
+        await world.change_node({"spec": {"unschedulable": True}})
+        await world.target.mark(await world.act())
+        await world.isolation.mark_schedulable(await world.act())
+        assert "unschedulable" not in (await world.node())["spec"]
+
+    async def test_an_out_of_service_taint_of_ours_goes_and_the_others_stay(self, empty: World) -> None:
+        """S32."""
+        await empty.add_node(taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
+        before = (await empty.node())["spec"]["taints"]
+        await empty.mark_as_ours(out_of_service=True)
+        await empty.isolation.mark_schedulable(await empty.act())
+        assert (await empty.node())["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
+
+    @pytest.mark.parametrize(
+        ("noted", "taint"),
+        [(False, OUT_OF_SERVICE), (True, {**OUT_OF_SERVICE, "value": "by-hand"})],
+        ids=["not noted as ours", "replaced by a person"],
+    )
+    async def test_an_out_of_service_taint_of_others_stays(
+        self, empty: World, noted: bool, taint: dict[str, str]
+    ) -> None:
+        """S28."""
+        await empty.add_node(taints=(taint,))
+        await empty.mark_as_ours(out_of_service=noted)
+        await empty.isolation.mark_schedulable(await empty.act())
+        assert taint in (await empty.node())["spec"]["taints"]
+
+    async def test_the_mark_of_another_incident_is_left_alone(self, world: World) -> None:
+        """S28, S13."""
+        await world.put_mark(replace(our_mark(cordoned=True), incident="incident-2"))
+        await world.change_node({"spec": {"unschedulable": True}})
+        before = await world.node()
+        result = await world.isolation.mark_schedulable(await world.act())
+        assert not result.changed
+        assert "incident-2" in result.detail
+        assert await world.node() == before
+
+    async def test_a_node_that_is_gone_needs_nothing(self, world: World) -> None:
+        """S9: a deleted Node strands no episode."""
+        request = await world.act()
+        await world.delete_node()
+        result = await world.isolation.mark_schedulable(request)
+        assert not result.changed
+        assert "gone" in result.detail
+
+    async def test_a_node_that_goes_between_our_read_and_our_write_needs_nothing(self, world: World) -> None:
+        await world.mark_as_ours(cordoned=True)
+        request = await world.act()
+        world.connection.before_writes.append(world.delete_node)
+        assert not (await world.isolation.mark_schedulable(request)).changed
+
+    async def test_our_mark_on_a_new_object_of_the_same_machine_is_removed(self, world: World) -> None:
+        """S9: a Node restored from a backup is the same machine."""
+        request = await world.act()
+        await world.recreate_node(unschedulable=True)
+        await world.mark_as_ours(cordoned=True)
+        assert (await world.isolation.mark_schedulable(request)).changed
+        assert await world.mark() is None
+
+    async def test_our_mark_on_another_machine_is_left_alone(self, world: World) -> None:
+        """S9."""
+        request = await world.act()
+        await world.recreate_node(unschedulable=True, provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008")
+        await world.mark_as_ours(cordoned=True)
+        result = await world.isolation.mark_schedulable(request)
+        assert not result.changed
+        assert "another machine" in result.detail
+        assert (await world.node())["spec"]["unschedulable"] is True
+
+    async def test_what_others_write_between_our_read_and_our_write_survives(self, world: World) -> None:
+        """S28."""
+        await world.isolation.mark_unschedulable(await world.act())
+        taints = [*(await world.node())["spec"]["taints"], CUSTOM_TAINT]
+        world.connection.before_writes.append(lambda: world.change_node({"spec": {"taints": taints}}))
+        await world.isolation.mark_schedulable(await world.act())
+        node = await world.node()
+        assert node["spec"]["taints"] == taints
+        assert "unschedulable" not in node["spec"]
+
+    async def test_an_unreadable_mark_is_not_removed(self, world: World) -> None:
+        await world.put_mark("somebody's")
+        with refused(ErrorType.INVALID_CONFIG):
+            await world.isolation.mark_schedulable(await world.act())
+        assert world.writes == 0
+
+
+async def test_a_request_for_another_cluster_touches_nothing(world: World) -> None:
+    """S9."""
+    request = await world.act(await world.pinned(cluster="other"))
+    for act in (world.isolation.mark_unschedulable, world.isolation.mark_schedulable, world.target.mark):
+        with refused(ErrorType.INVALID_CONFIG, "task queues"):
+            await act(request)
+    assert world.writes == 0

@@ -1,0 +1,340 @@
+"""The last look: every reason not to act, each seen live, and no act on a guess (S20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster import looks
+from activities.contracts.target import LookResult, LookVerdict
+from policy.episodes import Need, NeedKind
+from policy.healthcheck import ObjectRef
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from simulator.api.faults import Accident, Fault
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World
+
+CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
+HOLD = "nodewarden.io/hold"
+
+Losing = Callable[[Any, World], Awaitable[None]]
+
+
+@pytest.fixture
+async def licensed(world: World) -> World:
+    """Everything is as it should be for a destructive act: sick node, check, cluster Lease, permit."""
+    await world.install_kinds()
+    await world.add_check(duration="60s")
+    await world.hold_cluster_lease()
+    return world
+
+
+async def look(world: World, **fields: Any) -> LookResult:
+    fields.setdefault("need", CHECK_NEED)
+    return await world.target.last_look(await world.look(**fields))
+
+
+async def test_go_when_all_is_as_it_should_be(licensed: World) -> None:
+    result = await look(licensed)
+    assert result.verdict is LookVerdict.GO
+    assert result.at == NOW
+    assert result.observation.unhealthy
+    assert result.observation.boot_id == "boot-1"
+    assert licensed.permits.asked == [(CLUSTER, NODE, INCIDENT)]
+    assert licensed.writes == 0
+
+
+async def test_everything_is_read_side_by_side(licensed: World) -> None:
+    """The look must be short: what it saw first must still be true when it saw the last."""
+    request = await licensed.look(need=CHECK_NEED)
+    licensed.server.requests.reset()
+    waiting = 0
+    together = asyncio.Event()
+    read = licensed.connection.get_bytes
+
+    async def once_all_wait(path: str, **options: Any) -> bytes:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 4:  # node, check, node lease, cluster Lease
+            together.set()
+        await asyncio.wait_for(together.wait(), timeout=5)
+        return await read(path, **options)
+
+    licensed.connection.get_bytes = once_all_wait  # type: ignore[method-assign]
+    assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO
+
+
+class TestIdentity:
+    """S9: a difference at a destructive act ends the episode."""
+
+    async def test_a_new_object_under_the_name_is_not_the_target(self, licensed: World) -> None:
+        target = await licensed.pinned()
+        await licensed.recreate_node()
+        result = await look(licensed, target=target)
+        assert result.verdict is LookVerdict.TARGET_CHANGED
+        assert "uid" in result.reason
+
+    @pytest.mark.parametrize("field", ["provider_id", "system_uuid"])
+    async def test_another_machine_is_not_the_target(self, licensed: World, field: str) -> None:
+        target = await licensed.pinned()
+        changed: dict[str, Any] = {field: "another"}
+        target = replace(target, pinned=replace(target.pinned, **changed))
+        assert (await look(licensed, target=target)).verdict is LookVerdict.TARGET_CHANGED
+
+    async def test_a_node_that_is_gone_is_not_destroyed(self, licensed: World) -> None:
+        target = await licensed.pinned()
+        await licensed.delete_node()
+        result = await look(licensed, target=target)
+        assert result.verdict is LookVerdict.TARGET_CHANGED
+        assert not result.observation.present
+
+    async def test_restoring_goes_on_without_the_node_object(self, licensed: World) -> None:
+        """S9: a deleted Node object strands no machine that is off."""
+        target = await licensed.pinned()
+        await licensed.delete_node()
+        result = await look(licensed, target=target, destructive=False, need_matters=False)
+        assert result.verdict is LookVerdict.GO
+
+    async def test_restoring_goes_on_with_a_new_object_of_the_machine(self, licensed: World) -> None:
+        """S9."""
+        target = await licensed.pinned()
+        await licensed.recreate_node()
+        assert (await look(licensed, target=target, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+
+    async def test_restoring_keeps_off_another_machine(self, licensed: World) -> None:
+        """S9."""
+        target = await licensed.pinned()
+        await licensed.recreate_node(provider_id="metal://rack-3/8")
+        result = await look(licensed, target=target, destructive=False, need_matters=False)
+        assert result.verdict is LookVerdict.TARGET_CHANGED
+
+    async def test_a_changed_target_is_said_even_when_nothing_else_can_be_read(self, licensed: World) -> None:
+        target = await licensed.pinned()
+        await licensed.recreate_node()
+        licensed.permits.error = RuntimeError("no answer")
+        assert (await look(licensed, target=target)).verdict is LookVerdict.TARGET_CHANGED
+
+
+class TestNeedOfACheck:
+    async def test_a_node_that_recovered_needs_nothing(self, licensed: World) -> None:
+        await licensed.set_ready("True")
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert result.observation.ready
+        assert not result.observation.unhealthy
+
+    async def test_a_check_that_was_deleted_takes_the_need_with_it(self, licensed: World) -> None:
+        await licensed.others.delete(CHECKS.path("workers"))
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert "deleted" in result.reason
+
+    async def test_a_check_that_is_being_deleted_counts_as_deleted(self, licensed: World) -> None:
+        await licensed.others.patch(CHECKS.path("workers"), {"metadata": {"finalizers": ["example.io/keep"]}})
+        await licensed.others.delete(CHECKS.path("workers"))
+        assert (await look(licensed)).verdict is LookVerdict.NEED_GONE
+
+    async def test_a_node_that_is_no_longer_selected_is_not_needed(self, licensed: World) -> None:
+        await licensed.change_node({"metadata": {"labels": {"node-role.kubernetes.io/worker": None}}})
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert "selects" in result.reason
+
+    async def test_a_paused_check_is_a_veto(self, licensed: World) -> None:
+        await licensed.others.patch(CHECKS.path("workers"), {"spec": {"pauseRequests": ["upgrade to 1.37"]}})
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.VETOED
+        assert "upgrade to 1.37" in result.reason
+        assert result.observation.unhealthy
+
+    async def test_a_node_that_failed_anew_is_waited_for(self, licensed: World) -> None:
+        """Its time runs from the new failure; the need is not gone, and acting now would be too early."""
+        await licensed.set_ready("Unknown", since=NOW - timedelta(seconds=20))
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.VETOED
+        assert result.observation.soon
+        assert not result.observation.unhealthy
+
+    async def test_a_check_that_can_no_longer_be_read_licenses_nothing(self, licensed: World) -> None:
+        await licensed.others.patch(CHECKS.path("workers"), {"spec": {"unhealthyConditions": []}})
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "unhealthyConditions" in result.reason
+
+    @pytest.mark.parametrize(
+        "check", [None, ObjectRef(api_version="example.io/v1", kind="Other", name="workers")], ids=["none", "unknown kind"]
+    )
+    async def test_a_check_that_cannot_be_looked_up_licenses_nothing(
+        self, licensed: World, check: ObjectRef | None
+    ) -> None:
+        assert (await look(licensed, need=replace(CHECK_NEED, check=check))).verdict is LookVerdict.NOT_LICENSED
+
+    async def test_after_off_the_need_no_longer_matters(self, licensed: World) -> None:
+        """Consequences are finished once begun; whether the node may be touched at all is still asked."""
+        await licensed.others.delete(CHECKS.path("workers"))
+        assert (await look(licensed, need_matters=False)).verdict is LookVerdict.GO
+
+    async def test_the_way_back_needs_no_licence(self, licensed: World) -> None:
+        """Without Lease and permit a recovered node is still only uncordoned."""
+        await licensed.set_ready("True")
+        await licensed.hold_cluster_lease("somebody else")
+        licensed.permits.answer = (False, "no such permit")
+        assert (await look(licensed)).verdict is LookVerdict.NEED_GONE
+
+
+class TestOtherNeeds:
+    async def test_a_persons_need_is_gone_only_on_abort(self, licensed: World) -> None:
+        await licensed.set_ready("True")
+        assert (await look(licensed, need=Need(kind=NeedKind.PERSON))).verdict is LookVerdict.GO
+
+    async def test_a_clean_up_wants_a_healthy_node(self, licensed: World) -> None:
+        """The marks on a node that is down may be of a fencing that got as far as off."""
+        clean_up = Need(kind=NeedKind.CLEAN_UP)
+        assert (await look(licensed, need=clean_up, destructive=False)).verdict is LookVerdict.VETOED
+        await licensed.set_ready("True")
+        assert (await look(licensed, need=clean_up, destructive=False)).verdict is LookVerdict.GO
+
+
+class TestVetoes:
+    """Whoever says "hands off" is obeyed, before off and before on."""
+
+    @pytest.mark.parametrize("destructive", [True, False])
+    @pytest.mark.parametrize("value", ["now", "when-failed", "auto-preserved", "true"])
+    async def test_a_preserved_node_is_left_alone(self, licensed: World, value: str, destructive: bool) -> None:
+        """S21."""
+        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: value}}})
+        result = await look(licensed, destructive=destructive)
+        assert result.verdict is LookVerdict.VETOED
+        assert value in result.reason
+
+    @pytest.mark.parametrize("value", ["false", "", "sometimes"])
+    async def test_other_preserve_values_preserve_nothing(self, licensed: World, value: str) -> None:
+        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: value}}})
+        assert (await look(licensed)).verdict is LookVerdict.GO
+
+    @pytest.mark.parametrize(("value", "vetoed"), [("true", True), ("", False), ("false", False), ("yes", False)])
+    async def test_only_the_value_true_excludes(self, licensed: World, value: str, vetoed: bool) -> None:
+        await licensed.change_node({"metadata": {"labels": {EXCLUDE_LABEL: value}}})
+        for need in (CHECK_NEED, Need(kind=NeedKind.PERSON)):
+            verdict = (await look(licensed, need=need)).verdict
+            assert verdict is (LookVerdict.VETOED if vetoed else LookVerdict.GO)
+
+    @pytest.mark.parametrize(("value", "vetoed"), [("", True), ("until monday", True), ("false", False)])
+    async def test_a_hold_on_the_node_holds(self, licensed: World, value: str, vetoed: bool) -> None:
+        await licensed.change_node({"metadata": {"annotations": {HOLD: value}}})
+        verdict = (await look(licensed)).verdict
+        assert verdict is (LookVerdict.VETOED if vetoed else LookVerdict.GO)
+
+    async def test_a_node_lease_of_others_is_a_veto(self, licensed: World) -> None:
+        await licensed.hold_node_lease("node-maintenance")
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.VETOED
+        assert "node-maintenance" in result.reason
+
+    async def test_a_lapsed_node_lease_vetoes_nothing(self, licensed: World) -> None:
+        await licensed.hold_node_lease("node-maintenance", renewed=NOW - timedelta(hours=1), seconds=600)
+        assert (await look(licensed)).verdict is LookVerdict.GO
+
+    async def test_our_own_node_lease_is_no_veto(self, licensed: World) -> None:
+        await licensed.target.take_lease(await licensed.lease_request())
+        assert (await look(licensed)).verdict is LookVerdict.GO
+
+
+class TestLicence:
+    """S38: without the cluster Lease and the permit nothing destructive is done; S21: restoring needs neither."""
+
+    async def _no_lease(self, world: World) -> None:
+        await world.others.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodewarden")
+
+    async def _held_by_another(self, world: World) -> None:
+        await world.hold_cluster_lease("temporal.other:7233/default")
+
+    async def _long_silent(self, world: World) -> None:
+        await world.hold_cluster_lease(renewed=NOW - timedelta(seconds=61), seconds=30)
+
+    async def _from_the_future(self, world: World) -> None:
+        await world.hold_cluster_lease(renewed=NOW + timedelta(seconds=61), seconds=30)
+
+    async def _without_permit(self, world: World) -> None:
+        world.permits.answer = (False, "the permit was given back")
+
+    @pytest.mark.parametrize(
+        ("lose", "words"),
+        [
+            (_no_lease, "does not exist"),
+            (_held_by_another, "temporal.other"),
+            (_long_silent, "61 s ago"),
+            (_from_the_future, "-61 s"),
+            (_without_permit, "given back"),
+        ],
+    )
+    async def test_nothing_destructive_without_it(self, licensed: World, lose: Losing, words: str) -> None:
+        await lose(self, licensed)
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert words in result.reason
+
+    @pytest.mark.parametrize("lose", [_no_lease, _held_by_another, _long_silent, _without_permit])
+    async def test_restoring_is_not_blocked_by_it(self, licensed: World, lose: Losing) -> None:
+        await lose(self, licensed)
+        result = await look(licensed, destructive=False, need_matters=False)
+        assert result.verdict is LookVerdict.GO
+
+    async def test_a_lease_a_little_late_is_still_held(self, licensed: World) -> None:
+        """Clocks differ by seconds, and a renewal may be on its way."""
+        await licensed.hold_cluster_lease(renewed=NOW - timedelta(seconds=60), seconds=30)
+        assert (await look(licensed)).verdict is LookVerdict.GO
+
+    async def test_an_unnamed_holder_holds_nothing(self, licensed: World) -> None:
+        await licensed.hold_cluster_lease("")
+        assert (await look(licensed, holder="")).verdict is LookVerdict.NOT_LICENSED
+        assert (await look(licensed, holder=HOLDER)).verdict is LookVerdict.NOT_LICENSED
+
+
+class TestDoubt:
+    """S20, S37: what cannot be read is never taken for leave to act."""
+
+    @pytest.mark.parametrize(
+        ("path", "what"),
+        [
+            (f"nodes/{NODE}$", "the node "),
+            ("nodehealthchecks/", "its health check"),
+            ("medik8s-leases/", "the node's lease"),
+            ("kube-system/leases/", "the cluster Lease"),
+        ],
+    )
+    @pytest.mark.parametrize("accident", [Accident.REFUSE, Accident.STATUS])
+    async def test_a_read_that_fails_licenses_nothing(
+        self, licensed: World, path: str, what: str, accident: Accident
+    ) -> None:
+        request = await licensed.look(need=CHECK_NEED)
+        licensed.server.faults.add(Fault(accident=accident, path=path))
+        result = await licensed.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert f"{what.strip()} could not be read" in result.reason
+
+    async def test_a_permit_that_nobody_can_confirm_licenses_nothing(self, licensed: World) -> None:
+        """S37: with Temporal unreachable nothing destructive starts."""
+        licensed.permits.error = RuntimeError("connection refused")
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "connection refused" in result.reason
+
+    async def test_a_read_that_hangs_licenses_nothing(self, licensed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(looks, "READ_SECONDS", 0.05)
+        request = await licensed.look(need=CHECK_NEED)
+        licensed.server.faults.add(
+            Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30))
+        )
+        result = await licensed.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "TimeoutError" in result.reason
+
+    async def test_restoring_does_not_depend_on_what_it_does_not_need(self, licensed: World) -> None:
+        licensed.permits.error = RuntimeError("connection refused")
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/|nodehealthchecks/"))
+        assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO

@@ -1,0 +1,162 @@
+"""The out-of-service taint: beside the others, noted as ours in the same write, and only ours ever removed (S32)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from activities.errors import ErrorType
+from simulator.api.faults import Accident, Fault
+from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
+
+GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+async def off(empty: World) -> World:
+    """A marked node with a taint of others, proven off."""
+    await empty.add_node(taints=(GPU,))
+    await empty.hold_cluster_lease()
+    await empty.mark_as_ours(cordoned=True)
+    return empty
+
+
+async def taints(world: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await world.node())["spec"].get("taints", [])
+    return found
+
+
+class TestTainting:
+    async def test_it_stands_behind_the_others_and_is_noted_in_one_write(self, off: World) -> None:
+        before = await taints(off)
+        result = await off.freeing.taint_out_of_service(await off.free())
+        assert result.changed
+        assert await taints(off) == [*before, OUT_OF_SERVICE]
+        assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
+        assert off.writes == 1
+
+    async def test_it_can_be_the_first_taint(self, off: World) -> None:
+        await off.change_node({"spec": {"taints": None}})
+        await off.freeing.taint_out_of_service(await off.free())
+        assert await taints(off) == [OUT_OF_SERVICE]
+
+    async def test_a_second_call_writes_nothing(self, off: World) -> None:
+        """S33."""
+        await off.freeing.taint_out_of_service(await off.free())
+        again = await off.freeing.taint_out_of_service(await off.free())
+        assert not again.changed
+        assert "by us" in again.detail
+        assert off.writes == 1
+
+    async def test_a_persons_taint_serves_and_stays_a_persons(self, off: World) -> None:
+        """S28."""
+        await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
+        result = await off.freeing.taint_out_of_service(await off.free())
+        assert not result.changed
+        assert "somebody else" in result.detail
+        assert await off.mark() == our_mark(cordoned=True)
+
+    async def test_what_others_taint_between_our_read_and_our_write_survives(self, off: World) -> None:
+        """The list is atomic to every other kind of patch."""
+        late = {"key": "team.example/late", "effect": "NoExecute"}
+        off.connection.before_writes.append(lambda: off.change_node({"spec": {"taints": [GPU, late]}}))
+        await off.freeing.taint_out_of_service(await off.free())
+        assert await taints(off) == [GPU, late, OUT_OF_SERVICE]
+
+    async def test_a_node_that_comes_back_between_our_read_and_our_write_is_not_tainted(self, off: World) -> None:
+        """S1, S6: look and write are one."""
+        off.connection.before_writes.append(lambda: off.set_ready("True", boot_id="boot-2"))
+        with refused(ErrorType.NOT_PROVEN):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert OUT_OF_SERVICE not in await taints(off)
+
+    async def test_a_node_recreated_between_our_read_and_our_write_is_not_tainted(self, off: World) -> None:
+        """S9."""
+        off.connection.before_writes.append(off.recreate_node)
+        with refused(ErrorType.TARGET_CHANGED):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert OUT_OF_SERVICE not in await taints(off)
+
+    async def test_a_node_that_is_gone_cannot_be_tainted(self, off: World) -> None:
+        request = await off.free()
+        await off.delete_node()
+        with refused(ErrorType.NOT_FOUND, "delete what is left"):
+            await off.freeing.taint_out_of_service(request)
+
+    async def test_a_lost_answer_is_ambiguous_and_found_again_as_ours(self, off: World) -> None:
+        """S33, S34."""
+        off.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
+        with refused(ErrorType.AMBIGUOUS):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert "by us" in (await off.freeing.taint_out_of_service(await off.free())).detail
+        assert (await taints(off)).count(OUT_OF_SERVICE) == 1
+
+
+class TestUntainting:
+    async def test_ours_goes_and_the_others_are_as_they_were(self, off: World) -> None:
+        before = await taints(off)
+        await off.freeing.taint_out_of_service(await off.free())
+        off.server.requests.reset()
+        result = await off.freeing.untaint_out_of_service(await off.act())
+        assert result.changed
+        assert await taints(off) == before
+        assert await off.mark() == our_mark(cordoned=True)
+        assert off.writes == 1
+
+    async def test_a_second_call_writes_nothing(self, off: World) -> None:
+        """S33."""
+        await off.freeing.taint_out_of_service(await off.free())
+        await off.freeing.untaint_out_of_service(await off.act())
+        writes = off.writes
+        assert not (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert off.writes == writes
+
+    async def test_a_taint_that_a_person_removed_already_is_only_noted(self, off: World) -> None:
+        await off.mark_as_ours(cordoned=True, out_of_service=True)
+        assert (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert await off.mark() == our_mark(cordoned=True)
+
+    async def test_a_persons_taint_stays(self, off: World) -> None:
+        """S28."""
+        await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
+        assert not (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert OUT_OF_SERVICE in await taints(off)
+
+    async def test_the_taint_of_another_incident_stays(self, off: World) -> None:
+        """S28."""
+        await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
+        await off.put_mark(replace(our_mark(out_of_service=True), incident="incident-2"))
+        result = await off.freeing.untaint_out_of_service(await off.act())
+        assert not result.changed
+        assert "incident-2" in result.detail
+        assert OUT_OF_SERVICE in await taints(off)
+
+    async def test_it_needs_neither_lease_nor_proof(self, off: World) -> None:
+        """S17: what restores is not blocked."""
+        await off.freeing.taint_out_of_service(await off.free())
+        await off.hold_cluster_lease("temporal.other:7233/default")
+        assert (await off.freeing.untaint_out_of_service(await off.act())).changed
+
+    async def test_a_node_that_is_gone_needs_nothing(self, off: World) -> None:
+        request = await off.act()
+        await off.delete_node()
+        assert not (await off.freeing.untaint_out_of_service(request)).changed
+
+    async def test_another_machine_is_left_alone(self, off: World) -> None:
+        """S9."""
+        request = await off.act()
+        await off.recreate_node(provider_id="metal://rack-3/8", system_uuid="other", taints=(OUT_OF_SERVICE,))
+        await off.mark_as_ours(out_of_service=True)
+        assert "another machine" in (await off.freeing.untaint_out_of_service(request)).detail
+        assert OUT_OF_SERVICE in await taints(off)
+
+    async def test_what_others_taint_between_our_read_and_our_write_survives(self, off: World) -> None:
+        """The place of ours in the list may have moved."""
+        await off.freeing.taint_out_of_service(await off.free())
+        late = {"key": "team.example/late", "effect": "NoExecute"}
+        changed = [late, OUT_OF_SERVICE, GPU]
+        off.connection.before_writes.append(lambda: off.change_node({"spec": {"taints": changed}}))
+        await off.freeing.untaint_out_of_service(await off.act())
+        assert await taints(off) == [late, GPU]

@@ -1,0 +1,229 @@
+"""Pinning: who the target is, and by which plan, before anything is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from activities.contracts.target import PinResult
+from activities.errors import ErrorType
+from policy.episodes import FencingInput, Need, NeedKind
+from policy.healthcheck import ObjectRef
+from tests.cluster.acts.world import (
+    CHECK_REF,
+    CLUSTER,
+    ENDPOINT,
+    INCIDENT,
+    NODE,
+    SICK_SINCE,
+    World,
+    empty_world,
+    our_mark,
+    refused,
+    template_ref,
+)
+
+
+@pytest.fixture
+async def ready(world: World) -> World:
+    """The sick node's cluster, with our kinds and one template in it."""
+    await world.install_kinds()
+    await world.add_template()
+    world.server.requests.reset()
+    return world
+
+
+def asked(**fields: Any) -> FencingInput:
+    return replace(FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT), **fields)
+
+
+async def pin(world: World, **fields: Any) -> PinResult:
+    return await world.target.pin(asked(**fields))
+
+
+async def test_the_whole_identity_of_the_node_and_its_device_is_pinned(ready: World) -> None:
+    """S9."""
+    result = await pin(ready)
+    node = await ready.node()
+    pinned = result.pinned
+    assert (pinned.node, pinned.uid) == (NODE, node["metadata"]["uid"])
+    assert (pinned.provider_id, pinned.system_uuid) == ("metal://rack-3/7", "4c4c4544-0007")
+    assert (pinned.boot_id, pinned.zone) == ("boot-1", "zone-a")
+    assert pinned.not_ready_since == SICK_SINCE
+    assert pinned.endpoints == (ENDPOINT,)
+    assert result.observation is not None
+    assert result.observation.uid == pinned.uid
+    assert not result.control_plane
+    assert ready.writes == 0
+
+
+async def test_a_ready_node_has_no_moment_from_which_it_was_not(empty: World) -> None:
+    await empty.install_kinds()
+    await empty.add_template()
+    await empty.add_node(ready="True", labels={"node-role.kubernetes.io/control-plane": ""})
+    result = await pin(empty)
+    assert result.pinned.not_ready_since is None
+    assert result.control_plane
+
+
+async def test_another_uid_than_asked_for_is_another_target(ready: World) -> None:
+    """S9."""
+    uid = (await ready.node())["metadata"]["uid"]
+    assert (await pin(ready, node_uid=uid)).pinned.uid == uid
+    await ready.recreate_node()
+    with refused(ErrorType.TARGET_CHANGED, uid):
+        await pin(ready, node_uid=uid)
+
+
+async def test_a_node_that_does_not_exist_is_not_found(empty: World) -> None:
+    with refused(ErrorType.NOT_FOUND):
+        await pin(empty)
+
+
+async def test_a_request_for_another_cluster_is_refused(ready: World) -> None:
+    """S9: node names repeat from cluster to cluster."""
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await pin(ready, cluster="other")
+
+
+async def test_without_a_need_the_request_is_a_persons(ready: World) -> None:
+    result = await pin(ready, reason="fan failure", requester="ada")
+    assert result.need == Need(kind=NeedKind.PERSON, reason="fan failure", requester="ada")
+
+
+async def test_a_given_need_is_kept(ready: World) -> None:
+    need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF, since=SICK_SINCE)
+    assert (await pin(ready, need=need)).need == need
+
+
+async def test_credentials_are_pinned_as_references_only(ready: World) -> None:
+    """S12."""
+    device = (await pin(ready)).plan.devices[0]
+    assert device.secret is not None
+    assert device.secret.name == "bmc-credentials"
+    assert ready.server.requests.total("get", "secrets") == 0
+    assert ready.server.requests.total("list", "secrets") == 0
+
+
+class TestTemplate:
+    """Which template holds: the request's, else the health checks', else the only one."""
+
+    async def test_the_requests_template_goes_first(self, ready: World) -> None:
+        await ready.add_check()
+        chosen = await ready.add_template("special", tries=7)
+        result = await pin(ready, template=chosen)
+        assert result.plan.tries == 7
+        assert "special" in result.plan.source
+
+    async def test_a_health_check_names_it_by_its_first_rung_of_ours(self, ready: World) -> None:
+        foreign = ObjectRef(
+            api_version="self-node-remediation.medik8s.io/v1alpha1",
+            kind="SelfNodeRemediationTemplate",
+            name="self",
+            namespace="kube-system",
+        )
+        chosen = await ready.add_template("second", tries=5)
+        await ready.add_check(templates=(foreign, chosen))
+        assert (await pin(ready)).plan.tries == 5
+
+    async def test_a_check_that_does_not_select_the_node_names_nothing(self, ready: World) -> None:
+        await ready.add_template("others", tries=5)
+        await ready.add_check(
+            templates=(template_ref("others"),), selector={"matchLabels": {"topology.kubernetes.io/zone": "zone-z"}}
+        )
+        with refused(ErrorType.INVALID_CONFIG, "several"):
+            await pin(ready)
+
+    async def test_checks_that_disagree_are_refused_rather_than_chosen_from(self, ready: World) -> None:
+        await ready.add_template("second")
+        await ready.add_check()
+        await ready.add_check("others", templates=(template_ref("second"),))
+        with refused(ErrorType.INVALID_CONFIG, "different templates"):
+            await pin(ready)
+
+    async def test_the_needs_own_check_goes_before_other_checks(self, ready: World) -> None:
+        await ready.add_template("second", tries=5)
+        await ready.add_check("another")
+        await ready.add_check("workers", templates=(template_ref("second"),))
+        need = Need(kind=NeedKind.CHECK, check=CHECK_REF)
+        assert (await pin(ready, need=need)).plan.tries == 5
+
+    async def test_the_only_template_needs_no_naming(self, ready: World) -> None:
+        assert (await pin(ready)).plan.source.endswith("blades")
+
+    async def test_none_at_all_says_what_to_write(self, world: World) -> None:
+        """S7: nothing to execute is a configuration error, also where our kinds are not even installed."""
+        with refused(ErrorType.INVALID_CONFIG, "write a FencingTemplate"):
+            await pin(world)
+        await world.install_kinds()
+        with refused(ErrorType.INVALID_CONFIG, "write a FencingTemplate"):
+            await pin(world)
+
+    async def test_several_without_a_name_are_listed(self, ready: World) -> None:
+        await ready.add_template("second")
+        with refused(ErrorType.INVALID_CONFIG, "kube-system/blades, kube-system/second"):
+            await pin(ready)
+
+    async def test_an_unreadable_check_is_named_where_it_might_have_chosen(self, ready: World) -> None:
+        await ready.add_check(unhealthyConditions=[])
+        assert (await pin(ready)).plan.source.endswith("blades")
+        await ready.add_template("second")
+        with refused(ErrorType.INVALID_CONFIG, "NodeHealthCheck/workers"):
+            await pin(ready)
+
+    async def test_a_template_that_does_not_exist_is_refused_with_who_named_it(self, ready: World) -> None:
+        await ready.add_check(templates=(template_ref("missing"),))
+        with refused(ErrorType.INVALID_CONFIG, "NodeHealthCheck/workers names FencingTemplate/kube-system/missing"):
+            await pin(ready)
+
+    @pytest.mark.parametrize(
+        "ref",
+        [
+            ObjectRef(api_version="example.io/v1", kind="FencingTemplate", name="blades", namespace="kube-system"),
+            ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="blades"),
+        ],
+        ids=["another group", "no namespace"],
+    )
+    async def test_a_reference_that_cannot_be_ours_is_refused(self, ready: World, ref: ObjectRef) -> None:
+        with refused(ErrorType.INVALID_CONFIG, "the request names"):
+            await pin(ready, template=ref)
+
+    async def test_a_template_without_this_nodes_device_is_refused(self, ready: World) -> None:
+        """S10: nothing identifies the target's device."""
+        chosen = await ready.add_template("others", node="node-8")
+        with refused(ErrorType.INVALID_CONFIG, NODE):
+            await pin(ready, template=chosen)
+
+
+@pytest.mark.parametrize(("version", "honoured"), [("1.25", False), ("1.26", True), ("1.36", True)])
+async def test_the_taint_is_honoured_since_kubernetes_1_26(version: str, honoured: bool) -> None:
+    async with empty_world(version=version) as world:
+        await world.add_node()
+        await world.install_kinds()
+        await world.add_template()
+        assert (await pin(world)).plan.taint_honoured is honoured
+
+
+async def test_a_clean_up_needs_no_template_and_gets_no_device(world: World) -> None:
+    result = await pin(world, need=Need(kind=NeedKind.CLEAN_UP))
+    assert result.plan.devices == ()
+    assert result.pinned.endpoints == ()
+
+
+class TestMarkFound:
+    """A mark of an earlier episode is reported, so that it can be adopted (S35)."""
+
+    async def test_a_foreign_incident_is_adopted(self, ready: World) -> None:
+        await ready.put_mark(replace(our_mark(cordoned=True), incident="incident-0"))
+        assert (await pin(ready)).adopted_incident == "incident-0"
+
+    async def test_our_own_is_not(self, ready: World) -> None:
+        await ready.mark_as_ours()
+        assert (await pin(ready)).adopted_incident == ""
+
+    async def test_an_unreadable_one_is_never_taken_for_absent(self, ready: World) -> None:
+        await ready.put_mark("not json")
+        with refused(ErrorType.INVALID_CONFIG, "nodewarden.io/episode"):
+            await pin(ready)

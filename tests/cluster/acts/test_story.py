@@ -1,0 +1,81 @@
+"""What people and Temporal see of these activities: Events on the Node, and stable names."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import pytest
+from temporalio import activity
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.freeing import ClusterFreeing
+from activities.cluster.isolation import ClusterIsolation
+from activities.cluster.targets import ClusterTarget
+from activities.contracts.target import EventRequest, FreeingActivities, IsolationActivities, TargetActivities
+from activities.errors import ErrorType
+from simulator.api.faults import Accident, Fault
+from simulator.resources import EVENTS
+from tests.cluster.acts.world import NODE, World, refused
+
+IMPLEMENTATIONS = [
+    (ClusterTarget, TargetActivities),
+    (ClusterIsolation, IsolationActivities),
+    (ClusterFreeing, FreeingActivities),
+]
+
+
+async def events(world: World) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await world.others.list(EVENTS.path(namespace="default")))["items"]
+    return found
+
+
+async def told(world: World, **fields: Any) -> EventRequest:
+    return EventRequest(target=await world.pinned(), reason="PowerOffProven", message="off was read twice", **fields)
+
+
+async def test_the_story_is_told_on_the_node(world: World) -> None:
+    await ActivityEnvironment().run(world.target.record_event, await told(world, warning=True))
+    event = (await events(world))[0]
+    assert event["involvedObject"]["kind"] == "Node"
+    assert event["involvedObject"]["name"] == NODE
+    assert event["involvedObject"]["uid"] == (await world.node())["metadata"]["uid"]
+    assert (event["reason"], event["message"], event["type"]) == ("PowerOffProven", "off was read twice", "Warning")
+    assert event["source"]["component"] == "nodewarden"
+
+
+async def test_the_same_again_is_counted_not_listed(world: World) -> None:
+    request = await told(world)
+    for _ in range(3):
+        await world.target.record_event(request)
+    assert [event["count"] for event in await events(world)] == [3]
+    assert (await events(world))[0]["type"] == "Normal"
+
+
+@pytest.mark.parametrize("accident", [Accident.REFUSE, Accident.STATUS, Accident.LOSE_ANSWER])
+async def test_a_story_that_cannot_be_told_stops_nothing(world: World, accident: Accident) -> None:
+    request = await told(world)
+    world.server.faults.add(Fault(accident=accident, method="POST", path="/events"))
+    await world.target.record_event(request)
+    assert world.writes == 1
+
+
+async def test_an_event_for_another_cluster_is_refused(world: World) -> None:
+    request = EventRequest(target=await world.pinned(cluster="other"), reason="X", message="y")
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await world.target.record_event(request)
+
+
+@pytest.mark.parametrize(("implementation", "contract"), IMPLEMENTATIONS)
+def test_every_activity_keeps_the_name_and_the_types_of_its_contract(implementation: type, contract: type) -> None:
+    """Histories name activities; a worker refuses an override that is not decorated again."""
+    promised = {name: member for name, member in vars(contract).items() if _definition(member)}
+    assert promised
+    for name, member in promised.items():
+        kept = vars(implementation)[name]
+        assert _definition(kept) == _definition(member)
+        assert get_type_hints(kept) == get_type_hints(member)
+
+
+def _definition(member: object) -> str | None:
+    definition = activity._Definition.from_callable(member) if callable(member) else None
+    return definition.name if definition else None

@@ -1,0 +1,313 @@
+"""Deleting and counting what stands against a node: what is in the way goes, what belongs to the node stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster.freeing import PARALLEL_DELETES
+from activities.contracts.target import FreeResult, Workload
+from activities.errors import ErrorType
+from simulator.api.faults import Accident, Fault
+from simulator.resources import ATTACHMENTS, CLAIMS, PODS
+from tests.cluster.acts.world import NODE, NOW, World, refused
+
+EVERYTHING_TOLERATED = {"operator": "Exists"}
+OUT_OF_SERVICE_TOLERATED = {"key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.fixture
+async def off(world: World) -> World:
+    """A marked node that is proven off."""
+    await world.hold_cluster_lease()
+    await world.mark_as_ours()
+    return world
+
+
+async def delete(world: World) -> FreeResult:
+    return await world.freeing.delete_workload(await world.free())
+
+
+async def count(world: World) -> Workload:
+    return await world.freeing.read_workload(await world.act())
+
+
+class TestDeleting:
+    async def test_pods_go_at_once_and_their_volumes_after_them(self, off: World) -> None:
+        """S31: without force they would stay Terminating for as long as the node is down."""
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_pod("web")
+        result = await delete(off)
+        assert (result.deleted_pods, result.deleted_attachments) == (2, 1)
+        assert result.left == Workload(pods=0, attachments=0)
+        assert await off.pods() == []
+        assert await off.attachments() == []
+
+    async def test_a_second_round_finds_nothing(self, off: World) -> None:
+        """S33."""
+        await off.add_pod("web")
+        await delete(off)
+        writes = off.writes
+        assert await delete(off) == FreeResult()
+        assert off.writes == writes
+
+    async def test_mirror_and_daemon_set_pods_are_left(self, off: World) -> None:
+        """S29."""
+        await off.add_pod("kube-proxy", mirror=True)
+        await off.add_pod("logs", owner="DaemonSet")
+        await off.add_pod("web", owner="ReplicaSet")
+        assert (await delete(off)).deleted_pods == 1
+        assert await off.pods() == ["kube-proxy", "logs"]
+
+    async def test_finished_pods_are_left_to_their_owners(self, off: World) -> None:
+        await off.add_pod("job", phase="Succeeded")
+        await off.add_pod("crash", phase="Failed")
+        assert (await delete(off)).deleted_pods == 0
+        assert await off.pods() == ["crash", "job"]
+
+    async def test_a_pod_that_others_deleted_gently_is_forced(self, off: World) -> None:
+        """S31: terminating on a node that is off means for ever."""
+        await off.add_pod("db-0")
+        await off.others.delete(PODS.path("db-0", namespace="default"))
+        assert await off.pods() == ["db-0"]
+        assert (await delete(off)).deleted_pods == 1
+        assert await off.pods() == []
+
+    async def test_a_member_that_had_failed_while_it_was_deleted_is_forced_too(self, off: World) -> None:
+        """Its StatefulSet waits until it has vanished, whatever its phase."""
+        await off.add_pod("db-0")
+        await off.others.delete(PODS.path("db-0", namespace="default"))
+        await off.others.patch(
+            PODS.path("db-0", namespace="default", subresource="status"), {"status": {"phase": "Failed"}}
+        )
+        assert (await count(off)).pods == 1
+        assert (await delete(off)).deleted_pods == 1
+
+    async def test_what_is_on_other_nodes_is_not_touched(self, off: World) -> None:
+        """S9."""
+        await off.add_pod("elsewhere", node="node-8")
+        await off.add_volume("data", node="node-8")
+        assert await delete(off) == FreeResult()
+        assert await off.pods() == ["elsewhere"]
+        assert await off.attachments() == ["va-data"]
+
+    async def test_a_namesake_that_runs_elsewhere_by_now_is_not_touched(self, off: World) -> None:
+        """S9: a StatefulSet's member has the same name again within milliseconds; only its uid differs."""
+        await off.add_pod("db-0")
+
+        async def it_moves() -> None:
+            await off.others.delete(PODS.path("db-0", namespace="default"), grace_seconds=0)
+            await off.add_pod("db-0", node="node-8")
+
+        off.connection.before_writes.append(it_moves)
+        assert (await delete(off)).deleted_pods == 0
+        assert await off.pods() == ["db-0"]
+
+    async def test_an_attachment_that_was_made_anew_is_not_touched(self, off: World) -> None:
+        """S9."""
+        await off.add_attachment("va", volume="pv")
+
+        async def it_is_replaced() -> None:
+            await off.others.delete(ATTACHMENTS.path("va"))
+            await off.add_attachment("va", volume="pv", node="node-8")
+
+        off.connection.before_writes.append(it_is_replaced)
+        assert (await delete(off)).deleted_attachments == 0
+        assert await off.attachments() == ["va"]
+
+    async def test_many_pods_go_in_one_round(self, off: World) -> None:
+        names = [f"web-{number}" for number in range(2 * PARALLEL_DELETES + 5)]
+        for name in names:
+            await off.add_pod(name)
+        assert (await delete(off)).deleted_pods == len(names)
+        assert await off.pods() == []
+
+    async def test_a_round_ends_when_its_time_is_over(self, off: World) -> None:
+        """S2, S20: the reading that licensed the first deletes is no longer fresh; the next round needs another."""
+        for number in range(2 * PARALLEL_DELETES):
+            await off.add_pod(f"web-{number:02}")
+        await off.add_volume("data")
+
+        async def time_passes() -> None:
+            off.now += timedelta(minutes=1)
+
+        off.connection.before_writes.append(time_passes)
+        result = await delete(off)
+        assert result.deleted_pods == PARALLEL_DELETES
+        assert result.deleted_attachments == 0
+        assert result.left.pods == PARALLEL_DELETES
+
+    async def test_a_node_that_comes_back_during_the_round_keeps_its_volumes(self, off: World) -> None:
+        """S6."""
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        off.connection.before_writes.append(lambda: off.set_ready("True", boot_id="boot-2"))
+        with refused(ErrorType.NOT_PROVEN):
+            await delete(off)
+        assert await off.attachments() == ["va-data"]
+
+    async def test_missing_rights_are_said_when_nothing_can_be_done(self, off: World) -> None:
+        await off.add_pod("web")
+        off.server.faults.add(Fault(accident=Accident.STATUS, method="DELETE", status=403))
+        with refused(ErrorType.UNAUTHORIZED):
+            await delete(off)
+        assert await off.pods() == ["web"]
+
+    async def test_one_pod_that_resists_does_not_hide_what_was_done(self, off: World) -> None:
+        await off.add_pod("resists")
+        await off.add_pod("web")
+        off.server.faults.add(Fault(accident=Accident.STATUS, method="DELETE", path="/pods/resists", status=500))
+        result = await delete(off)
+        assert result.deleted_pods == 1
+        assert result.left.names == ("default/resists",)
+
+
+class TestVolumes:
+    async def test_the_volume_of_a_pod_that_is_still_there_is_not_removed(self, off: World) -> None:
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",), finalizers=("example.io/keep",))
+        first = await delete(off)
+        assert first.deleted_attachments == 0
+        assert (first.left.pods, first.left.attachments) == (1, 1)
+        await off.others.patch(PODS.path("db-0", namespace="default"), {"metadata": {"finalizers": None}})
+        second = await delete(off)
+        assert (second.deleted_attachments, second.left.attachments) == (1, 0)
+
+    async def test_the_volume_of_a_daemon_set_pod_stays_and_does_not_count(self, off: World) -> None:
+        """S29: it would be attached again at once."""
+        await off.add_volume("cache")
+        await off.add_pod("logs", owner="DaemonSet", claims=("cache",))
+        result = await delete(off)
+        assert result.deleted_attachments == 0
+        assert result.left == Workload(pods=0, attachments=0)
+        assert await off.attachments() == ["va-cache"]
+
+    async def test_a_volume_that_cannot_be_traced_is_left_and_counts(self, off: World) -> None:
+        """S3: a doubt is never "nothing is left"."""
+        await off.add_attachment("va", volume="pv")
+        await off.add_pod("logs", owner="DaemonSet", claims=("unknown",))
+        result = await delete(off)
+        assert result.deleted_attachments == 0
+        assert result.left.attachments == 1
+
+    async def test_the_claim_of_an_ephemeral_volume_is_traced(self, off: World) -> None:
+        await off.add_volume("logs-scratch")
+        pod = await off.add_pod("logs", owner="DaemonSet")
+        await off.others.delete(PODS.path("logs", namespace="default"), grace_seconds=0)
+        template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        pod["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]
+        pod["metadata"] = {key: pod["metadata"][key] for key in ("name", "namespace", "ownerReferences")}
+        await off.others.create(PODS.path(namespace="default"), pod)
+        assert (await delete(off)).deleted_attachments == 0
+        assert await off.attachments() == ["va-logs-scratch"]
+
+    async def test_a_removal_that_waits_for_the_attacher_is_asked_for_once(self, off: World) -> None:
+        """S33."""
+        await off.add_attachment("va", volume="pv", finalizer=True)
+        first, second = await delete(off), await delete(off)
+        assert (first.deleted_attachments, second.deleted_attachments) == (1, 0)
+        assert second.left.attachments == 1
+
+    async def test_an_unbound_claim_uses_no_volume(self, off: World) -> None:
+        await off.add_attachment("va", volume="pv")
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await off.others.create(CLAIMS.path(namespace="default"), {"metadata": {"name": "new"}, "spec": spec})
+        await off.add_pod("logs", owner="DaemonSet", claims=("new",))
+        assert (await delete(off)).deleted_attachments == 1
+
+
+class TestNodeThatIsGone:
+    """S9: its pods and volumes may be freed by name, as long as no other Node has taken the name."""
+
+    async def test_what_was_bound_to_it_is_freed(self, off: World) -> None:
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        request = await off.free()
+        await off.delete_node()
+        result = await off.freeing.delete_workload(request)
+        assert (result.deleted_pods, result.deleted_attachments) == (1, 1)
+
+    async def test_proof_and_licence_are_needed_all_the_same(self, off: World) -> None:
+        """S1."""
+        await off.add_pod("db-0")
+        request = await off.free()
+        await off.delete_node()
+        with refused(ErrorType.NOT_PROVEN):
+            await off.freeing.delete_workload(replace(request, proof=replace(request.proof, readings=())))
+        with refused(ErrorType.EXPIRED):
+            await off.freeing.delete_workload(replace(request, not_after=NOW - timedelta(seconds=1)))
+        assert await off.pods() == ["db-0"]
+
+    async def test_a_namesake_that_registers_after_the_list_protects_its_pods(self, off: World) -> None:
+        request = await off.free()
+        await off.delete_node()
+        await off.add_pod("old")
+        read = off.connection.get_bytes
+
+        async def a_namesake_registers(path: str, **options: Any) -> bytes:
+            if path.endswith(f"/nodes/{NODE}") and "young" not in await off.pods():
+                await off.add_node()
+                await off.add_pod("young")
+            return await read(path, **options)
+
+        off.connection.get_bytes = a_namesake_registers  # type: ignore[method-assign]
+        with refused(ErrorType.TARGET_CHANGED):
+            await off.freeing.delete_workload(request)
+        assert await off.pods() == ["old", "young"]
+
+    async def test_it_can_be_counted(self, off: World) -> None:
+        await off.add_pod("db-0")
+        request = await off.act()
+        await off.delete_node()
+        assert (await off.freeing.read_workload(request)).pods == 1
+
+
+class TestCounting:
+    async def test_only_what_is_in_the_way_counts(self, off: World) -> None:
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_pod("kube-proxy", mirror=True)
+        await off.add_pod("logs", owner="DaemonSet")
+        await off.add_pod("job", phase="Succeeded")
+        assert await count(off) == Workload(pods=1, attachments=1, names=("default/db-0", "VolumeAttachment/va-data"))
+        assert off.writes == 0
+
+    @pytest.mark.parametrize("toleration", [EVERYTHING_TOLERATED, OUT_OF_SERVICE_TOLERATED])
+    async def test_a_pod_that_was_told_to_stay_does_not_count_nor_its_volume(
+        self, off: World, toleration: dict[str, Any]
+    ) -> None:
+        """No taint will ever make it go."""
+        await off.add_volume("data")
+        await off.add_pod("agent", claims=("data",), tolerations=(toleration,))
+        assert await count(off) == Workload(pods=0, attachments=0)
+
+    @pytest.mark.parametrize(
+        "toleration",
+        [
+            {**OUT_OF_SERVICE_TOLERATED, "tolerationSeconds": 30},
+            {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+            {"key": "node.kubernetes.io/out-of-service", "operator": "Equal", "value": "other"},
+            {**OUT_OF_SERVICE_TOLERATED, "effect": "NoSchedule"},
+        ],
+        ids=["for a while", "another taint", "another value", "another effect"],
+    )
+    async def test_other_tolerations_do_not_keep_a_pod(self, off: World, toleration: dict[str, Any]) -> None:
+        await off.add_pod("web", tolerations=(toleration,))
+        assert (await count(off)).pods == 1
+
+    async def test_a_pod_that_was_told_to_stay_and_then_to_go_counts(self, off: World) -> None:
+        await off.add_pod("agent", tolerations=(EVERYTHING_TOLERATED,))
+        await off.others.delete(PODS.path("agent", namespace="default"))
+        assert (await count(off)).pods == 1
+
+    async def test_names_are_a_few(self, off: World) -> None:
+        """What travels through the history does not grow with the node."""
+        for number in range(15):
+            await off.add_pod(f"web-{number:02}")
+        counted = await count(off)
+        assert counted.pods == 15
+        assert len(counted.names) == 10

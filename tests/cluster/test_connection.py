@@ -1,0 +1,250 @@
+"""The HTTP access: what a refusal, a lost answer and a silence mean, and that nothing is ever sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.paths import LEASES, NODES, PODS
+from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound, VersionExpired
+from activities.errors import ErrorType, error_type
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from tests.cluster.builders import node
+
+pytestmark = pytest.mark.timeout(10)
+
+
+def test_paths_of_core_grouped_namespaced_and_subresource_objects() -> None:
+    assert NODES.path("node-1") == "/api/v1/nodes/node-1"
+    assert LEASES.path("a", namespace="kube-system") == "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a"
+    assert PODS.path("p", namespace="x", subresource="eviction") == "/api/v1/namespaces/x/pods/p/eviction"
+    assert NODES.path("../secrets") == "/api/v1/nodes/..%2Fsecrets"
+    with pytest.raises(ValueError, match="needs a namespace"):
+        PODS.path("p")
+
+
+async def test_objects_are_created_read_patched_and_deleted(connection: ClusterConnection) -> None:
+    created = await connection.create(NODES.path(), node("node-1"))
+    read = await connection.get(NODES.path("node-1"))
+    assert read["metadata"]["uid"] == created["metadata"]["uid"]
+    await connection.patch_merge(NODES.path("node-1"), {"metadata": {"labels": {"a": "b"}}})
+    patched = await connection.patch_json(
+        NODES.path("node-1"),
+        [
+            {"op": "test", "path": "/metadata/uid", "value": created["metadata"]["uid"]},
+            {"op": "add", "path": "/spec/unschedulable", "value": True},
+        ],
+    )
+    assert (patched["metadata"]["labels"]["a"], patched["spec"]["unschedulable"]) == ("b", True)
+    await connection.delete(NODES.path("node-1"), uid=created["metadata"]["uid"])
+    with pytest.raises(ObjectNotFound) as missing:
+        await connection.get(NODES.path("node-1"))
+    assert error_type(missing.value) is ErrorType.NOT_FOUND
+
+
+async def test_a_failed_test_of_a_json_patch_is_a_conflict_and_changes_nothing(connection: ClusterConnection) -> None:
+    """S20: look and write in one."""
+    await connection.create(NODES.path(), node("node-1"))
+    with pytest.raises(ObjectConflict):
+        await connection.patch_json(
+            NODES.path("node-1"),
+            [
+                {"op": "test", "path": "/metadata/uid", "value": "another"},
+                {"op": "add", "path": "/spec/unschedulable", "value": True},
+            ],
+        )
+    assert "unschedulable" not in (await connection.get(NODES.path("node-1")))["spec"]
+
+
+async def test_preconditions_and_versions_conflict(connection: ClusterConnection) -> None:
+    created = await connection.create(NODES.path(), node("node-1"))
+    with pytest.raises(ObjectExists):
+        await connection.create(NODES.path(), node("node-1"))
+    with pytest.raises(ObjectConflict):
+        await connection.delete(NODES.path("node-1"), uid="another")
+    await connection.patch_merge(NODES.path("node-1"), {"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(ObjectConflict) as stale:
+        await connection.replace(NODES.path("node-1"), created)
+    assert error_type(stale.value) is ErrorType.TRANSIENT
+
+
+@pytest.mark.parametrize(
+    ("status", "reading", "writing"),
+    [
+        (400, ErrorType.INVALID_CONFIG, ErrorType.INVALID_CONFIG),
+        (401, ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
+        (403, ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
+        (404, ErrorType.NOT_FOUND, ErrorType.NOT_FOUND),
+        (409, ErrorType.TRANSIENT, ErrorType.TRANSIENT),
+        (422, ErrorType.INVALID_CONFIG, ErrorType.INVALID_CONFIG),
+        (429, ErrorType.RATE_LIMITED, ErrorType.RATE_LIMITED),
+        (500, ErrorType.TRANSIENT, ErrorType.AMBIGUOUS),
+        (503, ErrorType.RATE_LIMITED, ErrorType.RATE_LIMITED),
+        (504, ErrorType.TRANSIENT, ErrorType.AMBIGUOUS),
+    ],
+)
+async def test_what_a_status_means(
+    api: ApiServer, connection: ClusterConnection, status: int, reading: ErrorType, writing: ErrorType
+) -> None:
+    api.faults.add(Fault(accident=Accident.STATUS, status=status, retry_after=7, path="/nodes"))
+    with pytest.raises(ApplicationError) as refused:
+        await connection.get(NODES.path("node-1"))
+    assert error_type(refused.value) is reading
+    with pytest.raises(ApplicationError) as unwritten:
+        await connection.create(NODES.path(), node("node-1"))
+    assert error_type(unwritten.value) is writing
+    if status in {429, 503}:
+        assert unwritten.value.next_retry_delay == timedelta(seconds=7)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+async def test_a_write_whose_answer_is_lost_is_ambiguous_and_sent_once(
+    api: ApiServer, connection: ClusterConnection, method: str
+) -> None:
+    """S33: an idle connection that breaks makes HTTP libraries send PUT and DELETE again; ours must not."""
+    existing = await connection.create(NODES.path(), node("node-1"))  # leaves a connection in the pool
+    fault = api.faults.add(Fault(accident=Accident.LOSE_ANSWER, method=method))
+    path = NODES.path("node-1")
+    writes = {
+        "POST": lambda: connection.create(NODES.path(), node("node-2")),
+        "PUT": lambda: connection.replace(path, existing),
+        "PATCH": lambda: connection.patch_merge(path, {"metadata": {"labels": {"a": "b"}}}),
+        "DELETE": lambda: connection.delete(path),
+    }
+    with pytest.raises(ApplicationError) as lost:
+        await writes[method]()
+    assert error_type(lost.value) is ErrorType.AMBIGUOUS
+    assert lost.value.non_retryable
+    assert api.faults.hits(fault) == 1
+
+
+async def test_a_write_that_times_out_is_ambiguous_and_a_read_is_unreachable(
+    api: ApiServer, connection: ClusterConnection
+) -> None:
+    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=30)))
+    write = connection.create(NODES.path(), node("node-1"))
+    read = connection.get(NODES.path("node-1"))
+    unwritten, unread = await asyncio.gather(write, read, return_exceptions=True)
+    assert isinstance(unwritten, ApplicationError)
+    assert isinstance(unread, ApplicationError)
+    assert error_type(unwritten) is ErrorType.AMBIGUOUS
+    assert error_type(unread) is ErrorType.UNREACHABLE
+
+
+async def test_a_refused_connection_is_unreachable_for_writes_too(api: ApiServer, connection: ClusterConnection) -> None:
+    await api.stop()
+    with pytest.raises(ApplicationError) as refused:
+        await connection.create(NODES.path(), node("node-1"))
+    assert error_type(refused.value) is ErrorType.UNREACHABLE
+
+
+async def test_lists_come_in_pages_of_one_version(connection: ClusterConnection) -> None:
+    for number in range(7):
+        await connection.create(NODES.path(), node(f"node-{number}"))
+    pages = [page async for page in connection.list_pages(NODES.path(), limit=3)]
+    assert [page.last for page in pages] == [False, False, True]
+    assert len({page.resource_version for page in pages}) == 1
+    names = [entry["metadata"]["name"] for entry in await connection.list_objects(NODES.path())]
+    assert names == [f"node-{number}" for number in range(7)]
+
+
+async def test_an_expired_list_is_told_apart(api: ApiServer, connection: ClusterConnection) -> None:
+    api.faults.add(Fault(accident=Accident.EXPIRE, verb="list"))
+    with pytest.raises(VersionExpired):
+        await connection.list_objects(NODES.path())
+
+
+async def test_no_token_in_any_message_and_our_name_in_every_request(api: ApiServer) -> None:
+    """S12."""
+    secret = "s3cr3t-token-value"
+    async with ClusterConnection.to(api.url, token=secret) as connection:
+        with pytest.raises(ApplicationError) as refused:
+            await connection.get(NODES.path("node-1"))
+    assert error_type(refused.value) is ErrorType.UNAUTHORIZED
+    assert secret not in str(refused.value)
+    assert secret not in repr(refused.value.__dict__)
+    assert any(agent.startswith("nodewarden/") for agent in api.requests.reads)
+
+
+async def test_a_token_file_that_rotates_is_read_again_after_a_401(api: ApiServer, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("abc\n")
+    async with ClusterConnection.to(api.url, token_file=file) as connection:
+        await connection.get("/version")
+        api.authorization.tokens.clear()
+        api.authorization.tokens["new"] = "admin"
+        file.write_text("new\n")
+        await connection.list_objects(NODES.path())
+        file.unlink()
+        api.authorization.tokens.clear()
+        with pytest.raises(ApplicationError) as gone:
+            await connection.list_objects(NODES.path())
+        assert error_type(gone.value) is ErrorType.UNAUTHORIZED
+
+
+async def test_version_and_cluster_uid_are_asked_once(api: ApiServer, connection: ClusterConnection) -> None:
+    assert (await connection.server_version()).minor == 36
+    before = sum(api.requests.reads.values())
+    uid = await connection.cluster_uid()
+    assert uid
+    assert await connection.cluster_uid() == uid
+    await connection.server_version()
+    assert sum(api.requests.reads.values()) == before + 1
+
+
+async def test_a_kubeconfig_with_a_token_file_and_contexts(api: ApiServer, tmp_path: Path) -> None:
+    document = yaml.safe_load(api.kubeconfig())
+    (tmp_path / "token").write_text("abc")
+    document["users"][0]["user"] = {"tokenFile": "token"}
+    document["contexts"].append({"name": "other", "context": {"cluster": "nowhere", "user": "nobody"}})
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(document))
+    async with await ClusterConnection.from_kubeconfig(file) as connection:
+        assert await connection.cluster_uid()
+    with pytest.raises(ApplicationError, match="nowhere") as unknown:
+        await ClusterConnection.from_kubeconfig(file, context="other")
+    assert error_type(unknown.value) is ErrorType.INVALID_CONFIG
+    with pytest.raises(ApplicationError) as missing:
+        await ClusterConnection.from_kubeconfig(tmp_path / "nothing")
+    assert error_type(missing.value) is ErrorType.INVALID_CONFIG
+
+
+async def test_an_exec_plugin_is_run_again_only_after_a_401(api: ApiServer, tmp_path: Path) -> None:
+    plugin, token, runs = tmp_path / "plugin", tmp_path / "token", tmp_path / "runs"
+    token.write_text("abc")
+    plugin.write_text(
+        "#!/bin/sh\n"
+        f"echo run >> {runs}\n"
+        'echo "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"kind\\":\\"ExecCredential\\",'
+        f'\\"status\\":{{\\"token\\":\\"$(cat {token})\\"}}}}"\n'
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    document = yaml.safe_load(api.kubeconfig())
+    command = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
+    document["users"][0]["user"] = {"exec": command}
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(document))
+    async with await ClusterConnection.from_kubeconfig(file) as connection:
+        await connection.cluster_uid()
+        await connection.list_objects(NODES.path())
+        assert runs.read_text().count("run") == 1
+        api.authorization.tokens.clear()
+        api.authorization.tokens["new"] = "admin"
+        token.write_text("new")
+        await connection.list_objects(NODES.path())
+        assert runs.read_text().count("run") == 2
+
+
+def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ApplicationError) as refused:
+        ClusterConnection.in_cluster()
+    assert error_type(refused.value) is ErrorType.INVALID_CONFIG

@@ -1,0 +1,144 @@
+"""From bytes to views: nulls read as absence, times are aware, and one strange line is told apart from a strange server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import orjson
+import pytest
+
+from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
+from activities.cluster.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
+from activities.errors import ErrorType, error_type
+from policy.nodes import Condition, NodeView, Taint
+
+FULL = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "node-1",
+        "uid": "u-1",
+        "resourceVersion": "42",
+        "labels": {"topology.kubernetes.io/zone": "a"},
+        "annotations": {"nodewarden.io/episode": "{}"},
+        "deletionTimestamp": "2026-11-21T10:00:00Z",
+        "managedFields": [{"manager": "kubelet", "fieldsV1": {"f:status": {}}}],
+    },
+    "spec": {
+        "providerID": "aws:///zone/i-1",
+        "unschedulable": True,
+        "taints": [
+            {"key": "k", "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"},
+            {"key": "l", "value": "v", "effect": "NoSchedule"},
+        ],
+    },
+    "status": {
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "Unknown",
+                "lastTransitionTime": "2026-11-21T10:00:00Z",
+                "lastHeartbeatTime": None,
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+            },
+            {"type": "Odd", "status": "True", "lastTransitionTime": None},
+            {"type": "Naive", "status": "True", "lastTransitionTime": "2026-11-21T10:00:00", "reason": None},
+        ],
+        "nodeInfo": {"bootID": "b", "systemUUID": "s", "kernelVersion": "6.1"},
+        "images": [{"names": ["x"], "sizeBytes": 1}],
+    },
+}
+TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
+
+
+def test_every_field_that_decisions_use() -> None:
+    assert decode_node(orjson.dumps(FULL)) == NodeView(
+        name="node-1",
+        uid="u-1",
+        resource_version="42",
+        labels={"topology.kubernetes.io/zone": "a"},
+        annotations={"nodewarden.io/episode": "{}"},
+        conditions=(
+            Condition(type="Ready", status="Unknown", since=TEN, reason="NodeStatusUnknown"),
+            Condition(type="Odd", status="True"),
+            Condition(type="Naive", status="True", since=TEN),
+        ),
+        taints=(Taint(key="k", effect="NoExecute"), Taint(key="l", effect="NoSchedule", value="v")),
+        unschedulable=True,
+        deleting=True,
+        provider_id="aws:///zone/i-1",
+        boot_id="b",
+        system_uuid="s",
+    )
+
+
+@pytest.mark.parametrize(
+    "rest", [{}, {"spec": None, "status": None}, {"spec": {"taints": None}, "status": {"conditions": None, "nodeInfo": None}}]
+)
+def test_nulls_and_missing_fields_read_alike(rest: dict[str, object]) -> None:
+    metadata = {"name": "node-1", "uid": "u-1", "labels": None, "annotations": None, "deletionTimestamp": None}
+    assert decode_node(orjson.dumps({"metadata": metadata, **rest})) == NodeView(name="node-1", uid="u-1")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b'{"metadata": 1}',
+        b'{"metadata": {"name": "n"}, "status": {"conditions": [{"lastTransitionTime": "soon"}]}}',
+    ],
+)
+def test_what_is_no_node_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_node(body)
+
+
+def test_lists_of_nodes_and_of_policy_objects() -> None:
+    [item] = NODE_DECODING.items(orjson.dumps({"metadata": {}, "items": [FULL]}))
+    assert (item.key, item.resource_version, item.value.boot_id) == ("node-1", "42", "b")
+    assert list(NODE_DECODING.items(b'{"metadata": {}, "items": null}')) == []
+    [found] = OBJECT_DECODING.items(
+        orjson.dumps({"items": [{"metadata": {"name": "c", "namespace": "n"}, "spec": {"odd": [1]}}]})
+    )
+    assert (found.key, found.value["spec"]) == ("n/c", {"odd": [1]})
+
+
+def test_watch_lines() -> None:
+    added = NODE_DECODING.line(orjson.dumps({"type": "ADDED", "object": FULL}))
+    assert added.item is not None
+    assert (added.type, added.resource_version, added.item.key) == (EventType.ADDED, "42", "node-1")
+    bookmark = NODE_DECODING.line(b'{"type": "BOOKMARK", "object": {"kind": "Node", "metadata": {"resourceVersion": "77"}}}')
+    assert (bookmark.type, bookmark.resource_version, bookmark.item) == (EventType.BOOKMARK, "77", None)
+    error = NODE_DECODING.line(
+        b'{"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "metadata": {}}}'
+    )
+    assert error.status is not None
+    assert error.status.code == 410
+    with pytest.raises(msgspec.DecodeError, match="unknown type 'NEW'"):
+        NODE_DECODING.line(b'{"type": "NEW", "object": {}}')
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind"),
+    [
+        (404, b'{"reason": "NotFound", "message": "gone"}', ObjectNotFound),
+        (410, b'{"reason": "Expired"}', VersionExpired),
+        (504, b'{"reason": "Timeout", "message": "Timeout: Too large resource version: 9, current: 5"}', VersionUnknown),
+        (504, b'{"reason": "Timeout", "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]}}', VersionUnknown),
+    ],
+)
+def test_refusals_that_callers_handle_have_a_class(code: int, body: bytes, kind: type) -> None:
+    assert type(refusal(code, {}, body, "GET /x", writing=False)) is kind
+
+
+def test_a_proxy_s_page_is_quoted_and_a_retry_after_is_bounded() -> None:
+    error = refusal(502, {}, b"<html>Bad Gateway</html>", "GET /x", writing=False)
+    assert "Bad Gateway" in error.message
+    assert error_type(error) is ErrorType.TRANSIENT
+    patient = refusal(429, {"Retry-After": "86400"}, b"", "GET /x", writing=False)
+    assert patient.next_retry_delay is not None
+    assert patient.next_retry_delay.total_seconds() == 60

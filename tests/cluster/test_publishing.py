@@ -1,0 +1,246 @@
+"""What a NodeHealthCheck's status and Events say of our work, and that saying it once is enough."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.scan import ClusterScan
+from activities.cluster.status import condition_of, status_change
+from activities.cluster.view import ViewLimits
+from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
+from policy.healthcheck import ObjectRef
+from policy.report import CheckReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+
+pytestmark = pytest.mark.timeout(10)
+
+REF = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+OPEN = CheckReport(ref=REF, uid="u", generation=3, total=12, healthy=11, unhealthy=1, remaining=4, allowed=True)
+CLOSED = replace(
+    OPEN, healthy=2, unhealthy=10, allowed=False, reason="ShortCircuit", message="2 of 12 nodes are healthy, needs 7"
+)
+BAD = CheckReport(
+    ref=REF, uid="u", reason="InvalidObject", message="x", error="NodeHealthCheck/workers: spec.minHealthy: expected ..."
+)
+AT = datetime(2026, 11, 21, 10, 0, 0, tzinfo=UTC)
+EPISODE = InFlight(node="node-1", since="2026-11-21T09:59:00+00:00", incident="inc-1")
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def change(report: CheckReport, current: dict[str, Any], in_flight: tuple[InFlight, ...] = ()) -> dict[str, Any]:
+    """The status after the patch, as a merge patch leaves it, with the reasons of the Events beside it."""
+    made = status_change(report, current=current, unhealthy=["node-1"], in_flight=in_flight, now=AT)
+    if made is None:
+        return {**current, "told": []}
+    merged = {**current, **made.patch["status"]}
+    merged["inFlightRemediations"] = {k: v for k, v in (merged.get("inFlightRemediations") or {}).items() if v is not None}
+    return {**merged, "told": [happening.reason for happening in made.happenings]}
+
+
+def told(status: dict[str, Any]) -> list[str]:
+    reasons: list[str] = status.pop("told")
+    return reasons
+
+
+@pytest.mark.parametrize(
+    ("report", "in_flight", "phase", "disabled", "allowed"),
+    [
+        (OPEN, (), "Enabled", "False", "True"),
+        (OPEN, (EPISODE,), "Remediating", "False", "True"),
+        (
+            replace(OPEN, paused="upgrade", allowed=False, reason="Paused", message="paused: upgrade"),
+            (),
+            "Paused",
+            "False",
+            "False",
+        ),
+        (CLOSED, (), "Enabled", "False", "False"),
+        (CLOSED, (EPISODE,), "Remediating", "False", "False"),
+        (BAD, (), "Disabled", "True", "False"),
+    ],
+)
+def test_the_phase_and_the_conditions(
+    report: CheckReport, in_flight: tuple[InFlight, ...], phase: str, disabled: str, allowed: str
+) -> None:
+    status = change(report, {}, in_flight)
+    assert status["phase"] == phase
+    assert condition_of(status, "Disabled")["status"] == disabled
+    assert condition_of(status, "RemediationAllowed")["status"] == allowed
+    assert status["reason"]
+
+
+def test_nodes_in_remediation_are_listed_as_medik8s_users_expect() -> None:
+    status = change(OPEN, {}, (EPISODE,))
+    assert status["observedNodes"] == 12
+    assert status["healthyNodes"] == 11
+    assert status["inFlightRemediations"] == {"node-1": "2026-11-21T09:59:00Z"}
+    [listed] = status["unhealthyNodes"]
+    assert listed["name"] == "node-1"
+    assert listed["remediations"][0]["started"] == "2026-11-21T09:59:00Z"
+    assert listed["remediations"][0]["resource"]["name"] == "inc-1"
+    assert status["lastUpdateTime"] == "2026-11-21T10:00:00Z"
+
+
+def test_a_status_that_says_it_already_is_left_alone() -> None:
+    for report, in_flight in ((OPEN, ()), (CLOSED, (EPISODE,)), (BAD, ()), (OPEN, (replace(EPISODE, since=""),))):
+        status = change(report, {}, in_flight)
+        told(status)
+        again = status_change(report, current=status, unhealthy=["node-1"], in_flight=in_flight, now=AT + timedelta(hours=1))
+        assert again is None
+
+
+def test_conditions_of_others_and_times_of_unchanged_ones_stay() -> None:
+    foreign = {
+        "type": "StormActive",
+        "status": "False",
+        "reason": "X",
+        "message": "",
+        "lastTransitionTime": "2020-01-01T00:00:00Z",
+    }
+    first = change(OPEN, {"conditions": [foreign]})
+    told(first)
+    later = status_change(CLOSED, current=first, unhealthy=[], in_flight=(), now=AT + timedelta(minutes=5))
+    assert later is not None
+    status = later.patch["status"]
+    assert status["conditions"][0] == foreign
+    assert condition_of(status, "Disabled")["lastTransitionTime"] == "2026-11-21T10:00:00Z"
+    assert condition_of(status, "RemediationAllowed")["lastTransitionTime"] == "2026-11-21T10:05:00Z"
+
+
+def test_events_are_told_when_something_flips_and_only_then() -> None:
+    status = change(OPEN, {})
+    assert told(status) == [], "an open brake is nothing new"
+    status = change(CLOSED, status)
+    assert told(status) == ["RemediationSkipped"]
+    status = change(replace(CLOSED, healthy=1, message="1 of 12 nodes are healthy, needs 7"), status)
+    assert told(status) == [], "still closed"
+    status = change(OPEN, status, (EPISODE,))
+    assert told(status) == ["RemediationAllowed", "RemediationCreated"]
+    status = change(BAD, status, (EPISODE,))
+    assert told(status) == ["Disabled"]
+    status = change(OPEN, status)
+    assert told(status) == ["Enabled", "RemediationRemoved"]
+    assert status["inFlightRemediations"] == {}
+
+
+@pytest.fixture
+async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> AsyncIterator[ClusterScan]:
+    await person.create(DEFINITIONS, definition())
+    for number in range(4):
+        await person.create(NODES, node(f"node-{number}"))
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as opened:
+        yield opened
+
+
+async def reports(scan: ClusterScan) -> tuple[CheckReport, ...]:
+    request = ScanRequest(cluster="prod", holder="ours", wait=timedelta(seconds=2))
+    report = await ActivityEnvironment().run(scan.observe_cluster, request)
+    checks: tuple[CheckReport, ...] = report.checks
+    return checks
+
+
+async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...], **more: Any) -> PublishResult:
+    request = PublishRequest(cluster="prod", checks=checks, **more)
+    result = await ActivityEnvironment().run(scan.publish_status, request)
+    assert isinstance(result, PublishResult)
+    return result
+
+
+async def test_a_status_is_written_once_and_again_only_when_it_differs(
+    scan: ClusterScan, api: ApiServer, person: ApiClient
+) -> None:
+    await person.create(CHECKS, check(duration="0s"))
+    await until(lambda: scan.view.check_objects)
+    checks = await reports(scan)
+    assert await publish(scan, checks) == PublishResult(written=1)
+    generation = (await person.get(f"{CHECKS}/workers"))["metadata"]["generation"]
+    before = api.requests.total("patch", "nodehealthchecks")
+    for _ in range(3):
+        assert await publish(scan, checks) == PublishResult(written=0)
+    assert api.requests.total("patch", "nodehealthchecks") <= before + 1, "at most one, against our own older copy"
+    await person.patch(f"{NODES}/node-1/status", {"status": {"conditions": conditions("False", now() - timedelta(hours=1))}})
+    await until(lambda: scan.view.parts().candidates)
+    episode = InFlight(node="node-1", since=now().isoformat(), incident="inc-1")
+    assert (await publish(scan, await reports(scan), in_flight=(episode,))).written == 1
+    found = await person.get(f"{CHECKS}/workers")
+    assert found["status"]["phase"] == "Remediating"
+    assert list(found["status"]["inFlightRemediations"]) == ["node-1"]
+    assert (found["status"]["observedNodes"], found["status"]["healthyNodes"]) == (4, 3)
+    assert found["metadata"]["generation"] == generation
+    await publish(scan, await reports(scan))
+    found = await person.get(f"{CHECKS}/workers")
+    assert not found["status"].get("inFlightRemediations")
+    events = [event["reason"] for event in (await person.list(EVENTS))["items"]]
+    assert sorted(events) == ["RemediationCreated", "RemediationRemoved"]
+
+
+async def test_an_episode_shows_only_under_the_checks_that_select_its_node(scan: ClusterScan, person: ApiClient) -> None:
+    other = check("others", selector={"matchLabels": {"nobody": "has-this"}})
+    for each in (check(), other):
+        await person.create(CHECKS, each)
+    await until(lambda: len(scan.view.check_objects) == 2)
+    episode = InFlight(node="node-1", since=now().isoformat(), incident="inc-1")
+    await publish(scan, await reports(scan), in_flight=(episode,))
+    assert (await person.get(f"{CHECKS}/workers"))["status"]["phase"] == "Remediating"
+    assert (await person.get(f"{CHECKS}/others"))["status"]["phase"] == "Enabled"
+
+
+async def test_all_nodes_failing_at_once_is_one_event_and_a_reason_in_the_status(scan: ClusterScan, person: ApiClient) -> None:
+    """S17: the reason is where people look."""
+    await person.create(CHECKS, check(duration="0s"))
+    for number in range(4):
+        patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
+        await person.patch(f"{NODES}/node-{number}/status", patch)
+    await until(lambda: scan.view.parts().checks and scan.view.parts().checks[0].unhealthy == 4)
+    for _ in range(3):
+        await publish(scan, await reports(scan))
+    status = (await person.get(f"{CHECKS}/workers"))["status"]
+    assert "0 of 4 nodes are healthy" in status["reason"]
+    [event] = (await person.list(EVENTS))["items"]
+    assert (event["reason"], event["type"], event["count"]) == ("RemediationSkipped", "Warning", 1)
+    assert event["involvedObject"]["name"] == "workers"
+
+
+async def test_a_check_that_vanished_is_no_failure_and_one_that_cannot_be_written_holds_up_no_other(
+    scan: ClusterScan, api: ApiServer, person: ApiClient
+) -> None:
+    for name in ("first", "second", "third"):
+        await person.create(CHECKS, check(name))
+    await until(lambda: len(scan.view.check_objects) == 3)
+    checks = await reports(scan)
+    await person.delete(f"{CHECKS}/first")
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, method="PATCH", path="second"))
+    assert await publish(scan, checks) == PublishResult(written=1, failed=("NodeHealthCheck/second",))
+
+
+async def test_a_refusal_is_told_once(scan: ClusterScan, person: ApiClient) -> None:
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="only one healthy control-plane node would be left")
+    for _ in range(3):
+        await publish(scan, (), refusals=(refusal,))
+    [event] = (await person.list(EVENTS))["items"]
+    assert event["count"] == 1
+    assert "Node/node-1" in event["message"]
+    assert event["involvedObject"]["uid"] == (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
+
+
+async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: ApiClient) -> None:
+    happening = Happening(about=REF, uid="u", reason="Disabled", message="it is so", warning=True)
+    async with ClusterConnection.to(api.url, token="abc") as one, ClusterConnection.to(api.url, token="abc") as two:
+        await EventRecorder(one).tell(happening)
+        await EventRecorder(two).tell(happening)
+        await EventRecorder(two).tell(replace(happening, message="it is otherwise"))
+    counts = {event["message"]: event["count"] for event in (await person.list(EVENTS))["items"]}
+    assert counts == {"it is so": 2, "it is otherwise": 1}

@@ -1,0 +1,308 @@
+"""The copy of a collection: through cuts, silence, expiry, outages and a server that went back in time (S18)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer as TestServer
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING
+from activities.cluster.paths import NODE_HEALTH_CHECKS
+from activities.cluster.paths import NODES as NODE_KIND
+from activities.cluster.reflector import Reflector, WatchLimits
+from policy.nodes import NodeView
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, until
+
+pytestmark = pytest.mark.timeout(10)
+
+QUICK = WatchLimits(silence=0.3, first_pause=0.01, longest_pause=0.1, absence=0.05)
+
+
+class Copy:
+    """What a listener was told."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.told: list[tuple[str, bool]] = []
+
+    def __call__(self, key: str, value: NodeView | None) -> None:
+        self.told.append((key, value is not None))
+        if value is None:
+            self.nodes.pop(key)
+        else:
+            self.nodes[key] = value
+
+
+@pytest.fixture
+def copy() -> Copy:
+    return Copy()
+
+
+@pytest.fixture
+async def reflector(connection: ClusterConnection, copy: Copy) -> AsyncIterator[Reflector[NodeView]]:
+    reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=QUICK)
+    yield reflector
+    await reflector.stop()
+
+
+async def test_a_list_in_pages_then_every_change(
+    connection: ClusterConnection, copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    for number in range(5):
+        await person.create(NODES, node(f"node-{number}"))
+    reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=WatchLimits(page_size=2))
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    assert sorted(copy.nodes) == [f"node-{number}" for number in range(5)]
+    assert reflector.synced
+    await person.create(NODES, node("node-9"))
+    await person.patch(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
+    await person.delete(f"{NODES}/node-1")
+    await until(lambda: "node-1" not in copy.nodes)
+    assert copy.nodes["node-0"].unschedulable
+    assert copy.nodes["node-9"].boot_id == "boot-node-9"
+    assert reflector.keys == set(copy.nodes)
+    assert (reflector.lists, api.requests.total("list", "nodes")) == (1, 3)
+    await reflector.stop()
+
+
+async def test_a_cut_watch_resumes_without_a_list_and_misses_nothing(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    for number in range(5):
+        assert api.cut_watches(NODES) == 1
+        await person.create(NODES, node(f"node-{number}"))
+        await until(lambda: f"node-{number}" in copy.nodes)  # noqa: B023 - awaited within the turn
+        await until(lambda: reflector.streaming and api.open_watches)
+    assert reflector.lists == 1
+    assert reflector.problem == ""
+
+
+async def test_a_half_open_watch_is_noticed_by_its_silence(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    api.faults.add(Fault(accident=Accident.HALF_OPEN, count=1))
+    await person.create(NODES, node("node-1"))
+    assert not copy.nodes
+    await until(lambda: "node-1" in copy.nodes)
+    assert reflector.lists == 1
+
+
+async def test_bookmarks_keep_a_quiet_watch_alive(connection: ClusterConnection, copy: Copy) -> None:
+    async with ApiServer(bookmark_interval=timedelta(milliseconds=50)) as quiet:
+        quiet_connection = ClusterConnection.to(quiet.url, token="abc")
+        reflector = Reflector(quiet_connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=QUICK)
+        reflector.start()
+        await until(lambda: reflector.streaming)
+        first = reflector.resource_version
+        async with ApiClient(ApiAddress(url=quiet.url, token="abc")) as somebody:
+            await somebody.create("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+        await until(lambda: reflector.resource_version != first)
+        assert reflector.newest_change == 0
+        assert reflector.silent_for() < QUICK.silence
+        opened = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() - opened > 2 * QUICK.silence)
+        assert quiet.requests.total("watch", "nodes") <= 1
+        assert reflector.streaming
+        await reflector.stop()
+        await quiet_connection.close()
+
+
+async def test_an_expired_version_is_listed_again_and_tells_what_vanished(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    for name in ("node-1", "node-2"):
+        await person.create(NODES, node(name))
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    fault = api.faults.add(Fault(accident=Accident.STATUS, verb="watch", status=503))
+    api.cut_watches()
+    await person.delete(f"{NODES}/node-1")
+    await person.create(NODES, node("node-3"))
+    api.store.compact()
+    api.faults.remove(fault)
+    await until(lambda: sorted(copy.nodes) == ["node-2", "node-3"])
+    assert ("node-1", False) in copy.told
+    assert reflector.lists == 2
+
+
+async def test_410_in_the_middle_of_a_watch(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    await person.create(NODES, node("node-1"))
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    api.faults.add(Fault(accident=Accident.EXPIRE, verb="watch", count=1))
+    api.cut_watches()
+    await until(lambda: reflector.lists == 2 and reflector.streaming)
+    assert sorted(copy.nodes) == ["node-1"]
+    assert reflector.synced
+
+
+async def test_a_server_restored_from_an_older_backup_is_listed_again(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    """The resourceVersions that we know are given out again for other changes; a resumed watch would never tell."""
+    await person.create(NODES, node("node-1"))
+    backup = api.store.snapshot()
+    await person.create(NODES, node("node-2"))
+    await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    newest = reflector.newest_change
+    await api.stop()
+    api.store.restore(backup)
+    await api.start()
+    await until(lambda: sorted(copy.nodes) == ["node-1"])
+    assert not copy.nodes["node-1"].unschedulable
+    assert reflector.newest_change < newest
+    await until(lambda: reflector.streaming)
+    assert reflector.synced
+
+
+async def test_a_kind_that_comes_later_is_empty_until_then(
+    connection: ClusterConnection, api: ApiServer, person: ApiClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    told: dict[str, object] = {}
+    limits = WatchLimits(first_pause=0.01, absence=30.0)
+    reflector = Reflector(
+        connection, NODE_HEALTH_CHECKS, OBJECT_DECODING, on_change=told.__setitem__, optional=True, limits=limits
+    )
+    reflector.start()
+    await until(lambda: reflector.absent and api.requests.total("get") + sum(api.requests.reads.values()) >= 3)
+    assert reflector.synced
+    assert reflector.problem == ""
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check())
+    reflector.wake()
+    await until(lambda: told.get("workers"))
+    assert not reflector.absent
+    assert len([record for record in caplog.records if "not known" in record.message]) == 1
+    await person.delete(f"{DEFINITIONS}/nodehealthchecks.remediation.medik8s.io")
+    await until(lambda: told["workers"] is None)
+    api.cut_watches(CHECKS)  # a real server ends the watches of a kind that is gone
+    await until(lambda: reflector.absent)
+    await reflector.stop()
+
+
+async def test_an_outage_is_bounded_in_attempts_and_log_lines(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    fault = api.faults.add(Fault(accident=Accident.REFUSE, path=NODES, user_agent="nodewarden/"))
+    caplog.clear()
+    api.cut_watches()
+    await until(lambda: reflector.silent_for() > 1.0)
+    assert 5 <= api.faults.hits(fault) <= 40
+    assert reflector.problem
+    assert not reflector.streaming
+    assert reflector.synced, "what was known is still the best that is known; its age says the rest"
+    api.faults.clear()
+    await person.create(NODES, node("node-1"))
+    await until(lambda: "node-1" in copy.nodes)
+    await until(lambda: reflector.problem == "")
+    assert [record.levelname for record in caplog.records if record.name.startswith("activities")] == ["WARNING", "INFO"]
+    assert reflector.lists == 2, "after so long an absence a list is worth more than a resumed watch"
+
+
+async def test_a_server_that_hangs_up_at_once_is_not_asked_in_a_tight_loop(copy: Copy) -> None:
+    watches = 0
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal watches
+        watches += "watch" in request.query
+        if "watch" in request.query:
+            return web.Response(body=b"")
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": []})
+
+    async with TestServer(answer) as server, ClusterConnection.to(str(server.make_url("/"))) as connection:
+        reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=QUICK)
+        reflector.start()
+        began = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() - began > 0.6)
+        assert 5 <= watches <= 25
+        await reflector.stop()
+
+
+async def test_a_server_that_waits_for_a_version_it_has_lost_is_listed_again(copy: Copy) -> None:
+    """A restored server may take a watch from a version still to come, and leave out every change up to there."""
+    versions, served = iter(["50", "20", "20"]), {"node-1"}
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.sleep(60)
+            return response
+        items = [node(name) for name in served]
+        return web.json_response({"metadata": {"resourceVersion": next(versions)}, "items": items})
+
+    async with TestServer(answer) as server, ClusterConnection.to(str(server.make_url("/"))) as connection:
+        reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=copy, limits=QUICK)
+        reflector.start()
+        await until(lambda: "node-1" in copy.nodes)
+        served.clear()
+        await until(lambda: not copy.nodes)
+        assert reflector.resource_version == "20"
+        assert reflector.lists == 2
+        await reflector.stop()
+
+
+async def test_refused_access_is_a_problem_not_an_empty_collection(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer
+) -> None:
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path=NODES))
+    reflector.start()
+    await until(lambda: reflector.problem)
+    assert "403" in reflector.problem
+    assert not reflector.synced
+
+
+async def test_a_mistake_in_a_listener_shows_as_a_problem_and_heals(
+    connection: ClusterConnection, api: ApiServer, person: ApiClient
+) -> None:
+    broken = True
+    seen: list[str] = []
+
+    def listener(key: str, value: NodeView | None) -> None:
+        if broken:
+            raise RuntimeError("a defect")
+        seen.append(key)
+
+    await person.create(NODES, node("node-1"))
+    reflector = Reflector(connection, NODE_KIND, NODE_DECODING, on_change=listener, limits=QUICK)
+    reflector.start()
+    await until(lambda: "a defect" in reflector.problem)
+    assert not reflector.synced
+    broken = False
+    await until(lambda: reflector.streaming)
+    assert seen == ["node-1"]
+    assert reflector.problem == ""
+    await reflector.stop()
+
+
+async def test_relist_takes_a_new_list_at_once(
+    reflector: Reflector[NodeView], copy: Copy, api: ApiServer, person: ApiClient
+) -> None:
+    await person.create(NODES, node("node-1"))
+    reflector.start()
+    await until(lambda: reflector.streaming)
+    await reflector.relist()
+    await until(lambda: reflector.lists == 2 and reflector.streaming)
+    assert sorted(copy.nodes) == ["node-1"]

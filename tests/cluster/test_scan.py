@@ -1,0 +1,347 @@
+"""The long poll: exact, quiet, honest about its age, and without a write where nothing asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.reflector import WatchLimits
+from activities.cluster.scan import ClusterScan
+from activities.cluster.view import ViewLimits
+from activities.contracts.scan import ScanRequest
+from policy.report import ScanReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+
+pytestmark = pytest.mark.timeout(15)
+
+LIVE = ViewLimits(
+    silence=timedelta(seconds=5),
+    broken=timedelta(milliseconds=200),
+    grace=timedelta(0),
+    shrunk=timedelta(milliseconds=400),
+    probe=timedelta(milliseconds=300),
+    probe_again=timedelta(milliseconds=50),
+    catch_up=timedelta(milliseconds=100),
+    first_list=timedelta(seconds=2),
+)
+WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05, absence=0.05)
+OURS = "nodewarden/"
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
+    """Opens scans as so many workers would, each with a connection and a view of its own."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(limits: ViewLimits = LIVE) -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            return await stack.enter_async_context(
+                ClusterScan("prod", connection, limits=limits, watch_limits=WATCHES, lease=lease)
+            )
+
+        yield opened
+
+
+def asked(known: ScanReport | None = None, wait: float = 2.0, **changes: Any) -> ScanRequest:
+    request: dict[str, Any] = {"cluster": "prod", "holder": "temporal-a/default", "wait": timedelta(seconds=wait)}
+    if known is not None:
+        request |= {
+            "known_digest": known.digest,
+            "resource_version": known.resource_version,
+            "inventory": known.inventory,
+        }
+    return ScanRequest(**(request | changes))
+
+
+async def observe(scan: ClusterScan, request: ScanRequest) -> ScanReport:
+    report = await ActivityEnvironment().run(scan.observe_cluster, request)
+    assert isinstance(report, ScanReport)
+    return report
+
+
+async def observe_until(scan: ClusterScan, known: ScanReport, condition: Callable[[ScanReport], bool]) -> ScanReport:
+    """Scan as the scanner does until a report is as wanted, at most a handful of times."""
+    for _ in range(6):
+        if condition(known):
+            return known
+        known = await observe(scan, asked(known))
+    raise AssertionError(known)
+
+
+async def fleet(person: ApiClient, count: int = 4) -> None:
+    for number in range(count):
+        await person.create(NODES, node(f"node-{number}"))
+
+
+async def with_policy(person: ApiClient, duration: str = "300s") -> None:
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration=duration))
+
+
+async def turn(person: ApiClient, name: str, ready: str) -> None:
+    await person.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions(ready, now())}})
+
+
+async def test_with_no_policy_nothing_is_ever_written(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S38, opt-in: neither Lease nor Event nor status."""
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    again = await observe(scan, asked(report, wait=0.3))
+    assert again.digest == report.digest
+    assert report.view.stale == ""
+    assert report.inventory == 4
+    assert not report.lease.needed
+    assert report.cluster_uid
+    assert {agent: count for agent, count in api.requests.writes.items() if agent.startswith(OURS)} == {}
+
+
+async def test_the_answer_comes_within_milliseconds_of_a_timeout_s_end(person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    await with_policy(person, duration="1500ms")
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    await turn(person, "node-1", "Unknown")
+    report = await observe(scan, asked(report))
+    assert report.checks[0].soon == 1
+    due = report.next_due
+    assert due is not None
+    assert due > now()
+    report = await observe(scan, asked(report))
+    late = (now() - due).total_seconds()
+    assert [candidate.node for candidate in report.candidates] == ["node-1"]
+    assert 0 <= late < 0.2
+
+
+async def test_two_workers_say_the_same(person: ApiClient, open_scan: Open) -> None:
+    await fleet(person, 6)
+    await with_policy(person, duration="0s")
+    await turn(person, "node-1", "False")
+    first, second = await open_scan(), await open_scan()
+    one = await observe(first, asked())
+    two = await observe(second, asked())
+    assert one.candidates
+    assert (one.digest, one.resource_version) == (two.digest, two.resource_version)
+    await turn(person, "node-1", "True")
+    one, two = await asyncio.gather(observe(first, asked(one)), observe(second, asked(two)))
+    assert one.digest == two.digest
+    assert not one.candidates
+
+
+async def test_a_check_that_appears_takes_the_lease_and_one_that_is_bad_is_shown(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    await with_policy(person)
+    report = await observe(scan, asked(report))
+    assert report.checks[0].allowed
+    assert report.lease.held
+    lease = await person.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodewarden")
+    assert lease["spec"]["holderIdentity"] == "temporal-a/default"
+    await person.patch(
+        f"{CHECKS}/workers", {"spec": {"minHealthy": None, "selector": {"matchLabels": None, "matchExpressions": None}}}
+    )
+    report = await observe(scan, asked(report))
+    assert "selector" in report.checks[0].error
+    await person.delete(f"{CHECKS}/workers")
+    report = await observe(scan, asked(report))
+    assert report.checks == ()
+    assert not report.lease.needed
+
+
+async def test_only_one_of_two_temporal_servers_gets_a_cluster(person: ApiClient, open_scan: Open) -> None:
+    """S38."""
+    await fleet(person)
+    await with_policy(person)
+    first, second = await open_scan(), await open_scan()
+    assert (await observe(first, asked())).lease.held
+    refused = await observe(second, asked(holder="temporal-b/default"))
+    assert not refused.lease.held
+    assert refused.lease.holder == "temporal-a/default"
+    assert "temporal-a/default" in refused.lease.problem
+    await ActivityEnvironment().run(first.release_lease, asked())
+    report = await observe(second, asked(refused, holder="temporal-b/default", wait=4.0))
+    assert report.lease.held
+
+
+async def test_a_restless_fleet_is_told_at_most_once_a_second(person: ApiClient, open_scan: Open) -> None:
+    """Only the lines for people differ here: nothing that a decision could depend on."""
+    await fleet(person)
+    await with_policy(person, duration="1h")
+    await turn(person, "node-1", "False")
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    began = asyncio.get_running_loop().time()
+    await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
+    changed = await observe(scan, asked(report))
+    assert changed.digest != report.digest
+    assert changed.candidates == report.candidates
+    assert 0.9 < asyncio.get_running_loop().time() - began < 1.9
+    began = asyncio.get_running_loop().time()
+    await turn(person, "node-2", "False")
+    await observe(scan, asked(changed))
+    assert asyncio.get_running_loop().time() - began < 0.9
+
+
+async def test_a_watched_node_is_observed_and_its_going_is_told(person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked(watching=("node-1", "node-9"), work_in_hand=True))
+    assert [(seen.node, seen.present) for seen in report.observations] == [("node-1", True), ("node-9", False)]
+    assert report.lease.held
+    await person.delete(f"{NODES}/node-1")
+    report = await observe(scan, asked(report, watching=("node-1", "node-9"), work_in_hand=True))
+    assert not report.observations[0].present
+
+
+async def test_an_api_that_stops_answering_makes_the_view_stale_and_back(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18."""
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    assert report.view.stale == ""
+    await api.stop()
+    report = await observe(scan, asked(report))
+    assert report.view.stale
+    # The probe and the watches each say it in their own words, once.
+    report = await observe_until(scan, report, lambda seen: "does not answer" in seen.view.stale)
+    quiet = await observe(scan, asked(report, wait=0.4))
+    assert quiet.digest == report.digest
+    await api.start()
+    report = await observe_until(scan, report, lambda seen: seen.view.stale == "")
+    assert report.inventory == 4
+
+
+async def test_a_silent_api_is_noticed_by_the_probe_before_the_watch_would(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: every watch is still open, and says nothing."""
+    await fleet(person)
+    await person.create(DEFINITIONS, definition())
+    scan = await open_scan()
+    scan.view.connection._timeouts = type(scan.view.connection._timeouts)(read=0.2)
+    report = await observe(scan, asked())
+    api.faults.add(Fault(accident=Accident.HALF_OPEN, user_agent=OURS))
+    api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=20), user_agent=OURS))
+    report = await observe(scan, asked(report))
+    assert "does not answer" in report.view.stale
+
+
+async def test_within_the_grace_after_start_nothing_may_be_done(person: ApiClient, open_scan: Open) -> None:
+    """S18."""
+    await fleet(person)
+    scan = await open_scan(ViewLimits(grace=timedelta(milliseconds=500)))
+    report = await observe(scan, asked())
+    assert "younger" in report.view.stale
+    report = await observe(scan, asked(report))
+    assert report.view.stale == ""
+
+
+async def test_an_emptied_inventory_is_a_fault_of_the_view_until_it_lasts(person: ApiClient, open_scan: Open) -> None:
+    """S18."""
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    for number in range(3):
+        await person.delete(f"{NODES}/node-{number}")
+    await until(lambda: len(scan.view.ledger) == 1)
+    fault = await observe(scan, asked(report))
+    assert "4 nodes to 1" in fault.view.stale
+    assert fault.inventory == 4
+    accepted = await observe(scan, asked(fault))
+    assert accepted.view.stale == ""
+    assert accepted.inventory == 1
+
+
+async def test_a_view_that_is_behind_catches_up_or_says_so(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S18: the scanner has seen more through another worker."""
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    api.faults.add(Fault(accident=Accident.HALF_OPEN, path=NODES, user_agent=OURS))
+    newer = await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
+    lists = scan.view._nodes.lists
+    caught_up = await observe(scan, asked(report, resource_version=newer["metadata"]["resourceVersion"]))
+    assert scan.view._nodes.lists == lists + 1
+    assert caught_up.view.stale == ""
+    assert not next(row for row in caught_up.rows if row.node == "node-1").schedulable
+    api.faults.add(Fault(accident=Accident.STATUS, status=500, verb="list", path=NODES, user_agent=OURS))
+    behind = await observe(scan, asked(caught_up, wait=0.5, resource_version=str(api.store.revision + 1)))
+    assert behind.view.stale
+
+
+async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """After a restore from a backup the newest version is lower than what the scanner remembers."""
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked(resource_version=str(api.store.revision + 1000)))
+    assert report.view.stale == ""
+    assert int(report.resource_version) <= api.store.revision
+    lists = scan.view._nodes.lists
+    await observe(scan, asked(report, wait=0.1, resource_version=str(api.store.revision + 1000)))
+    assert scan.view._nodes.lists == lists
+
+
+async def test_a_cancelled_scan_leaves_nothing_behind(person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    environment = ActivityEnvironment()
+    beats: list[object] = []
+    environment.on_heartbeat = lambda *details: beats.append(details)
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(environment.run(scan.observe_cluster, asked(report, wait=60.0)))
+    await until(lambda: scan.view._waiting and beats)
+    environment.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not scan.view._waiting
+    left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - before}  # type: ignore[union-attr]
+    assert {name for name in left if not name.startswith("RequestHandler")} == set()  # the server's, for open connections
+
+
+async def test_a_worker_that_shuts_down_answers_at_once(person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    environment = ActivityEnvironment()
+    running = asyncio.create_task(environment.run(scan.observe_cluster, asked(report, wait=60.0)))
+    await until(lambda: scan.view._waiting)
+    environment.worker_shutdown()
+    async with asyncio.timeout(1):
+        assert (await running).digest == report.digest
+
+
+async def test_a_request_for_another_cluster_is_refused(open_scan: Open) -> None:
+    scan = await open_scan()
+    with pytest.raises(ApplicationError, match="cluster 'other'"):
+        await observe(scan, asked(cluster="other"))
+
+
+async def test_an_idle_hour_costs_no_list(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    before = api.requests.total("list", "nodes", OURS)
+    for _ in range(3):
+        report = await observe(scan, asked(report, wait=0.2))
+    assert api.requests.total("list", "nodes", OURS) == before
