@@ -74,6 +74,7 @@ class FencingStory:
         self._request = request
         self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
         self._control_plane = False
+        self._boot_ids_before: list[str] = []
         self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
 
@@ -183,7 +184,7 @@ class FencingStory:
 
     async def _wait_before_power(self) -> None:
         """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
-        while (remaining := power_due(self._pinned.not_ready_since, self._plan, workflow.now())) > timedelta(0):
+        while (remaining := self._wait_that_remains()) > timedelta(0):
             self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
             await self.episode.rest(remaining, "the wait before power-management")
             await self.looks.may_go_on()
@@ -219,6 +220,8 @@ class FencingStory:
         await self.desk.take_node_lease(theirs_matters=self.power.untouched)
         await self.freeing.untaint()
         await self.looks.before_restoring()
+        if self.power.powered_on_at is None and (seen := self.episode.observation) is not None:
+            self._boot_ids_before.append(seen.boot_id)  # it may have rebooted by itself between the pin and our off
         await self.power.turn_on()
 
     async def _wait_for_return(self) -> None:
@@ -374,6 +377,11 @@ class FencingStory:
             return await self._restore(Outcome.RECOVERED, "the node came back by itself")
         return None
 
+    def _wait_that_remains(self) -> timedelta:
+        """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""
+        started = self.episode.started if self._need.kind is NeedKind.CHECK else None
+        return power_due(self._pinned.not_ready_since, self._plan, workflow.now(), started=started)
+
     # What is known --------------------------------------------------------------------------------------------------
 
     def _acknowledged(self) -> bool:
@@ -399,7 +407,7 @@ class FencingStory:
         seen, since = self.episode.observation, self.power.powered_on_at or self.power.off_commanded_at
         if seen is None or since is None or not (seen.present and seen.ready):
             return False
-        proof = restart_proven(self._pinned, seen, since)
+        proof = restart_proven(self._pinned, seen, since, boot_ids_before=self._boot_ids_before)
         self.episode.restart_proof = proof or self.episode.restart_proof
         return proof is not None
 
@@ -430,6 +438,7 @@ class FencingStory:
             zone=self._pinned.zone,
             control_plane=self._control_plane,
             node_uid=self._pinned.uid,
+            ready=self.episode.observation is not None and self.episode.observation.ready,
         )
 
 

@@ -62,8 +62,8 @@ class Granting:
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state the table is built again from our marks before anything is admitted."""
-        if self.known:
-            return
+        if self.known or not report.view.synced:
+            return  # before the first sync there may be marks that nobody has seen yet
         marked = tuple(sorted(seen.node for seen in report.observations if seen.incident or seen.mark_problem))
         self.known = not marked or await self._describe(marked)
         self.described_at = workflow.now()

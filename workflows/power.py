@@ -79,7 +79,7 @@ class PowerSequence:
                 await self.settle()
                 self._off_ended[device.endpoint] = workflow.now()
             else:
-                self._off_ended[device.endpoint] = workflow.now()
+                self._off_ended[device.endpoint] = result.ended_at  # by the clock that will read the state
                 self._episode.note("power-off", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
 
     async def await_off(self) -> None:

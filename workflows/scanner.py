@@ -115,6 +115,8 @@ class HealthScanner:
 
     async def _tell_episodes(self, report: ScanReport) -> None:
         """Signal an episode when the node it holds has changed since it was last told; a level, so a repetition is harmless."""
+        if report.view.stale:
+            return  # what is not live is no news
         seen = {observation.node: observation for observation in report.observations}
         permits = self._granting.table.permits()
         self._told = {permit.node: self._told[permit.node] for permit in permits if permit.node in self._told}

@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
 from policy.ids import episode_id
 from policy.report import Observation
+from tests.replay.recording import keep_history
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.fencing import Fencing
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
@@ -33,6 +34,7 @@ class Run:
     async def result(self) -> EpisodeResult:
         """How it ended; every rule that the world watches held at every moment."""
         result = await asyncio.wait_for(self.handle.result(), 30)
+        await keep_history(self.handle)
         assert self.world.broken == []
         return result
 

@@ -34,6 +34,7 @@ from policy.healthcheck import ObjectRef
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, ViewState
+from tests.replay.recording import keep_history
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.messages import ScannerInput, ScannerResult, ScannerStatus, StopRequest
 from workflows.scanner import HealthScanner
@@ -219,6 +220,7 @@ async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, **changes: 
         scan = Scan(cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster)))
         try:
             yield scan
+            await keep_history(scan.client_handle())
         finally:
             if not world.released:
                 await scan.client_handle().terminate("the test is over")
@@ -441,3 +443,19 @@ async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironme
             await env.client.execute_workflow(
                 HealthScanner.run, ScannerInput(cluster="prod"), id=f"other-{uuid.uuid4().hex}", task_queue=queue
             )
+
+
+async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnvironment) -> None:
+    """S14: before the first sync marks may be unseen; concluding "nobody holds anything" would double a permit."""
+    world = ScriptedCluster()
+    world.show(report("node-1", view=ViewState(synced=False, stale="not synced")))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        assert world.described == []
+        marked = Observation(node="node-1", incident="old")
+        world.known["node-1"] = EpisodeDescription(
+            node="node-1", known=True, open=True, workflow_id="w", incident="old", permit=True
+        )
+        world.show(report("node-1", observations=(marked,)))
+        await scan.until(lambda status: bool(status.permits))
+        assert world.opened == []

@@ -1,0 +1,58 @@
+"""The command `nodewarden`. Each command lives in `starter/commands/` and is a thin skin over `starter/client.py`.
+
+Heavy imports happen inside the commands: help and completion answer before Temporal's SDK would be loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from starter.commands import episodes, fence, scan, status, up, version, worker
+from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
+
+app = typer.Typer(
+    name="nodewarden",
+    help="Keeps the nodes of Kubernetes clusters working: durable remediation and fencing on Temporal.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def globals_(
+    context: typer.Context,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Settings file; default: ./nodewarden.yaml, then the user's.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an unexpected error comes from.")] = False,
+) -> None:
+    """Options that every command understands."""
+    context.obj = Session(cluster=cluster, output=output, config=config, debug=debug)
+
+
+app.command("up")(up.up)
+app.command("worker")(worker.worker)
+app.add_typer(scan.app, name="scan")
+app.command("status")(status.status)
+app.command("fence")(fence.fence)
+app.command("abort")(episodes.abort)
+app.command("ack-off")(episodes.ack_off)
+app.command("hold")(episodes.hold)
+app.command("resume")(episodes.resume)
+app.command("version")(version.version)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The typed way in for programs: `async with Nodewarden.connect() as warden: await warden.fence("prod", "node-7", reason="…")`.
+
+It starts, asks and tells workflows and decides nothing: permits are the scanner's, consequences the episode's. The command
+line (`starter/cli.py`) is a thin skin over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind
+from policy.healthcheck import ObjectRef
+from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
+from starter.scanners import ScannerHandle, StartedScanner
+from starter.status import ClusterStatus, SilentEpisode
+from workers.connect import connect
+from workers.embedded import running_endpoint
+from workers.setting_sources import SettingsError
+from workers.settings import Settings, load
+from workflows import search
+from workflows.ids import WORKFLOW_QUEUE, episode_id
+from workflows.messages import ScannerStatus
+
+PATIENCE = timedelta(seconds=5)
+SHOWN_ENDED = 10
+
+
+class Nodewarden:
+    """Episodes and scanners of one Temporal namespace. Make one with `connect`, or round a client that has our converter."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._ended: dict[str, EpisodeResult] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        settings: Settings | None = None,
+        *,
+        address: str = "",
+        namespace: str = "",
+        patience: timedelta | None = PATIENCE,
+    ) -> AsyncIterator[Nodewarden]:
+        """Connect to the Temporal of the arguments, else of the settings, else to the embedded one that `nodewarden up` runs."""
+        settings = settings or load()
+        temporal = settings.temporal
+        found = address or temporal.address or _embedded_address(settings)
+        temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
+        try:
+            yield cls(await connect(temporal, patience=patience))
+        finally:
+            await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash
+
+    async def fence(
+        self,
+        cluster: str,
+        node: str,
+        *,
+        reason: str,
+        requester: str = "",
+        template: ObjectRef | None = None,
+        incident: str = "",
+    ) -> EpisodeHandle:
+        """Start a fencing episode, or join the same request if it runs already.
+
+        Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
+        """
+        incident = incident or uuid.uuid4().hex[:12]
+        digest = _digest(Kind.FENCING, reason, requester, template)
+        request = FencingInput(
+            cluster=cluster,
+            node=node,
+            reason=reason,
+            requester=requester,
+            incident=incident,
+            need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
+            template=template,
+        )
+        try:
+            started: WorkflowHandle[Any, Any] = await self.client.start_workflow(
+                Kind.FENCING.value,
+                request,
+                id=episode_id(cluster, node),
+                task_queue=WORKFLOW_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                memo={"incident": incident, "request": digest},
+                static_summary=f"{node}: {reason or 'asked by ' + (requester or 'somebody')}"[:200],
+                static_details=f"Fencing of `{node}` in `{cluster}`, asked by {requester or 'somebody'}: {reason or '-'}",
+                search_attributes=TypedSearchAttributes(
+                    [
+                        SearchAttributePair(search.CLUSTER, cluster),
+                        SearchAttributePair(search.NODE, node),
+                        SearchAttributePair(search.KIND, Kind.FENCING.value),
+                        SearchAttributePair(search.REASON, reason[:200]),
+                    ]
+                ),
+            )
+        except WorkflowAlreadyStartedError as error:
+            return await self._join(cluster, node, incident=incident, digest=digest, because=error)
+        except RPCError as error:
+            raise unanswered(error, what=f"episode of {node}") from error
+        return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=started.result_run_id or "")
+
+    async def _join(self, cluster: str, node: str, *, incident: str, digest: str, because: Exception) -> EpisodeHandle:
+        handle = self.client.get_workflow_handle(episode_id(cluster, node))
+        try:
+            described = await handle.describe(rpc_timeout=ANSWER_WITHIN)
+            memo = await described.memo()
+        except RPCError as error:
+            raise unanswered(error, what=f"episode of {node}") from error
+        if memo.get("incident") == incident or memo.get("request") == digest:
+            return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=described.run_id or "", joined=True)
+        try:
+            status = await self.episode(cluster, node).status()
+            why = f": {status.reason}" if status.reason else ""
+            name = f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
+        except RequestError:
+            name = f"{described.workflow_type} {memo.get('incident', '')} (run {described.run_id})"
+        raise EpisodeHeldError(node, name) from because
+
+    def episode(self, cluster: str, node: str) -> EpisodeHandle:
+        """The episode of a node, open or ended; whether there is one shows when it is asked."""
+        return EpisodeHandle(self.client, cluster=cluster, node=node)
+
+    async def abort(self, cluster: str, node: str, *, who: str, reason: str, power_on: bool = False) -> str:
+        """See `EpisodeHandle.abort`."""
+        return await self.episode(cluster, node).abort(who=who, reason=reason, power_on=power_on)
+
+    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str) -> str:
+        """See `EpisodeHandle.ack_off`."""
+        return await self.episode(cluster, node).ack_off(who=who, reason=reason)
+
+    async def resume(self, cluster: str, node: str, *, who: str, reason: str) -> str:
+        """See `EpisodeHandle.resume`."""
+        return await self.episode(cluster, node).resume(who=who, reason=reason)
+
+    def scanner(self, cluster: str) -> ScannerHandle:
+        """The scanner of a cluster; whether one runs shows when it is asked."""
+        return ScannerHandle(self.client, cluster)
+
+    async def start_scanner(self, cluster: str, *, cap: int = 1, wait: timedelta = timedelta(seconds=60)) -> StartedScanner:
+        """See `ScannerHandle.start`."""
+        return await self.scanner(cluster).start(cap=cap, wait=wait)
+
+    async def stop_scanner(self, cluster: str, *, who: str, reason: str) -> str:
+        """See `ScannerHandle.stop`."""
+        return await self.scanner(cluster).stop(who=who, reason=reason)
+
+    async def scanner_status(self, cluster: str) -> ScannerStatus:
+        """See `ScannerHandle.status`."""
+        return await self.scanner(cluster).status()
+
+    async def status(self, cluster: str) -> ClusterStatus:
+        """Everything there is to show. What does not answer is named in it instead of failing the whole."""
+        scanner: ScannerStatus | None = None
+        problem, silent = "", False
+        try:
+            scanner = await self.scanner_status(cluster)
+        except RequestError as error:
+            problem, silent = str(error), isinstance(error, SilentError)
+        open_runs, ended_runs = await asyncio.gather(self._listed(cluster, running=True), self._listed(cluster, running=False))
+        nodes = {run.id.removeprefix(episode_id(cluster, "")) for run in open_runs}
+        if scanner is not None:
+            nodes |= {permit.node for permit in scanner.permits}
+        answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in sorted(nodes)))
+        ended = await asyncio.gather(*(self._ended_result(run) for run in ended_runs))
+        return ClusterStatus(
+            cluster=cluster,
+            at=datetime.now(UTC),
+            scanner=scanner,
+            problem=problem,
+            unanswered=silent,
+            episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
+            silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
+            ended=tuple(result for result in ended if result is not None),
+        )
+
+    async def _listed(self, cluster: str, *, running: bool) -> Sequence[WorkflowExecution]:
+        """Episodes by visibility, which lags: good enough to look at, never to decide by."""
+        kinds = ", ".join(f"'{kind.value}'" for kind in Kind)
+        state = "= 'Running'" if running else "= 'Completed'"
+        # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
+        literal = cluster.replace("'", "")
+        query = f"WorkflowType IN ({kinds}) AND Cluster = '{literal}' AND ExecutionStatus {state}"
+        limit = 1000 if running else SHOWN_ENDED
+        try:
+            return [run async for run in self.client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]
+        except RPCError as error:
+            raise unanswered(error, what=f"episodes of {cluster}") from error
+
+    async def _episode_status(self, cluster: str, node: str) -> EpisodeStatus | SilentEpisode | None:
+        handle = self.episode(cluster, node)
+        try:
+            return await handle.status()
+        except MissingError:
+            return None  # ended since it was listed
+        except RequestError as error:
+            return SilentEpisode(node=node, workflow_id=handle.workflow_id, problem=str(error))
+
+    async def _ended_result(self, run: WorkflowExecution) -> EpisodeResult | None:
+        """Results never change, so each is fetched once."""
+        if run.run_id not in self._ended:
+            handle: WorkflowHandle[Any, EpisodeResult] = self.client.get_workflow_handle(
+                run.id, run_id=run.run_id, result_type=EpisodeResult
+            )
+            try:
+                self._ended[run.run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+            except RPCError:
+                return None  # its history was removed between the two calls
+        return self._ended[run.run_id]
+
+
+def _embedded_address(settings: Settings) -> str:
+    endpoint = running_endpoint(settings.state)
+    if endpoint is None:
+        message = (
+            "temporal.address (TEMPORAL_ADDRESS): expected host:port of a Temporal service; "
+            "none is set, and no `nodewarden up` runs here with one of its own"
+        )
+        raise SettingsError(message)
+    return endpoint.address
+
+
+def _digest(kind: Kind, reason: str, requester: str, template: ObjectRef | None) -> str:
+    """Two requests with equal digests are the same request, asked twice."""
+    whole = "\0".join((kind.value, reason, requester, template.key if template else ""))
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -1,0 +1,112 @@
+"""`nodewarden abort|ack-off|hold|resume`: what people say to an open episode. Each word goes into its decision record."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.session import (
+    ClusterOption,
+    Exit,
+    NodeArgument,
+    OutputOption,
+    Session,
+    WhoOption,
+    me,
+    run,
+    say,
+    session_of,
+)
+
+if TYPE_CHECKING:
+    from starter.episodes import EpisodeHandle
+
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
+
+
+def abort(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    reason: Reason = "asked at the command line",
+    who: WhoOption = "",
+    power_on: Annotated[
+        bool, typer.Option("--power-on", help="Switch the machine on again if it was off by then; else it stays off.")
+    ] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        return await episode.abort(who=who or me(), reason=reason, power_on=power_on)
+
+    _told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def ack_off(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="How: at the rack, at the switch, ...")],
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        return await episode.ack_off(who=who, reason=reason)
+
+    _told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def hold(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    reason: Reason = "asked at the command line",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Let the episode of NODE do nothing destructive until `resume`."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        return await episode.hold(who=who or me(), reason=reason)
+
+    _told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def resume(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    reason: Reason = "asked at the command line",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """End a hold of the episode of NODE, or let one that waits for a person try again."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        return await episode.resume(who=who or me(), reason=reason)
+
+    _told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def _told(session: Session, node: str, tell: Callable[[EpisodeHandle], Awaitable[str]]) -> None:
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            episode = warden.episode(name, node)
+            answer = await tell(episode)
+        say(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id, answer=answer)
+        return None
+
+    run(session, work)

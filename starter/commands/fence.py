@@ -1,0 +1,126 @@
+"""`nodewarden fence NODE`: start a fencing by hand, or join the same request; with --wait, see it through."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.session import (
+    ClusterOption,
+    Exit,
+    NodeArgument,
+    Output,
+    OutputOption,
+    Session,
+    WhoOption,
+    complain,
+    me,
+    run,
+    say,
+    session_of,
+)
+
+if TYPE_CHECKING:
+    from policy.episodes import EpisodeResult
+    from policy.healthcheck import ObjectRef
+    from starter.episodes import EpisodeHandle
+
+LOOK_SECONDS = 1.0
+
+
+def fence(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "asked at the command line",
+    who: WhoOption = "",
+    template: Annotated[
+        str,
+        typer.Option(
+            "--template", metavar="NAMESPACE/NAME", help="FencingTemplate; default: the node's check's, or the only one."
+        ),
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Power-cycle NODE, free its pods once it is proven off, and bring it back. Needs a permit from the cluster's scanner."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        named = _template(template)
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            episode = await warden.fence(name, node, reason=reason, requester=who or me(), template=named)
+            if wait:
+                return await _see_through(session, episode)
+        text = f"{'joined the' if episode.joined else 'started'} fencing of {node} ({episode.workflow_id}, run {episode.run_id})"
+        say(session, text, cluster=name, node=node, workflow_id=episode.workflow_id, run_id=episode.run_id, joined=episode.joined)
+        return None
+
+    run(session, work)
+
+
+def _template(text: str) -> ObjectRef | None:
+    from policy.healthcheck import ObjectRef
+    from policy.templates import GROUP, KIND, VERSION
+    from workers.setting_sources import SettingsError
+
+    if not text:
+        return None
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        message = f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}"
+        raise SettingsError(message)
+    return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+
+
+async def _see_through(session: Session, episode: EpisodeHandle) -> Exit:
+    """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
+    from policy.episodes import EpisodeStatus, Outcome, Phase
+    from starter import wording
+    from starter.changes import episode_changes
+    from starter.encoding import to_json
+    from starter.errors import MissingError, SilentError
+
+    end = asyncio.create_task(episode.result())
+    former: EpisodeStatus | None = None
+    try:
+        while not end.done():
+            status: EpisodeStatus | None
+            try:
+                status = await episode.status()
+            except (MissingError, SilentError):
+                status = former  # it has just ended, or nobody answers at this moment: the result will tell
+            if status is not None:
+                for line in episode_changes(former, status):
+                    typer.echo(line, err=True)
+                former = status
+                if status.phase is Phase.NEEDS_HUMAN:
+                    complain(
+                        f"{episode.node} waits for a person: {status.problem or status.doing}; "
+                        f"see `nodewarden ack-off`, `abort` and `resume`"
+                    )
+                    return Exit.FAILED
+            await _pause(end)
+        result = await end
+    finally:
+        end.cancel()
+    typer.echo(to_json(result) if session.output is Output.JSON else f"{episode.node}: {wording.ending(result)}")
+    if result.outcome is Outcome.REFUSED:
+        return Exit.REFUSED
+    return Exit.OK if result.outcome in wording.GOOD_ENDS else Exit.FAILED
+
+
+async def _pause(end: asyncio.Task[EpisodeResult]) -> None:
+    """Until the end, at most a moment."""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            await asyncio.shield(end)
+    except TimeoutError:
+        return

@@ -1,0 +1,88 @@
+"""`nodewarden scan start|stop|status`: the scanner of a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, WhoOption, me, run, say, session_of
+
+app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
+
+
+@app.command("start")
+def start(
+    context: typer.Context,
+    *,
+    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Start the scanner, so that the cluster's health checks are acted upon. One that runs already is left as it is."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            started = await warden.start_scanner(name, cap=cap or settings.scan.cap, wait=settings.scan.wait)
+        text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
+        say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)
+        return None
+
+    run(session, work)
+
+
+@app.command("stop")
+def stop(
+    context: typer.Context,
+    *,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the record.")] = "asked at the command line",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Stop the scanner and give the cluster's Lease back. Open episodes pause before their next destructive act."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            answer = await warden.stop_scanner(name, who=who or me(), reason=reason)
+        say(session, answer, cluster=name, answer=answer)
+        return None
+
+    run(session, work)
+
+
+@app.command("status")
+def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
+    """Show what the scanner sees, whom it lets act, and why others may not."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from datetime import UTC, datetime
+
+        from starter.client import Nodewarden
+        from starter.display import OnceDisplay
+        from starter.encoding import to_json
+        from starter.status import ClusterStatus
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            scanner = await warden.scanner_status(name)
+        if session.output is Output.JSON:
+            typer.echo(to_json(scanner))
+        else:
+            now = datetime.now(UTC)
+            OnceDisplay().show([ClusterStatus(cluster=name, at=now, scanner=scanner)])
+        return None
+
+    run(session, work)

@@ -1,0 +1,169 @@
+"""What every command shares: global options, one place where failures become a line and an exit code, output as text or JSON.
+
+Light on purpose: importing this must not import Temporal, or `--help` and completion would take a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import platform
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from workers.clusters import ClusterSettings
+    from workers.settings import Settings
+
+
+class Exit(IntEnum):
+    """Exit codes, the same for all commands (docs and `--help` name them)."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    MISSING = 4
+    UNREACHABLE = 5
+    INTERRUPTED = 130
+
+
+DRAIN_SECONDS = 0.2
+"""Lets the threads of Temporal's bridge end: an interpreter that exits at once after its last call can crash."""
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 failed, or the node was not repaired; 2 wrong usage or settings; 3 refused (the reason is printed); "
+    "4 no such episode or scanner; 5 Temporal or its workers can't be reached; 130 interrupted."
+)
+
+
+class Output(StrEnum):
+    """How answers are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """The global options of one invocation."""
+
+    cluster: str = ""
+    output: Output | None = None
+    config: Path | None = None
+    debug: bool = False
+
+    def settings(self) -> Settings:
+        """Load them now; a mistake ends the command with code 2."""
+        from workers.settings import load
+
+        return load(config=self.config)
+
+    def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
+        """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""
+        from workers.setting_sources import SettingsError
+
+        known = settings.connections()
+        if self.cluster:
+            if self.cluster not in known:
+                message = f"--cluster: expected one of {', '.join(sorted(known)) or 'none that is known'}, got {self.cluster!r}"
+                raise SettingsError(message)
+            return {self.cluster: known[self.cluster]}
+        if not known:
+            message = "clusters: there is no current kubeconfig context; name a cluster in nodewarden.yaml or set KUBECONFIG"
+            raise SettingsError(message)
+        return known
+
+    def one_cluster(self, settings: Settings) -> str:
+        """The cluster that a request is about. Any name may be given: only the workers need to know how it is reached."""
+        from workers.setting_sources import SettingsError
+
+        if self.cluster:
+            return self.cluster
+        known = sorted(self.clusters(settings))
+        if len(known) > 1:
+            message = f"--cluster: expected one of {', '.join(known)}, got nothing"
+            raise SettingsError(message)
+        return known[0]
+
+
+ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
+OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
+ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
+WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you on this host.")]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+
+
+def session_of(context: typer.Context, *, cluster: str = "", output: Output | None = None) -> Session:
+    """The global options, overridden by the command's own."""
+    root: Session = context.find_root().obj
+    return Session(cluster=cluster or root.cluster, output=output or root.output, config=root.config, debug=root.debug)
+
+
+def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) -> NoReturn:
+    """Run a command's work and exit: with its code, or with one line on stderr and the code of what went wrong."""
+
+    async def drained() -> Exit | None:
+        try:
+            return await work()
+        finally:
+            if "temporalio.bridge" in sys.modules:
+                await asyncio.sleep(DRAIN_SECONDS)
+
+    try:
+        code = asyncio.run(drained())
+    except KeyboardInterrupt:
+        raise typer.Exit(Exit.INTERRUPTED) from None
+    except BrokenPipeError:
+        raise typer.Exit(Exit.OK) from None
+    except Exception as error:
+        if session.debug:
+            raise
+        text, failed = _judge(error)
+        complain(text)
+        raise typer.Exit(failed) from None
+    raise typer.Exit(code or Exit.OK)
+
+
+def _judge(error: Exception) -> tuple[str, Exit]:
+    from starter.errors import RequestError
+    from workers.connect import NamespaceMissingError, TemporalUnreachableError
+    from workers.embedded import EmbeddedServerError
+    from workers.search_attributes import SearchAttributesError
+    from workers.setting_sources import SettingsError
+
+    if isinstance(error, SettingsError | NamespaceMissingError | SearchAttributesError):
+        return str(error), Exit.USAGE
+    if isinstance(error, RequestError):
+        return str(error), Exit(error.exit_code)
+    if isinstance(error, TemporalUnreachableError | EmbeddedServerError):
+        return str(error), Exit.UNREACHABLE
+    text = " ".join(str(error).split()) or "no further details"
+    return f"unexpected {type(error).__name__}: {text[:300]} (--debug shows where)", Exit.FAILED
+
+
+def complain(text: str) -> None:
+    """A line on stderr for each line of the text, each with our name."""
+    for line in text.splitlines():
+        typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
+
+
+def say(session: Session, text: str, /, **answer: object) -> None:
+    """The answer: the text for people, the fields for programs."""
+    typer.echo(json.dumps(answer, default=str) if session.output is Output.JSON else text)
+
+
+def me() -> str:
+    """Who asks, where nobody said."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{platform.node() or 'unknown host'}"

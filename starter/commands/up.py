@@ -1,0 +1,118 @@
+"""`nodewarden up`: what the current context needs, in one process: Temporal unless one is named, worker, scanner, table."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, me, run, session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from starter.client import Nodewarden
+    from starter.display import Display
+    from starter.scanners import StartedScanner
+    from starter.status import ClusterStatus
+    from workers.clusters import ClusterSettings
+    from workers.process import Running
+    from workers.settings import Settings
+
+LOOK_SECONDS = 0.5
+
+
+def up(
+    context: typer.Context,
+    *,
+    cap: Annotated[int, typer.Option("--cap", min=0, help="Nodes disrupted at once; default: scan.cap.")] = 0,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Watch over the cluster of the current kubeconfig context until Ctrl-C. With no health check in it, nothing is changed.
+
+    Without TEMPORAL_ADDRESS a Temporal server is run here; its history is kept and found again on the next start.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        return await _up(session, cap)
+
+    run(session, work)
+
+
+async def _up(session: Session, cap: int) -> Exit:
+    from starter.client import Nodewarden
+    from starter.display import display_for
+    from workers import process
+    from workers.connect import start_runtime
+    from workers.logs import configure
+    from workers.together import alongside
+    from workers.worker import stop_on_signals
+
+    settings = session.settings()
+    clusters = session.clusters(settings)
+    live = session.output is not Output.JSON and sys.stdout.isatty()
+    configure(settings.log.model_copy(update={"level": "warning"}) if live and settings.log.level == "info" else settings.log)
+    start_runtime(metrics=settings.metrics)
+    async with stop_on_signals() as stop, process.temporal(settings, embed=True, stop=stop) as running:
+        warden = Nodewarden(running.client)
+        display = display_for(session.output is Output.JSON, live=True, where=_where(running, settings))
+        if not live:
+            typer.echo(_where(running, settings), err=True)
+        await alongside(
+            process.work(settings, running, clusters=clusters),
+            running.failed(),
+            _look_after(warden, clusters, display, cap=cap or settings.scan.cap, settings=settings),
+        )
+    return Exit.OK
+
+
+def _where(running: Running, settings: Settings) -> str:
+    if running.endpoint is None:
+        return f"Temporal {running.address}, namespace {settings.temporal.namespace}"
+    return f"Temporal {running.address}, UI {running.endpoint.ui_url}, data in {settings.state}"
+
+
+async def _look_after(
+    warden: Nodewarden, clusters: Mapping[str, ClusterSettings], display: Display, *, cap: int, settings: Settings
+) -> None:
+    """Start the scanners, then show them; leave as soon as one finds that its cluster is a living other deployment's."""
+    from starter.display import watch
+    from workers.together import alongside
+
+    rivals: dict[str, str] = {}
+    started = {name: await warden.start_scanner(name, cap=cap, wait=settings.scan.wait) for name in clusters}
+
+    def note(statuses: Sequence[ClusterStatus]) -> None:
+        for status in statuses:
+            report = status.scanner.report if status.scanner is not None else None
+            foreign = report is not None and not report.lease.held and report.lease.holder != started[status.cluster].holder
+            rivals[status.cluster] = report.lease.holder if report is not None and foreign else ""
+
+    await alongside(
+        watch(warden, list(clusters), display, each=note),
+        *(_refuse_a_rival(warden, started[name], clusters[name], rivals) for name in clusters),
+    )
+
+
+async def _refuse_a_rival(
+    warden: Nodewarden, scanner: StartedScanner, cluster: ClusterSettings, rivals: Mapping[str, str]
+) -> None:
+    """Once the Lease is another's: stay if it lapses, else stop the scanner that we started and raise."""
+    from starter.errors import ClusterHeldError
+    from starter.rivals import is_alive
+    from workers.composition import open_connection
+
+    async with await open_connection(scanner.cluster, cluster) as connection:
+        while True:
+            holder = rivals.get(scanner.cluster, "")
+            if holder and await is_alive(connection, holder):
+                refusal = ClusterHeldError(scanner.cluster, holder)
+                if scanner.started:
+                    await warden.stop_scanner(scanner.cluster, who=me(), reason=str(refusal))
+                    await warden.scanner(scanner.cluster).ended()
+                raise refusal
+            await asyncio.sleep(LOOK_SECONDS)

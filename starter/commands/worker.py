@@ -1,0 +1,52 @@
+"""`nodewarden worker`: only the worker, for a deployment against an existing Temporal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, run, session_of
+
+
+def worker(
+    context: typer.Context,
+    *,
+    role: Annotated[str, typer.Option("--role", help="What to serve: all, workflows, cluster or power.", metavar="ROLE")] = "all",
+    site: Annotated[
+        list[str] | None, typer.Option("--site", help="Site whose power devices are reached from here (repeatable).")
+    ] = None,
+    deployment: Annotated[str, typer.Option("--deployment", help="Worker deployment, with --build-id.")] = "",
+    build_id: Annotated[str, typer.Option("--build-id", help="Version of the worker deployment.")] = "",
+    cluster: ClusterOption = "",
+) -> None:
+    """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
+    session = session_of(context, cluster=cluster)
+
+    async def work() -> Exit | None:
+        from workers import process
+        from workers.composition import needs_clusters
+        from workers.connect import start_runtime
+        from workers.logs import configure
+        from workers.setting_sources import SettingsError
+        from workers.worker import Deployment, Role, stop_on_signals
+
+        if bool(deployment) != bool(build_id):
+            message = "--deployment and --build-id: expected both or neither"
+            raise SettingsError(message)
+        if role not in set(Role):
+            message = f"--role: expected one of {', '.join(Role)}, got {role!r}"
+            raise SettingsError(message)
+        settings = session.settings()
+        if site:
+            settings = settings.model_copy(update={"sites": tuple(site)})
+        configure(settings.log)
+        start_runtime(metrics=settings.metrics)
+        version = Deployment(name=deployment, build_id=build_id) if deployment else None
+        chosen = Role(role)
+        clusters = session.clusters(settings) if needs_clusters(settings, chosen) else {}
+        async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop) as running:
+            await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
+        return Exit.OK
+
+    run(session, work)

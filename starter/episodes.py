@@ -1,0 +1,140 @@
+"""One episode from outside: ask it, tell it, wait for its end. Every refusal comes back as a typed error with its reason."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from policy.episodes import EpisodeResult, EpisodeStatus, RecordEntry
+from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from workflows.ids import episode_id
+from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+
+ANSWER_WITHIN = timedelta(seconds=10)
+
+T = TypeVar("T")
+
+
+class EpisodeHandle:
+    """The episode of one node. `joined`: `fence` found an equal request running and started nothing."""
+
+    def __init__(self, client: Client, *, cluster: str, node: str, run_id: str = "", joined: bool = False) -> None:
+        self.cluster = cluster
+        self.node = node
+        self.joined = joined
+        self.workflow_id = episode_id(cluster, node)
+        self.run_id = run_id
+        self._handle: WorkflowHandle[Any, EpisodeResult] = client.get_workflow_handle(
+            self.workflow_id, run_id=run_id or None, result_type=EpisodeResult
+        )
+
+    async def status(self) -> EpisodeStatus:
+        """What it does now. Raises MissingError where none is open."""
+        return await ask(self._handle, "status", EpisodeStatus, what=f"episode of {self.node}", only_open=True)
+
+    async def record(self) -> tuple[RecordEntry, ...]:
+        """The decision record, also of an episode that has ended."""
+        return await ask(self._handle, "record", tuple[RecordEntry, ...], what=f"episode of {self.node}")
+
+    async def is_open(self) -> bool:
+        """Whether it runs. False also where there never was one."""
+        try:
+            description = await self._handle.describe(rpc_timeout=ANSWER_WITHIN)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def result(self) -> EpisodeResult:
+        """Wait for the end. Raises MissingError where there is no such episode, RequestError where it did not end properly."""
+        try:
+            return await self._handle.result()
+        except WorkflowFailureError as error:
+            cause: BaseException = error.cause or error
+            message = f"the episode of {self.node} ended without a result: {getattr(cause, 'message', '') or cause}"
+            raise RequestError(message) from error
+        except RPCError as error:
+            raise unanswered(error, what=f"episode of {self.node}") from error
+
+    async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
+        """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
+        return await self._tell("abort", AbortRequest(who=who, reason=reason, power_on=power_on))
+
+    async def ack_off(self, *, who: str, reason: str) -> str:
+        """Vouch that the machine is off (S8): the only substitute for reading it."""
+        return await self._tell("acknowledge_off", AcknowledgeRequest(who=who, reason=reason))
+
+    async def hold(self, *, who: str, reason: str) -> str:
+        """Nothing destructive until `resume`."""
+        return await self._tell("hold", PersonRequest(who=who, reason=reason))
+
+    async def resume(self, *, who: str, reason: str) -> str:
+        """End a hold, or let a parked episode try again."""
+        return await self._tell("resume", PersonRequest(who=who, reason=reason))
+
+    async def _tell(self, update: str, request: object) -> str:
+        return await tell(self._handle, update, request, str, what=f"episode of {self.node}")
+
+
+async def ask(handle: WorkflowHandle[Any, Any], query: str, answer: type[T], *, what: str, only_open: bool = False) -> T:
+    """Query a workflow. Raises MissingError, SilentError or RefusedError."""
+    try:
+        result: T = await handle.query(
+            query,
+            result_type=answer,
+            reject_condition=QueryRejectCondition.NOT_OPEN if only_open else None,
+            rpc_timeout=ANSWER_WITHIN,
+        )
+    except WorkflowQueryRejectedError as error:
+        message = f"no open {what}"
+        raise MissingError(message) from error
+    except WorkflowQueryFailedError as error:
+        message = f"{what}: {error}"
+        raise RefusedError(message) from error
+    except RPCError as error:
+        raise unanswered(error, what=what) from error
+    return result
+
+
+async def tell(handle: WorkflowHandle[Any, Any], update: str, request: object, answer: type[T], *, what: str) -> T:
+    """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
+    try:
+        result: T = await handle.execute_update(update, request, result_type=answer, rpc_timeout=ANSWER_WITHIN)
+    except WorkflowUpdateFailedError as error:
+        raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        message = f"{silent(what)}; the request may still arrive once one does"
+        raise SilentError(message) from error
+    except RPCError as error:
+        raise unanswered(error, what=what) from error
+    return result
+
+
+def unanswered(error: RPCError, *, what: str) -> RequestError:
+    """What a failed call means for people."""
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return MissingError(f"no open {what}")
+    if error.status in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}:
+        return silent(what)
+    if error.status is RPCStatusCode.UNAVAILABLE:
+        return SilentError(f"Temporal is not available: {error.message}")
+    return RequestError(f"{what}: {error.message}")
+
+
+def silent(what: str) -> SilentError:
+    """The service holds the workflow, but nobody works on it."""
+    return SilentError(f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)")

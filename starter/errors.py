@@ -1,0 +1,48 @@
+"""Why a request of a person or a program was not carried out. Each kind has one meaning and one exit code of the CLI."""
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """Base of what `starter` raises; the text is one line for people."""
+
+    exit_code = 1
+
+
+class RefusedError(RequestError):
+    """Whoever was asked said no, and why: an update's validator, a policy, a budget."""
+
+    exit_code = 3
+
+
+class EpisodeHeldError(RefusedError):
+    """Another episode holds the node (S13). `holder` names it."""
+
+    def __init__(self, node: str, holder: str) -> None:
+        super().__init__(f"{node} is held by {holder}")
+        self.node = node
+        self.holder = holder
+
+
+class ClusterHeldError(RefusedError):
+    """Another deployment's scanner has the cluster (S38). `holder` is what its Lease says."""
+
+    def __init__(self, cluster: str, holder: str) -> None:
+        super().__init__(
+            f"cluster {cluster} is looked after by another deployment: {holder}; "
+            "stop that one first (if it no longer runs, its Lease lapses within a minute)"
+        )
+        self.cluster = cluster
+        self.holder = holder
+
+
+class MissingError(RequestError):
+    """There is no such episode or scanner."""
+
+    exit_code = 4
+
+
+class SilentError(RequestError):
+    """Temporal answers, but no worker of ours does: nothing can be asked or told now."""
+
+    exit_code = 5

@@ -1,0 +1,109 @@
+"""The scanner of one cluster from outside: start it, ask it, stop it. One runs per cluster: its workflow id sees to that."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from starter.episodes import ask, tell, unanswered
+from starter.errors import MissingError, RefusedError, RequestError
+from workers.identity import holder
+from workflows import search
+from workflows.ids import WORKFLOW_QUEUE, scanner_id
+from workflows.messages import ScannerInput, ScannerStatus, StopRequest
+
+SCANNER = "HealthScanner"
+STOPS_WITHIN = timedelta(seconds=20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedScanner:
+    """`started` False: it ran already, and keeps the settings it was started with. `holder`: our name on the Lease."""
+
+    cluster: str
+    workflow_id: str
+    run_id: str
+    started: bool
+    holder: str
+
+
+class ScannerHandle:
+    """Where there is no scanner, asking and telling raise MissingError."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self.cluster = cluster
+        self.workflow_id = scanner_id(cluster)
+        self._client = client
+        self._handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(self.workflow_id)
+        self._what = f"scanner of {cluster}"
+
+    async def start(self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60)) -> StartedScanner:
+        """Start it; one that runs already is left as it is, one that is just stopping is waited for."""
+        ours = await holder(self._client)
+        for _ in range(2):
+            try:
+                run_id = await self._start(ours, cap=cap, wait=wait)
+            except WorkflowAlreadyStartedError as error:
+                if not (await self._stopping() and await self.ended()):
+                    return self._started(error.run_id, ours, started=False)
+            else:
+                return self._started(run_id, ours, started=True)
+        message = f"the {self._what} is being started and stopped by others at this moment"
+        raise RefusedError(message)
+
+    async def stop(self, *, who: str, reason: str) -> str:
+        """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
+        return await tell(self._handle, "stop", StopRequest(who=who, reason=reason), str, what=self._what)
+
+    async def status(self) -> ScannerStatus:
+        """What it knows. Raises SilentError where no worker answers."""
+        return await ask(self._handle, "status", ScannerStatus, what=self._what, only_open=True)
+
+    async def ended(self) -> bool:
+        """Wait until a scanner that was told to stop has given the Lease back; False where that takes too long."""
+        try:
+            async with asyncio.timeout(STOPS_WITHIN.total_seconds()):
+                await self._handle.result()
+        except TimeoutError:
+            return False
+        except WorkflowFailureError:
+            return True  # terminated: over, too
+        return True
+
+    async def _start(self, ours: str, *, cap: int, wait: timedelta) -> str | None:
+        try:
+            started: WorkflowHandle[Any, Any] = await self._client.start_workflow(
+                SCANNER,
+                ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait),
+                id=self.workflow_id,
+                task_queue=WORKFLOW_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                static_summary=f"scans {self.cluster}, at most {cap} disrupted at once",
+                search_attributes=TypedSearchAttributes(
+                    [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
+                ),
+            )
+        except RPCError as error:
+            raise unanswered(error, what=self._what) from error
+        return started.result_run_id
+
+    async def _stopping(self) -> bool:
+        """Whether it was told to stop. One that does not answer counts as running."""
+        try:
+            return (await self.status()).stopping
+        except MissingError:
+            return True  # it has ended since
+        except RequestError:
+            return False
+
+    def _started(self, run_id: str | None, ours: str, *, started: bool) -> StartedScanner:
+        return StartedScanner(
+            cluster=self.cluster, workflow_id=self.workflow_id, run_id=run_id or "", started=started, holder=ours
+        )

@@ -1,0 +1,35 @@
+"""What is known of a cluster at one moment, for people: the scanner's view, the open episodes, and how the last ones ended.
+
+For display only: permits and consequences are never decided from any of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from policy.episodes import EpisodeResult, EpisodeStatus
+from workflows.messages import ScannerStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentEpisode:
+    """An open episode that did not answer its query, and why."""
+
+    node: str
+    workflow_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence. `ended`: newest first."""
+
+    cluster: str
+    at: datetime
+    scanner: ScannerStatus | None = None
+    problem: str = ""
+    unanswered: bool = False
+    episodes: tuple[EpisodeStatus, ...] = ()
+    silent: tuple[SilentEpisode, ...] = ()
+    ended: tuple[EpisodeResult, ...] = ()

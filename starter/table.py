@@ -1,0 +1,157 @@
+"""The live table: nodes with verdicts and countdowns, checks with their brakes, episodes with their step.
+
+Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
+`starter/changes.py` says the same in lines. Words come from `starter/wording.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from policy.episodes import EpisodeStatus, Phase
+from policy.report import TargetRow
+from policy.verdicts import Health
+from starter import wording
+from starter.status import ClusterStatus
+
+_HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
+_ORDER = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
+_PHASE_STYLE = {Phase.NEEDS_HUMAN: "bold red", Phase.ERROR: "red", Phase.QUEUED: "yellow", Phase.FINAL: "green"}
+
+
+def render(status: ClusterStatus, *, now: datetime, where: str = "") -> RenderableType:
+    """The whole table. `where`: a line about the service, such as its UI's address."""
+    parts: list[RenderableType] = [_head(status, now, where)]
+    scanner = status.scanner
+    report = scanner.report if scanner is not None else None
+    if report is not None:
+        parts.append(_nodes(report.rows, report.inventory, now))
+        if report.checks:
+            parts.append(_checks(status))
+        else:
+            parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
+    if status.episodes or status.silent:
+        parts.append(_episodes(status, now))
+    if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
+        parts.append(_waiting(status, now))
+    if status.ended:
+        parts.append(_ended(status))
+    return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))
+
+
+def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
+    line = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
+    if status.scanner is None:
+        line.append(f"  {status.problem or 'no scanner'}", style="red")
+    else:
+        scanner = status.scanner
+        inventory = f"{scanner.report.inventory} nodes, " if scanner.report else ""
+        holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
+        line.append(f"  {inventory}{wording.view(scanner)}", style=_view_style(status))
+        line.append(f", {holding} of {scanner.concurrency} permits in use")
+        if scanner.stopping:
+            line.append("  stopping", style="yellow")
+    line.append(f"  {wording.clock(now)}", style="dim")
+    below = [Text(where, style="dim")] if where else []
+    if status.scanner is not None and status.problem:
+        below.append(Text(f"as of {wording.clock(status.at)}: {status.problem}", style="red"))
+    return Group(line, *below)
+
+
+def _view_style(status: ClusterStatus) -> str:
+    scanner = status.scanner
+    if scanner is None or scanner.report is None:
+        return "yellow"
+    live = scanner.report.view.synced and not scanner.report.view.stale
+    return "default" if live and not scanner.problem and not scanner.report.lease.problem else "red"
+
+
+def _table(*columns: str, flexible: str) -> Table:
+    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 3, 0, 0), show_edge=False)
+    for column in columns:
+        if column == flexible:
+            table.add_column(column, overflow="fold")
+        else:
+            table.add_column(column, no_wrap=True)
+    return table
+
+
+def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> RenderableType:
+    table = _table("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
+    for row in sorted(rows, key=_sickest_first):
+        ready = Text(row.ready, style="green" if row.ready == "True" else "red")
+        verdict = Text(wording.verdict(row, now), style=_HEALTH_STYLE[row.health])
+        table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
+    if inventory <= len(rows):
+        return table
+    return Group(table, Text(f"… and {inventory - len(rows)} more nodes, no sicker than these", style="dim"))
+
+
+def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
+    """Within one verdict node-2 comes before node-10."""
+    parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", row.node) if part]
+    return _ORDER[row.health], parts
+
+
+def _checks(status: ClusterStatus) -> RenderableType:
+    table = _table("CHECK", "HEALTHY", "BRAKE", flexible="BRAKE")
+    assert status.scanner is not None
+    assert status.scanner.report is not None
+    for check in status.scanner.report.checks:
+        style = "default" if check.allowed and not check.error else "red"
+        table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.brake(check), style=style))
+    return table
+
+
+def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
+    table = _table("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE", "DOING", flexible="DOING")
+    for episode in status.episodes:
+        table.add_row(
+            episode.node,
+            episode.kind.value,
+            Text(episode.phase.value, style=_PHASE_STYLE.get(episode.phase, "cyan")),
+            episode.step or "-",
+            str(episode.try_number or "-"),
+            wording.span(now - episode.started),
+            _doing(episode, now),
+        )
+    for silent in status.silent:
+        table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", Text(silent.problem, style="red"))
+    return table
+
+
+def _doing(episode: EpisodeStatus, now: datetime) -> Text:
+    text = Text(episode.doing)
+    if episode.waiting_until is not None:
+        text.append(f" ({wording.countdown(episode.waiting_until, now)})")
+    known = wording.proof_or_problem(episode)
+    if known:
+        text.append(f"\n{known}", style="red" if episode.problem else "green")
+    return text
+
+
+def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
+    table = _table("WAITING", "WHY", flexible="WHY")
+    assert status.scanner is not None
+    for request in status.scanner.queue:
+        table.add_row(request.node, "queued for a permit")
+    for held in status.scanner.held_off:
+        until = f" (for {wording.countdown(held.until, now)})" if held.until else ""
+        table.add_row(held.node, f"{held.reason}{until}")
+    for refused in status.scanner.refused:
+        table.add_row(refused.node, f"{refused.reason}: {refused.message}")
+    return table
+
+
+def _ended(status: ClusterStatus) -> RenderableType:
+    table = _table("ENDED", "AT", "HOW", flexible="HOW")
+    for result in status.ended:
+        style = "green" if result.outcome in wording.GOOD_ENDS else "red"
+        table.add_row(result.node, wording.clock(result.ended), Text(wording.ending(result), style=style))
+    return table

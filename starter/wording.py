@@ -1,0 +1,102 @@
+"""How moments, spans and judgements are put into words: the same in the table, the log lines and the messages."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+
+from policy.episodes import EpisodeResult, EpisodeStatus, Outcome
+from policy.report import CheckReport, TargetRow
+from policy.verdicts import Health
+from workflows.messages import ScannerStatus
+
+GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
+"""The node works again, or works for someone else; everything else left something to do."""
+
+
+def span(duration: timedelta) -> str:
+    """`42s`, `3m07s`, `2h05m`, `4d03h`; what is negative counts as nothing."""
+    seconds = max(0, int(duration.total_seconds()))
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02d}s"
+    if seconds < 86400:
+        return f"{seconds // 3600}h{seconds % 3600 // 60:02d}m"
+    return f"{seconds // 86400}d{seconds % 86400 // 3600:02d}h"
+
+
+def countdown(due: datetime, now: datetime) -> str:
+    """Time left, rounded up: it reads 1s until the very moment, and `now` from then on."""
+    left = math.ceil((due - now).total_seconds())
+    return span(timedelta(seconds=left)) if left > 0 else "now"
+
+
+def clock(moment: datetime) -> str:
+    """The local time of day, as the reader's own clock shows it."""
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def verdict(row: TargetRow, now: datetime) -> str:
+    """`healthy`, `unhealthy in 12s`, `unhealthy 1m02s`, `skipped`, with the reason."""
+    reason = f" ({row.reason})" if row.reason else ""
+    if row.health is Health.SOON and row.due is not None:
+        return f"unhealthy in {countdown(row.due, now)}{reason}"
+    if row.health is Health.UNHEALTHY:
+        since = f" {span(now - row.since)}" if row.since else ""
+        return f"unhealthy{since}{reason}"
+    return f"{row.health.value}{reason}"
+
+
+def brake(check: CheckReport) -> str:
+    """Whether the check may act now, else why not."""
+    if check.error:
+        return f"not usable: {check.error}"
+    if check.paused:
+        return f"paused: {check.paused}"
+    if not check.allowed:
+        return f"may not act: {check.message or check.reason or 'no reason given'}"
+    return check.message or f"may act on {check.remaining} more"
+
+
+def proof_or_problem(episode: EpisodeStatus) -> str:
+    """What is wrong, else the strongest thing that is proven."""
+    if episode.problem:
+        return episode.problem
+    if episode.restart_proof is not None:
+        return f"restarted, new boot id seen {clock(episode.restart_proof.seen_at)}"
+    return off_proof(episode)
+
+
+def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
+    """On what the claim rests that the machine was off; "" where nothing was proven."""
+    proof = episode.off_proof
+    if proof is None:
+        return ""
+    if proof.acknowledgement is not None:
+        return f"off acknowledged by {proof.acknowledgement.who}"
+    read = max((reading.at for reading in proof.readings), default=None)
+    devices = f" on {len(proof.readings)} devices" if len(proof.readings) > 1 else ""
+    return f"off proven{devices}, read {clock(read)}" if read else ""
+
+
+def ending(result: EpisodeResult) -> str:
+    """How an episode ended, in a sentence."""
+    left = ", left powered off" if result.left_off else ""
+    return f"{result.outcome.value} after {span(result.ended - result.started)}{left}: {result.message}"
+
+
+def view(scanner: ScannerStatus) -> str:
+    """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
+    if scanner.problem:
+        return scanner.problem
+    report = scanner.report
+    if report is None:
+        return "has not seen the cluster yet"
+    if report.view.stale or not report.view.synced:
+        return f"view not live: {report.view.stale or 'still reading the cluster'}"
+    if report.lease.problem:
+        return report.lease.problem
+    if report.lease.held:
+        return "view live, cluster Lease held"
+    return "view live, cluster Lease not needed" if not report.lease.needed else "view live, cluster Lease not held yet"

@@ -1,0 +1,55 @@
+"""Keeps histories of workflow tests for the replay tests: `RECORD_HISTORIES=1 pytest tests/workflows` writes them anew.
+
+A history is stored once and then stays: it stands for the runs that are open somewhere while a new version is rolled out.
+Record again only when the sequence of commands is meant to change, and say so in the CHANGELOG.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import WorkflowHandle
+
+HISTORIES = Path(__file__).parent / "histories"
+KEPT = {
+    "test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and_restored": "fencing-recovered",
+    "test_a_lost_answer_to_off_is_read_and_never_repeated": "fencing-lost-answer",
+    "test_a_restart_of_the_flow_keeps_what_is_proven": "fencing-restarted",
+    "test_a_persons_word_stands_for_the_proof": "fencing-acknowledged",
+    "test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off": "fencing-left-off",
+    "test_a_slow_boot_asks_for_a_person_and_is_not_fenced_again": "fencing-slow-boot",
+    "test_a_node_that_comes_back_during_the_wait_is_only_uncordoned": "fencing-way-back",
+    "test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue": "fencing-queued",
+    "test_both_supplies_must_be_off": "fencing-two-supplies",
+    "test_one_node_at_a_time_and_the_next_at_once_after_a_release": "scanner-one-at-a-time",
+    "test_a_person_is_granted_queued_or_refused": "scanner-requests",
+    "test_a_scanner_without_memory_finds_its_holders_again_before_it_admits": "scanner-rebuilt",
+    "test_stop_gives_the_lease_back": "scanner-stopped",
+}
+
+
+async def keep_history(handle: WorkflowHandle[Any, Any]) -> None:
+    """Write the history of the current test's workflow, if it is one to keep and recording is on."""
+    test = re.search(r"::(\w+)", os.environ.get("PYTEST_CURRENT_TEST", ""))
+    name = KEPT.get(test.group(1)) if test else None
+    if not os.environ.get("RECORD_HISTORIES") or name is None:
+        return
+    history = await handle.fetch_history()
+    stored = {"workflow_id": handle.id, "history": _scrubbed(json.loads(history.to_json()))}
+    (HISTORIES / f"{name}.json").write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+
+def _scrubbed(value: Any) -> Any:
+    """Without what says more about the machine that recorded it than about the run: host names, paths in stack traces."""
+    if isinstance(value, dict):
+        return {
+            key: ("recorded" if key == "identity" else "" if key == "stackTrace" else _scrubbed(inner))
+            for key, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_scrubbed(inner) for inner in value]
+    return value

@@ -1,0 +1,100 @@
+"""Which clusters there are and how each is reached, as settings say it; with none named, the one kubectl would talk to.
+
+Only names and places: opening the connection is `activities/cluster/`, called from `workers/composition.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Self
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+IN_CLUSTER_NAME = "in-cluster"
+
+UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
+"""A path as people write it in a file, where no shell has replaced the `~`."""
+
+
+class ClusterSettings(BaseModel):
+    """One cluster's connection: a kubeconfig context (the default), the pod's own service account, or a URL with a token.
+
+    qps, burst and the like are absent on purpose: the watch cache makes a handful of requests, whatever the cluster's size.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kubeconfig: UserPath | None = Field(default=None, description="a kubeconfig file; default: as kubectl finds it")
+    context: str = Field(default="", description="a context of the kubeconfig; default: its current one")
+    in_cluster: bool = Field(default=False, description="use the service account of the pod we run in")
+    server: str = Field(default="", description="URL of the API server, with token_file and ca_file")
+    token_file: UserPath | None = Field(default=None, description="file with the bearer token, read again when it changes")
+    ca_file: UserPath | None = Field(default=None, description="file with the CA certificates of `server`")
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        by_kubeconfig = self.kubeconfig is not None or self.context != ""
+        if by_kubeconfig + self.in_cluster + (self.server != "") > 1:
+            message = "give one of: kubeconfig/context, in_cluster, server"
+            raise ValueError(message)
+        if self.server and not self.server.startswith(("http://", "https://")):
+            message = f"server: expected a URL such as https://api.example.com:6443, got {self.server!r}"
+            raise ValueError(message)
+        if not self.server and (self.token_file or self.ca_file):
+            message = "token_file and ca_file belong to server, which is not set"
+            raise ValueError(message)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentContext:
+    """What kubectl would use: the context's name and the file it was read from."""
+
+    name: str
+    kubeconfig: Path
+
+
+def safe_name(name: str) -> str:
+    """A context's name as a cluster's: it becomes part of workflow ids (`episode/<cluster>/<node>`) and of a queue's name."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:63].strip("-._")
+    return safe or "cluster"
+
+
+def kubeconfig_files() -> list[Path]:
+    """The files kubectl reads, in its order: $KUBECONFIG's, else ~/.kube/config."""
+    listed = [Path(entry).expanduser() for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    return listed or [Path.home() / ".kube" / "config"]
+
+
+def current_context() -> CurrentContext | None:
+    """The current context: the first file that names one wins, as in kubectl. None where no readable file names one.
+
+    Raises ValueError naming the file that cannot be read as a kubeconfig.
+    """
+    for path in kubeconfig_files():
+        if not path.is_file():
+            continue
+        try:
+            parsed = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            message = f"{path}: expected a readable kubeconfig: {str(error).splitlines()[0]}"
+            raise ValueError(message) from error
+        name = parsed.get("current-context") if isinstance(parsed, dict) else None
+        if name:
+            return CurrentContext(name=str(name), kubeconfig=path)
+    return None
+
+
+def default_clusters() -> dict[str, ClusterSettings]:
+    """The cluster meant when none is named: the current kubeconfig context, else the one we run in; empty if neither is."""
+    context = current_context()
+    if context is not None:
+        return {safe_name(context.name): ClusterSettings(context=context.name)}
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return {IN_CLUSTER_NAME: ClusterSettings(in_cluster=True)}
+    return {}

@@ -1,0 +1,111 @@
+"""The composition root: from settings to connections to activities to what each task queue serves.
+
+The only module that knows every implementation. Imports of clients are inside the functions, so that a process that serves one
+role loads only what that role needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from workers.clusters import ClusterSettings
+from workers.setting_sources import SettingsError
+from workers.settings import Settings
+from workers.worker import Role, Serving, activities_of
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+
+if TYPE_CHECKING:
+    from activities.cluster.connection import ClusterConnection
+
+
+@asynccontextmanager
+async def compose(
+    settings: Settings, client: Client, *, clusters: Mapping[str, ClusterSettings], role: Role = Role.ALL
+) -> AsyncIterator[list[Serving]]:
+    """What this process serves, with connections that live as long as the context. Raises SettingsError for a bad connection."""
+    async with AsyncExitStack() as stack:
+        servings: list[Serving] = []
+        if role in {Role.ALL, Role.WORKFLOWS}:
+            servings.append(workflow_serving(client))
+        connections: dict[str, ClusterConnection] = {}
+        if needs_clusters(settings, role):
+            for name, cluster in clusters.items():
+                connections[name] = await stack.enter_async_context(await open_connection(name, cluster))
+        if role in {Role.ALL, Role.CLUSTER}:
+            for name, connection in connections.items():
+                servings.append(await _cluster_serving(stack, settings, client, name, connection))
+        if role in {Role.ALL, Role.POWER}:
+            servings += [_power_serving(settings, site, connections) for site in settings.sites]
+        yield servings
+
+
+def needs_clusters(settings: Settings, role: Role) -> bool:
+    """Whether that role talks to clusters at all: power workers do so only for their credentials."""
+    return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
+
+
+def workflow_serving(client: Client) -> Serving:
+    """Workflows, and the activities that hold the Temporal client."""
+    from activities.episodes import EpisodeService
+    from workflows.fencing import Fencing
+    from workflows.scanner import HealthScanner
+
+    return Serving(
+        queue=WORKFLOW_QUEUE,
+        workflows=(HealthScanner, Fencing),
+        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE)),
+    )
+
+
+async def open_connection(name: str, cluster: ClusterSettings) -> ClusterConnection:
+    """The connection that the settings describe. It is made when first used: an API that is down now is no mistake."""
+    from activities.cluster.connection import ClusterConnection
+
+    try:
+        if cluster.in_cluster:
+            return ClusterConnection.in_cluster()
+        if cluster.server:
+            return ClusterConnection.to(cluster.server, token_file=cluster.token_file, certificate_authority=cluster.ca_file)
+        return await ClusterConnection.from_kubeconfig(cluster.kubeconfig, cluster.context)
+    except ApplicationError as error:
+        message = f"clusters.{name}: {error.message}"
+        raise SettingsError(message) from error
+
+
+async def _cluster_serving(
+    stack: AsyncExitStack, settings: Settings, client: Client, name: str, connection: ClusterConnection
+) -> Serving:
+    from activities.cluster.freeing import ClusterFreeing
+    from activities.cluster.isolation import ClusterIsolation
+    from activities.cluster.scan import ClusterScan
+    from activities.cluster.targets import ClusterTarget
+    from activities.permitbook import ScannerPermits
+
+    scan = await stack.enter_async_context(ClusterScan(name, connection, grace=settings.scan.start_up_grace))
+    return Serving(
+        queue=cluster_queue(name),
+        activities=activities_of(
+            scan,
+            ClusterTarget(name, connection, ScannerPermits(client)),
+            ClusterIsolation(name, connection),
+            ClusterFreeing(name, connection, own_node=settings.node_name),
+        ),
+    )
+
+
+def _power_serving(settings: Settings, site: str, connections: Mapping[str, ClusterConnection]) -> Serving:
+    from activities.power.service import PowerService
+    from workers.credentials import ClusterSecrets, MountedSecrets
+
+    directory = settings.secrets_directory
+    credentials = MountedSecrets(directory) if directory is not None else ClusterSecrets(connections)
+    return Serving(
+        queue=power_queue(site),
+        activities=activities_of(PowerService(credentials, own_node=settings.node_name)),
+        slots=settings.worker.power_slots,
+    )

@@ -1,0 +1,163 @@
+"""Reaching Temporal: one runtime per process, one client with our plugin, patience while the service is not up yet.
+
+The SDK's own connect fails at once on a closed port; workers start before their service often enough that waiting is theirs
+by default, while a command at a terminal gives up after seconds. Which address that is: `workers/settings.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, TLSConfig
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError, RPCStatusCode
+
+from workers.plugin import PLUGIN
+from workers.setting_sources import SettingsError
+from workers.settings import TemporalSettings
+
+_log = logging.getLogger(__name__)
+
+FIRST_PAUSE = timedelta(milliseconds=100)
+LONGEST_PAUSE = timedelta(seconds=10)
+ATTEMPT_TIMEOUT = timedelta(seconds=5)
+
+_MISCONFIGURED = {RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.INVALID_ARGUMENT}
+
+
+class TemporalUnreachableError(Exception):
+    """Nothing usable answered at that address within the time given."""
+
+
+class NamespaceMissingError(Exception):
+    """The service answers, but does not know the namespace."""
+
+
+_runtimes: list[Runtime] = []
+
+
+def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
+    """Make the process's one runtime, before anything connects. Raises SettingsError where metrics cannot be served there.
+
+    Core's log lines go through Python's logging, so that `log.format` holds for them too.
+    """
+    if _runtimes:
+        message = "the Temporal runtime of this process exists already"
+        raise RuntimeError(message)
+    try:
+        made = Runtime(
+            telemetry=TelemetryConfig(
+                metrics=PrometheusConfig(bind_address=metrics, durations_as_seconds=True) if metrics else None,
+                logging=LoggingConfig(
+                    filter=TelemetryFilter(core_level=core_level, other_level="ERROR"),
+                    forwarding=LogForwardingConfig(logger=logging.getLogger("temporalio.core")),
+                ),
+            )
+        )
+    except (RuntimeError, ValueError) as error:
+        message = f"metrics: expected an address to serve Prometheus metrics on, got {metrics!r}: {_one_line(error)}"
+        raise SettingsError(message) from error
+    _runtimes.append(made)
+    return made
+
+
+def runtime() -> Runtime:
+    """The process's one runtime; one without metrics where nobody has made it."""
+    return _runtimes[0] if _runtimes else start_runtime()
+
+
+async def connect(settings: TemporalSettings, *, patience: timedelta | None = None, identity: str | None = None) -> Client:
+    """A client with our converter and sandbox, once the service answers and knows the namespace.
+
+    patience None: wait for ever, saying so. Raises TemporalUnreachableError when it runs out, SettingsError at once for
+    credentials that are refused, NamespaceMissingError for a namespace that does not exist.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline = None if patience is None else clock() + patience.total_seconds()
+    pause = FIRST_PAUSE
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            async with asyncio.timeout(ATTEMPT_TIMEOUT.total_seconds()):
+                return await _connect_once(settings, identity=identity)
+        except (RuntimeError, RPCError, TimeoutError) as error:
+            refusal = _refusal(error, settings)
+            if refusal is not None:
+                raise refusal from error
+            wait = pause.total_seconds() * random.uniform(0.8, 1.2)  # noqa: S311 - spreads reconnects, no secret
+            if deadline is not None and clock() + wait > deadline:
+                message = f"cannot reach Temporal at {settings.address}: {_one_line(error)}"
+                raise TemporalUnreachableError(message) from error
+            if attempt in {3, 6} or attempt % 30 == 0:
+                _log.warning("waiting for Temporal at %s: %s", settings.address, _one_line(error))
+            await asyncio.sleep(wait)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _connect_once(settings: TemporalSettings, *, identity: str | None) -> Client:
+    client = await Client.connect(
+        settings.address,
+        namespace=settings.namespace,
+        api_key=_api_key(settings),
+        tls=_tls(settings),
+        identity=identity,
+        plugins=[PLUGIN],
+        runtime=runtime(),
+        connect_timeout=ATTEMPT_TIMEOUT,
+    )
+    await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=settings.namespace))
+    return client
+
+
+def _api_key(settings: TemporalSettings) -> str | None:
+    if settings.api_key is not None:
+        return settings.api_key.get_secret_value()
+    return _read("temporal.api_key_file", settings.api_key_file).decode().strip() if settings.api_key_file else None
+
+
+def _tls(settings: TemporalSettings) -> bool | TLSConfig | None:
+    if settings.tls is False:
+        return False
+    files = (settings.tls_server_ca_file, settings.tls_client_cert_file, settings.tls_client_key_file)
+    if not any(files) and not settings.tls_server_name:
+        return settings.tls
+    authority, certificate, key = files
+    return TLSConfig(
+        server_root_ca_cert=_read("temporal.tls_server_ca_file", authority) if authority else None,
+        domain=settings.tls_server_name or None,
+        client_cert=_read("temporal.tls_client_cert_file", certificate) if certificate else None,
+        client_private_key=_read("temporal.tls_client_key_file", key) if key else None,
+    )
+
+
+def _read(key: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{key}: expected a readable file: {error}"
+        raise SettingsError(message) from error
+
+
+def _refusal(error: Exception, settings: TemporalSettings) -> Exception | None:
+    """What waiting cannot mend."""
+    if not isinstance(error, RPCError):
+        return None
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return NamespaceMissingError(
+            f"Temporal at {settings.address} has no namespace {settings.namespace!r}; "
+            f"create it (temporal operator namespace create -n {settings.namespace}) or set temporal.namespace"
+        )
+    if error.status in _MISCONFIGURED:
+        return SettingsError(f"temporal: {settings.address} refuses our credentials: {_one_line(error)}")
+    return None
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error) or type(error).__name__
+    return " ".join(text.split())[:200]

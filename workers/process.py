@@ -1,0 +1,113 @@
+"""A whole process: its Temporal (embedded where none is named), its workers, from start to drained end.
+
+Used by `nodewarden worker`, `nodewarden up` and the demo, which differ only in what they ask for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from workers import search_attributes
+from workers.clusters import ClusterSettings
+from workers.composition import compose
+from workers.connect import connect
+from workers.embedded import EmbeddedTemporal, running_endpoint
+from workers.identity import name_embedded
+from workers.setting_sources import SettingsError
+from workers.settings import Settings, TemporalSettings
+from workers.state_directory import Endpoint
+from workers.worker import Deployment, Role, build, run_until
+
+_log = logging.getLogger(__name__)
+
+EMBEDDED_PATIENCE = timedelta(seconds=30)
+LOCAL_STICKY_TIMEOUT = timedelta(seconds=3)
+"""With one worker on one machine nobody else will take a step over: waiting long for a dead predecessor gains nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A connected process. Set `stop` to let it drain. `server`: the embedded one, where this process started or joined it."""
+
+    client: Client
+    address: str
+    endpoint: Endpoint | None = None
+    server: EmbeddedTemporal | None = None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def failed(self) -> None:
+        """Returns only by raising: EmbeddedServerError once an embedded server cannot be kept running."""
+        if self.server is not None:
+            await self.server.failed()
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def temporal(
+    settings: Settings, *, embed: bool, stop: asyncio.Event | None = None, patience: timedelta | None = None
+) -> AsyncIterator[Running]:
+    """The Temporal of the settings; where none is named, the embedded one: started (`embed`), else only found."""
+    async with AsyncExitStack() as stack:
+        endpoint: Endpoint | None = None
+        server: EmbeddedTemporal | None = None
+        where: TemporalSettings = settings.temporal
+        if not where.address:
+            if embed:
+                attributes = dict.fromkeys(search_attributes.required(), "Keyword")
+                server = await stack.enter_async_context(
+                    EmbeddedTemporal(
+                        settings.state,
+                        port=settings.embedded.port,
+                        ui_port=settings.embedded.ui_port,
+                        search_attributes=attributes,
+                    )
+                )
+                endpoint = server.endpoint
+            else:
+                endpoint = running_endpoint(settings.state)
+            if endpoint is None:
+                message = (
+                    "temporal.address (TEMPORAL_ADDRESS): expected host:port of a Temporal service; "
+                    "none is set, and no `nodewarden up` runs here with one of its own"
+                )
+                raise SettingsError(message)
+            where = where.model_copy(update={"address": endpoint.address})
+        client = await connect(where, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
+        if server is not None and server.ours:
+            await name_embedded(client)
+        yield Running(client=client, address=where.address, endpoint=endpoint, server=server, stop=stop or asyncio.Event())
+
+
+async def work(
+    settings: Settings,
+    running: Running,
+    *,
+    clusters: Mapping[str, ClusterSettings],
+    role: Role = Role.ALL,
+    deployment: Deployment | None = None,
+) -> None:
+    """Serve until `running.stop` is set; then drain."""
+    created = await search_attributes.ensure(running.client, create=settings.temporal.register_search_attributes)
+    if created:
+        _log.info("created search attributes %s", ", ".join(created))
+    limits = settings.worker
+    if running.endpoint is not None:
+        limits = limits.model_copy(update={"sticky_timeout": min(limits.sticky_timeout, LOCAL_STICKY_TIMEOUT)})
+    async with compose(settings, running.client, clusters=clusters, role=role) as servings:
+        if deployment is not None:
+            _log.info(
+                "registering as version %s of deployment %s; make it current with: "
+                "temporal worker deployment set-current-version --deployment-name %s --build-id %s",
+                deployment.build_id,
+                deployment.name,
+                deployment.name,
+                deployment.build_id,
+            )
+        await run_until(running.stop, [build(running.client, serving, limits, deployment=deployment) for serving in servings])

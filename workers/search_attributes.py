@@ -1,0 +1,99 @@
+"""The typed search attributes must exist before the first workflow starts: where we may, create them; else say how.
+
+Which ones there are and what they mean: `workflows/search.py`. The embedded server is started with them
+(`workers/embedded.py`); this is for every other Temporal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from workflows import search
+
+VISIBLE_WITHIN = timedelta(seconds=30)
+
+
+class SearchAttributesError(Exception):
+    """Search attributes are missing and cannot be created by us, or exist with another type. The text says what to do."""
+
+
+def required() -> dict[str, IndexedValueType.ValueType]:
+    """Name and type of each attribute that our workflows set."""
+    return {key.name: IndexedValueType.ValueType(key.indexed_value_type) for key in search.ALL}
+
+
+async def ensure(client: Client, *, create: bool = True) -> tuple[str, ...]:
+    """Make the search attributes exist and be usable; the names of those that were created.
+
+    Raises SearchAttributesError where they are missing and may not be created, or have another type.
+    """
+    wanted = required()
+    try:
+        existing = await _existing(client)
+    except RPCError as error:
+        if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED}:
+            # A service that does not let us look (Temporal Cloud with a worker's key) may well have them: ask by using them.
+            return await _usable(client, tuple(wanted), created=(), patience=timedelta(0))
+        raise
+    clashes = [name for name, kind in wanted.items() if existing.get(name, kind) != kind]
+    if clashes:
+        found = ", ".join(f"{name} is {_name(existing[name])}" for name in clashes)
+        message = (
+            f"search attributes of namespace {client.namespace!r} have another type than ours (Keyword): {found}; "
+            "use a namespace of nodewarden's own"
+        )
+        raise SearchAttributesError(message)
+    missing = tuple(name for name in wanted if name not in existing)
+    if not missing:
+        return ()
+    if not create:
+        raise SearchAttributesError(_how_to(client, missing))
+    try:
+        await client.operator_service.add_search_attributes(
+            AddSearchAttributesRequest(namespace=client.namespace, search_attributes={name: wanted[name] for name in missing})
+        )
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise SearchAttributesError(f"{_how_to(client, missing)} ({error.message})") from error
+    return await _usable(client, missing, created=missing, patience=VISIBLE_WITHIN)
+
+
+async def _existing(client: Client) -> dict[str, IndexedValueType.ValueType]:
+    answer = await client.operator_service.list_search_attributes(ListSearchAttributesRequest(namespace=client.namespace))
+    return dict(answer.custom_attributes)
+
+
+async def _usable(client: Client, names: tuple[str, ...], *, created: tuple[str, ...], patience: timedelta) -> tuple[str, ...]:
+    """Wait until a query may name them: a service with several hosts learns of a new attribute one host after the other."""
+    query = " AND ".join(f"{name} = 'none'" for name in names)
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + patience.total_seconds()
+    while True:
+        try:
+            await client.count_workflows(query)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            if clock() > deadline:
+                raise SearchAttributesError(f"{_how_to(client, names)} ({error.message})") from error
+            await asyncio.sleep(0.2)
+        else:
+            return created
+
+
+def _how_to(client: Client, names: tuple[str, ...]) -> str:
+    flags = " ".join(f"--name {name} --type Keyword" for name in names)
+    return (
+        f"namespace {client.namespace!r} lacks the search attributes {', '.join(names)} and we may not create them; "
+        f"someone who may: temporal operator search-attribute create -n {client.namespace} {flags}"
+    )
+
+
+def _name(kind: IndexedValueType.ValueType) -> str:
+    return IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").title()

@@ -1,0 +1,241 @@
+"""The one place that settings come from: `nodewarden.yaml`, the environment, defaults that work without either.
+
+Every key is also an environment variable: `scan.cap` is NODEWARDEN_SCAN__CAP (two underscores step inside; one would collide
+with the variables Kubernetes injects for a Service called nodewarden). Temporal's own TEMPORAL_* variables are understood
+too. The environment beats the file. Bad input is a `SettingsError` that names the key and what was expected; nothing here is
+ever replaced by a default because it was wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import (
+    SettingsError as SourceError,
+)
+
+from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
+from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?(?:ms|s|m|h))+")
+
+
+def _duration(value: object) -> object:
+    """`90s`, `1m30s`, `500ms` as Kubernetes objects write them; bare numbers are refused because their unit is a guess."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", value)
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    message = f"expected a duration such as 30s, 5m or 1h30m, got {value!r}"
+    raise ValueError(message)
+
+
+def _listed(value: object) -> object:
+    """`a,b` from the environment; lists from the file."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+
+
+class LogFormat(StrEnum):
+    """plain: one line for people. json: one object a line, for collectors."""
+
+    PLAIN = "plain"
+    JSON = "json"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TemporalSettings(_Section):
+    """The Temporal service. Without an address `nodewarden up` runs one of its own, and other commands find that one."""
+
+    address: str = Field(default="", description="host:port of the frontend")
+    namespace: str = "default"
+    api_key: SecretStr | None = None
+    api_key_file: UserPath | None = Field(default=None, description="file with the API key, instead of the key itself")
+    tls: bool | None = Field(default=None, description="default: on with an API key or a certificate, else off")
+    tls_server_ca_file: UserPath | None = None
+    tls_client_cert_file: UserPath | None = None
+    tls_client_key_file: UserPath | None = None
+    tls_server_name: str = ""
+    register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
+
+    @field_validator("address")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        if value and not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):\d{1,5}", value):
+            message = f"expected host:port such as localhost:7233, got {value!r}"
+            raise ValueError(message)
+        return value
+
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> Self:
+        if (self.tls_client_cert_file is None) != (self.tls_client_key_file is None):
+            message = "tls_client_cert_file and tls_client_key_file go together"
+            raise ValueError(message)
+        if self.api_key is not None and self.api_key_file is not None:
+            message = "give api_key or api_key_file, not both"
+            raise ValueError(message)
+        return self
+
+
+class ScanSettings(_Section):
+    """How scanners behave; each cluster's scanner takes these when it is started."""
+
+    cap: int = Field(default=1, ge=1, le=1000, description="nodes of a cluster that may be disrupted at once")
+    start_up_grace: Duration = Field(
+        default=timedelta(seconds=30), description="no new episode this long after a worker's view has synced (S18)"
+    )
+    wait: Duration = Field(default=timedelta(seconds=60), description="a scan's long poll without news ends after this")
+
+    @field_validator("wait")
+    @classmethod
+    def _long_enough(cls, value: timedelta) -> timedelta:
+        if not timedelta(seconds=1) <= value <= timedelta(minutes=5):
+            message = "expected between 1s and 5m"
+            raise ValueError(message)
+        return value
+
+
+class LogSettings(_Section):
+    """What is written to stderr."""
+
+    format: LogFormat = LogFormat.PLAIN
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class WorkerSettings(_Section):
+    """How much one worker process takes on."""
+
+    cached_workflows: int = Field(default=1000, ge=1, description="open episodes kept in memory, about 100 KiB each")
+    power_slots: int = Field(default=8, ge=1, le=200, description="power devices of one site acted on at once")
+    graceful_shutdown: Duration = Field(
+        default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
+    )
+    sticky_timeout: Duration = Field(
+        default=timedelta(seconds=10), description="how long a workflow's next step waits for the worker that had it"
+    )
+
+
+class EmbeddedSettings(_Section):
+    """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
+
+    port: int = Field(default=7233, ge=1, le=65535)
+    ui_port: int = Field(default=8233, ge=1, le=65535)
+
+
+def _default_state() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "nodewarden"
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "nodewarden"
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Build it with `load`, which turns bad input into `SettingsError`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter=STEP, extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    temporal: TemporalSettings = TemporalSettings()
+    clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
+    sites: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        default=("default",), description="sites whose power devices this worker reaches"
+    )
+    secrets_directory: UserPath | None = Field(
+        default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
+    )
+    scan: ScanSettings = ScanSettings()
+    node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
+    metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
+    log: LogSettings = LogSettings()
+    worker: WorkerSettings = WorkerSettings()
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
+
+    @field_validator("clusters")
+    @classmethod
+    def _usable_names(cls, value: dict[str, ClusterSettings]) -> dict[str, ClusterSettings]:
+        for name in value:
+            if not SAFE_NAME.fullmatch(name):
+                message = f"expected a cluster name of letters, digits, '-', '_' and '.', at most 63, got {name!r}"
+                raise ValueError(message)
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _bindable(cls, value: str) -> str:
+        if value and not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):\d{1,5}", value):
+            message = f"expected host:port such as 127.0.0.1:9464, got {value!r}"
+            raise ValueError(message)
+        return value
+
+    @field_validator("state")
+    @classmethod
+    def _home(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    def connections(self) -> dict[str, ClusterSettings]:
+        """The clusters to serve: the configured ones, else the one kubectl would talk to; empty if there is none."""
+        if self.clusters:
+            return dict(self.clusters)
+        try:
+            return default_clusters()
+        except ValueError as error:
+            raise SettingsError(str(error)) from error
+
+
+def load(*, config: Path | None = None, **given: Any) -> Settings:
+    """Settings from arguments, our variables, Temporal's variables and the file; earlier beats later.
+
+    Raises SettingsError with one line for each key that cannot be used.
+    """
+    file = find_file(os.environ, named=config)
+    from_file = read_file(file) if file else {}
+    from_shared = shared_variables(os.environ)
+
+    class Sourced(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is theirs
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - same
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return (
+                init_settings,
+                env_settings,
+                InitSettingsSource(settings_cls, init_kwargs=from_shared),
+                InitSettingsSource(settings_cls, init_kwargs=from_file),
+            )
+
+    try:
+        return Sourced(**given)
+    except ValidationError as error:
+        raise explain(error, model=Settings, file=file, written=from_file) from error
+    except SourceError as error:
+        field = re.search(r'field "(\w+)"', str(error))
+        message = f'{PREFIX}{field[1].upper() if field else "*"}: expected JSON, such as {{"prod": {{"context": "prod"}}}}'
+        raise SettingsError(message) from error

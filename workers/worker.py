@@ -1,0 +1,126 @@
+"""Worker processes: what one serves, how it starts, and how it ends without burning what is in flight.
+
+A `Serving` is one task queue; several run in one process on one client. What implements an activity is wired in
+`workers/composition.py`; this module knows only queues, slots and shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
+
+from workers.settings import WorkerSettings
+from workers.together import alongside
+
+_log = logging.getLogger(__name__)
+
+HEARTBEATS_EVERY = timedelta(seconds=5)
+"""Longest throttle of heartbeats: the default would leave a crashed scan's details a minute old."""
+
+
+class Role(StrEnum):
+    """What a worker process serves: everything, or one blast radius."""
+
+    ALL = "all"
+    WORKFLOWS = "workflows"
+    CLUSTER = "cluster"
+    POWER = "power"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """One task queue with what is served on it. `slots`: activities at once, which is the limit on concurrent acts."""
+
+    queue: str
+    workflows: Sequence[type] = ()
+    activities: Sequence[Callable[..., Any]] = ()
+    slots: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A worker deployment version. Episodes stay on the build they began on; the behaviour is set here and never on the
+    workflow classes, where it would break every unversioned worker."""
+
+    name: str
+    build_id: str
+
+    def config(self) -> WorkerDeploymentConfig:
+        """For the SDK."""
+        return WorkerDeploymentConfig(
+            version=WorkerDeploymentVersion(deployment_name=self.name, build_id=self.build_id),
+            use_worker_versioning=True,
+            default_versioning_behavior=VersioningBehavior.PINNED,
+        )
+
+
+def activities_of(*services: object) -> list[Callable[..., Any]]:
+    """The activities among the methods of these objects."""
+    methods = [getattr(service, name) for service in services for name in dir(service) if not name.startswith("_")]
+    return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
+
+
+def build(client: Client, serving: Serving, settings: WorkerSettings, *, deployment: Deployment | None = None) -> Worker:
+    """The SDK's worker for one queue."""
+    return Worker(
+        client,
+        task_queue=serving.queue,
+        workflows=serving.workflows,
+        activities=serving.activities,
+        max_cached_workflows=settings.cached_workflows,
+        max_concurrent_activities=serving.slots,
+        sticky_queue_schedule_to_start_timeout=settings.sticky_timeout,
+        graceful_shutdown_timeout=settings.graceful_shutdown,
+        max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
+        default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
+        deployment_config=deployment.config() if deployment else None,
+    )
+
+
+async def run_until(stop: asyncio.Event, workers: Sequence[Worker]) -> None:
+    """Poll until `stop` is set, then drain. Raises what ends a worker by itself (an unknown namespace, say)."""
+    for worker in workers:
+        _log.info("serving task queue %s", worker.task_queue)
+    await alongside(_stop_when_told(stop, workers), *(worker.run() for worker in workers))
+
+
+async def _stop_when_told(stop: asyncio.Event, workers: Sequence[Worker]) -> None:
+    await stop.wait()
+    _log.info("stopping: running activities get time to end")
+    await asyncio.gather(*(worker.shutdown() for worker in workers))
+
+
+@asynccontextmanager
+async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
+    """An event that SIGTERM, SIGINT and a closed terminal set. A second one has its usual effect at once."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    signals = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        signals.append(signal.SIGHUP)
+
+    def hear() -> None:
+        stop.set()
+        for each in signals:
+            loop.remove_signal_handler(each)
+
+    for each in signals:
+        loop.add_signal_handler(each, hear)
+    try:
+        yield stop
+    finally:
+        for each in signals:
+            with contextlib.suppress(ValueError):
+                loop.remove_signal_handler(each)
