@@ -53,6 +53,7 @@ from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFaile
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
+SEEN_DOWN_AGAIN = timedelta(seconds=5)
 RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
 
 
@@ -212,9 +213,22 @@ class FencingStory:
         if not self.freeing.began and await self.looks.need_is_gone():
             self.freeing.drop("the need was gone before any consequence began")
             return
+        await self._seen_down()
         await self.freeing.free()
         if self.freeing.left_over:
             await self.desk.tell("WorkloadsLeft", self.freeing.left_over, warning=True)
+
+    async def _seen_down(self) -> None:
+        """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
+        the one we switched off, and nothing of it is freed."""
+        deadline = workflow.now() + self._plan.free_timeout
+        await self.looks.refresh()
+        while (seen := self.episode.observation) is not None and seen.present and seen.ready:
+            if workflow.now() >= deadline:
+                raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
+            self.episode.enter(doing="waits until the API server sees the node down", until=deadline)
+            await self.episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
+            await self.looks.refresh()
 
     async def _power_on(self) -> None:
         await self.desk.take_node_lease(theirs_matters=self.power.untouched)

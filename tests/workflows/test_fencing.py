@@ -438,3 +438,22 @@ async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvi
         assert found["Zone"] == "a"
         record = await run.handle.query(Fencing.record)
         assert [entry.act for entry in record][:3] == ["pin", "phase", "mark-unschedulable"] or record[0].act == "pin"
+
+
+async def test_a_ready_node_fenced_by_hand_is_freed_only_once_it_is_seen_down(env: WorkflowEnvironment) -> None:
+    """S1: the API server notices a power-off a lease later; until then the node says Ready, and nothing is freed."""
+    by_hand = Need(kind=NeedKind.PERSON, reason="drill", requester="ada")
+    world = World(need=by_hand, ready=True, lingers=4)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.freed_pods == 3
+
+
+async def test_a_node_that_stays_ready_although_its_devices_say_off_is_a_persons_case(env: WorkflowEnvironment) -> None:
+    """S9, S10: then the devices feed another machine than the one we look at."""
+    world = World(need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"), ready=True, lingers=10_000)
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "right machine" in status.problem
+        assert world.consequences() == []

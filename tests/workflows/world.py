@@ -93,6 +93,8 @@ class World:
     off_errors: deque[ApplicationError] = field(default_factory=deque)
     on_errors: deque[ApplicationError] = field(default_factory=deque)
     free_errors: deque[ApplicationError] = field(default_factory=deque)
+    lingers: int = 0
+    """How often a node that is off is still seen Ready, as until its lease lapses."""
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
     looks: deque[LookVerdict] = field(default_factory=deque)
@@ -141,6 +143,8 @@ class World:
 
     def consequence(self, request: FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
+        if self.ready:
+            self.broken.append(f"S1: {name} while the node says Ready")
         word = request.proof.acknowledgement
         if word is None and (any(state is not PowerState.OFF for state in self.power.values()) or not self.proof_read):
             self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")
@@ -186,6 +190,9 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def last_look(self, request: LookRequest) -> LookResult:
         world = self.world
         await world.act("look" if request.destructive else "glance")
+        if world.ready and PowerState.ON not in world.power.values():
+            world.lingers -= 1
+            world.ready = world.lingers >= 0
         verdict = LookVerdict.GO
         if request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
             verdict = LookVerdict.NEED_GONE
@@ -270,7 +277,8 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         await world.act("off")
         before = world.power[endpoint]
         if not world.ignores_off:
-            world.power[endpoint], world.ready, world.proof_read = PowerState.OFF, False, False
+            world.power[endpoint], world.proof_read = PowerState.OFF, False
+            world.ready = world.ready and world.lingers > 0
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
