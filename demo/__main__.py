@@ -151,8 +151,9 @@ class Demo:
     def _invite(self, simulation: Simulation, ui_url: str) -> None:
         config = self._state / "nodewarden.yaml"
         self._say(f"\nStill up. Temporal's web UI: {ui_url}")
-        self._say(f"export KUBECONFIG={simulation.kubeconfig} NODEWARDEN_CONFIG={config}")
-        self._say("Three things to try, in another terminal:")
+        self._say("In another terminal, in this folder:")
+        self._say(f"  . .venv/bin/activate; export KUBECONFIG={simulation.kubeconfig} NODEWARDEN_CONFIG={config}")
+        self._say("Three things to try there:")
         self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
         self._say(f"  2. python -m simulator break node-7 kubelet-stops --state-dir {self._state}; nodewarden status --watch")
         self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")

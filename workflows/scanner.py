@@ -88,6 +88,7 @@ class HealthScanner:
             self._heard = self._news
             if not self._scan_has_ended() and self._fresh and self._stop is None and self._report is not None:
                 await self._admit(self._report)
+                await self._publish(self._report)
         try:
             self._report = await self._scan
         except ActivityError as error:

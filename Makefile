@@ -1,0 +1,82 @@
+# Everything a contributor runs. Needs Python >= 3.11 and make; the rest is installed into .venv from the lock.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.installed
+PIP     := $(BIN)/python -m pip --disable-pip-version-check --no-input
+OURS    := policy workflows activities workers starter simulator demo
+PYTHON  ?= python3
+ARGS    ?=
+IMAGE   ?= nodewarden:dev
+
+# Tests and the demo start `temporal` and `nodewarden` as a user would, by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help
+help: ## Show these targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: demo
+demo: $(STAMP) ## Run the main job on a simulated cluster and real parts; KEEP=1 stays up afterwards
+	@$(BIN)/python -m demo $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
+
+.PHONY: test
+test: lint ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not minutes
+	@$(BIN)/python -m pytest -m "not system" $(ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## Check style, format, types and import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: $(STAMP) ## Put the code into the house format and mend what ruff can mend
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(STAMP) ## Run the benchmarks and print their figures
+	@set -e; for file in benchmarks/[a-z]*.py; do \
+	    echo "== $$file"; $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" $(ARGS); \
+	done
+
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+.PHONY: lock
+lock: $(STAMP) ## Re-create the locks with today's versions of what pyproject.toml asks for
+	@$(LOCK) pyproject.toml --output-file requirements.lock
+	@$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+
+.PHONY: image
+image: ## Build the worker's container image as nodewarden:dev
+	docker build --tag $(IMAGE) .
+
+.PHONY: clean
+clean: ## Remove the environment, caches and build results
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find $(wildcard $(OURS)) tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed
+# with the locked build backend, so that this second step needs no network.
+$(STAMP): requirements-dev.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not on PATH; nodewarden needs Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "make: nodewarden needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.13 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	    echo "make: $(PYTHON) can't make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing locked dependencies into $(VENV)"
+	@$(PIP) install --quiet --require-hashes --only-binary :all: --requirement requirements-dev.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Creates nodewarden's namespace and the search attributes by which episodes are found. Harmless to repeat. Which attributes
+# there are: workflows/search.py. Where: TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; how long ended episodes are kept: RETENTION.
+set -eu
+
+if ! temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE" >/dev/null 2>&1; then
+    temporal operator namespace create --namespace "$TEMPORAL_NAMESPACE" --retention "${RETENTION:-30d}"
+fi
+
+# A new namespace reaches all parts of the server within seconds, not at once.
+tries=0
+until temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE" --type Keyword \
+    --name Cluster --name Node --name Zone --name Kind --name Phase --name Reason; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 15 ] || exit 1
+    sleep 2
+done
