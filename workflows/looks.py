@@ -64,10 +64,15 @@ class Looks:
                     pause = min(pause * 2, timedelta(minutes=1))
 
     async def before_restoring(self) -> None:
-        """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9)."""
+        """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
+
+        Who preserves, holds or services a machine that is off wants it off: it stays so until a person resumes (S21).
+        """
         result = await self._look(destructive=False, need_matters=False)
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
+        if result.verdict is LookVerdict.VETOED:
+            raise Hopeless(f"the machine is left off: {result.reason}")
 
     async def need_is_gone(self) -> bool:
         """Whether the need is provably gone. Not being able to look is not being gone."""

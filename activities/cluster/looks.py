@@ -19,7 +19,7 @@ from activities.cluster.nodelease import foreign_holder
 from activities.cluster.paths import NODE_HEALTH_CHECKS
 from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
@@ -47,15 +47,27 @@ class PermitBook(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Doubt:
+    """A read that failed: nothing is known, which is not the same as "not there"."""
+
+    what: str
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.what} could not be read: {str(self.error) or type(self.error).__name__}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """What one look saw. `doubts`: reads that failed; their values here mean nothing."""
+    """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone."""
 
     node: LiveNode | None
+    unread: _Doubt | None
     check: JsonObject | None
     lease_holder: str
     lease_problem: str
     permit: tuple[bool, str]
-    doubts: tuple[str, ...]
+    doubts: tuple[_Doubt, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +87,13 @@ class LastLook:
         self._clock = clock
 
     async def look(self, request: LookRequest) -> LookResult:
-        """Read everything, then judge."""
+        """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
+        observation repeats what was pinned; a restoring look raises, since the observation is what it is for.
+        """
         sight = await self._see(request)
+        if sight.unread is not None and not request.destructive:
+            kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
+            raise failure(kind, str(sight.unread)) from sight.unread.error
         answer = self._judge(request, sight)
         return LookResult(
             verdict=answer.verdict,
@@ -88,10 +105,10 @@ class LastLook:
     async def _see(self, request: LookRequest) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed."""
         target, now = request.target, self._clock()
-        name, doubts = target.pinned.node, list[str]()
+        name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         check_matters = request.need_matters and request.need.kind is NeedKind.CHECK
         node, check, lease_holder, lease_problem, permit = await asyncio.gather(
-            _read("the node", find_node(self._connection, name), None, doubts),
+            _read("the node", find_node(self._connection, name), None, blind),
             _read("its health check", self._find_check(request.need, wanted=check_matters), None, doubts),
             _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
             _read("the cluster Lease", self._lease_problem(request), "", doubts),
@@ -99,24 +116,23 @@ class LastLook:
         )
         return _Sight(
             node=node,
+            unread=blind[0] if blind else None,
             check=check,
             lease_holder=lease_holder,
             lease_problem=lease_problem,
             permit=permit,
-            doubts=tuple(doubts),
+            doubts=(*blind, *doubts),
         )
 
     def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
         """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
         because the way back needs no licence; then the licence; then who says "hands off".
         """
-        if sight.node is None and sight.doubts:
-            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(sight.doubts))
         observation = _observation(request, sight)
         if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
         if sight.doubts:
-            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(sight.doubts))
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
         need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
         if need.verdict is not LookVerdict.GO:
             return need
@@ -194,7 +210,17 @@ class LastLook:
 
 
 def _observation(request: LookRequest, sight: _Sight) -> Observation:
-    return observe(request.target.pinned.node, sight.node.view if sight.node else None)
+    pinned = request.target.pinned
+    if sight.unread is not None:
+        return Observation(
+            node=pinned.node,
+            uid=pinned.uid,
+            boot_id=pinned.boot_id,
+            provider_id=pinned.provider_id,
+            system_uuid=pinned.system_uuid,
+            incident=request.target.incident,
+        )
+    return observe(pinned.node, sight.node.view if sight.node else None)
 
 
 def _veto(sight: _Sight) -> str:
@@ -214,11 +240,11 @@ def _veto(sight: _Sight) -> str:
     return ""
 
 
-async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[str]) -> T:
+async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt]) -> T:
     """One read, in time; whatever goes wrong with it is a doubt and never a value."""
     try:
         async with asyncio.timeout(READ_SECONDS):
             return await reading
     except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
-        doubts.append(f"{what} could not be read: {str(error) or type(error).__name__}")
+        doubts.append(_Doubt(what=what, error=error))
         return unread

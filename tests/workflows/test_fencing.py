@@ -457,3 +457,17 @@ async def test_a_node_that_stays_ready_although_its_devices_say_off_is_a_persons
         status = await run.parked()
         assert "right machine" in status.problem
         assert world.consequences() == []
+
+
+async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_resumes(env: WorkflowEnvironment) -> None:
+    """S21 goes before S17: consequences are finished, but nobody switches on what somebody preserves."""
+    world = World(preserved=True)
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "left off" in status.problem
+        assert world.count("on") == 0
+        assert world.pods == 0
+        world.preserved = False
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="released"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == 1

@@ -100,6 +100,7 @@ class World:
     looks: deque[LookVerdict] = field(default_factory=deque)
     answers: deque[PermitAnswer] = field(default_factory=deque)
     lease_holder: str = ""
+    preserved: bool = False
     cordoned: bool = False
     marked: str = ""
     adopted: str = ""
@@ -200,6 +201,10 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             verdict = LookVerdict.TARGET_CHANGED
         elif request.destructive and world.looks:
             verdict = world.looks.popleft()
+        elif (
+            not request.destructive and not request.need_matters and world.preserved and PowerState.ON not in world.power.values()
+        ):
+            verdict = LookVerdict.VETOED
         return LookResult(verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation())
 
     @activity.defn(name="target.take-lease")

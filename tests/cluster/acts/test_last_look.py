@@ -12,11 +12,12 @@ import pytest
 
 from activities.cluster import looks
 from activities.contracts.target import LookResult, LookVerdict
+from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
-from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -333,6 +334,25 @@ class TestDoubt:
         result = await licensed.target.last_look(request)
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert "TimeoutError" in result.reason
+
+    async def test_a_node_that_cannot_be_read_is_not_taken_for_gone(self, licensed: World) -> None:
+        """S3, S18: the observation is what an episode goes on with."""
+        request = await licensed.look(need=CHECK_NEED)
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path=f"nodes/{NODE}$"))
+        seen = (await licensed.target.last_look(request)).observation
+        assert seen.present
+        assert (seen.uid, seen.boot_id) == (request.target.pinned.uid, "boot-1")
+        assert not seen.ready
+        with refused(ErrorType.UNREACHABLE, "the node could not be read"):
+            await licensed.target.last_look(replace(request, destructive=False, need_matters=False))
+
+    async def test_a_node_that_is_gone_is_gone_even_when_something_else_cannot_be_read(self, licensed: World) -> None:
+        request = await licensed.look(need=CHECK_NEED, destructive=False, need_matters=False)
+        await licensed.delete_node()
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
+        result = await licensed.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert not result.observation.present
 
     async def test_restoring_does_not_depend_on_what_it_does_not_need(self, licensed: World) -> None:
         licensed.permits.error = RuntimeError("connection refused")

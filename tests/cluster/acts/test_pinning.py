@@ -125,7 +125,7 @@ class TestTemplate:
             namespace="kube-system",
         )
         chosen = await ready.add_template("second", tries=5)
-        await ready.add_check(templates=(foreign, chosen))
+        await ready.add_check(templates=(foreign, chosen, template_ref("blades")))
         assert (await pin(ready)).plan.tries == 5
 
     async def test_a_check_that_does_not_select_the_node_names_nothing(self, ready: World) -> None:
