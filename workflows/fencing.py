@@ -12,6 +12,7 @@ share is `workflows/episode.py`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -47,7 +48,7 @@ from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.freeing import FreeingSequence
 from workflows.looks import Looks
-from workflows.messages import AcknowledgeRequest
+from workflows.messages import AbortRequest, AcknowledgeRequest
 from workflows.power import PowerSequence
 from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Vetoed
 
@@ -458,7 +459,7 @@ class FencingStory:
 
 @workflow.defn(name="Fencing")
 class Fencing(EpisodeConversation):
-    """The workflow round the story."""
+    """The workflow round the story. Cancelling it is an abort: it undoes what it did, and ends as `aborted`."""
 
     @workflow.init
     def __init__(self, request: FencingInput) -> None:
@@ -468,7 +469,12 @@ class Fencing(EpisodeConversation):
     @workflow.run
     async def run(self, request: FencingInput) -> EpisodeResult:
         self.check_identity(request.cluster, request.node)
-        result = await self._story.run()
+        story = asyncio.create_task(self._story.run())
+        try:
+            result = await asyncio.shield(story)
+        except asyncio.CancelledError:
+            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+            result = await story
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
 

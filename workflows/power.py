@@ -16,14 +16,13 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
 from activities.contracts.target import Target
-from activities.errors import error_message
 from policy.episodes import OffProof, Reading
 from policy.fencing import off_proven
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, turn_for
+from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, told_of, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -162,8 +161,8 @@ class PowerSequence:
             turn = turn_for(error, device.endpoint)
             if isinstance(turn, Hopeless):
                 raise turn from error
-            message = error_message(error)
-            self._episode.note("read-power", "failed", f"{device.endpoint}: {message}")
+            message = told_of(device.endpoint, error)
+            self._episode.note("read-power", "failed", message)
             self._episode.problem = message
             return Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
 
@@ -182,7 +181,7 @@ class PowerSequence:
     def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> None:
         """After a failed command: an unclear one is to be waited out before anything is read; a clear failure ends the try."""
         unclear = is_unclear(error)
-        self._episode.note(act, "unclear" if unclear else "failed", f"{device.endpoint}: {error_message(error)}")
+        self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
         if not unclear:
             raise turn_for(error, device.endpoint) from error
         self._settle_until = workflow.now() + options.IN_FLIGHT_MARGIN

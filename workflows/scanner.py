@@ -6,6 +6,7 @@ One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluste
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
@@ -56,18 +57,16 @@ class HealthScanner:
     async def run(self, request: ScannerInput) -> ScannerResult:
         self._check_identity(request)
         workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
-        while self._stop is None:
-            if await self._next_report() and self._report is not None:
-                await self._granting.rebuild(self._report)
-                await self._admit(self._report)
-                await self._tell_episodes(self._report)
-                await self._publish(self._report)
-            self._show()
-            if self._stop is None and self._roll_is_due():
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(self._carried())
-        await self._give_back_lease()
+        scanning = asyncio.create_task(self._scan_on())
+        try:
+            await asyncio.shield(scanning)
+        except asyncio.CancelledError:
+            self._take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
+            await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._stop is None:
+            workflow.continue_as_new(self._carried())
+        await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
             stopped_by=self._stop.who,
@@ -75,6 +74,16 @@ class HealthScanner:
             scans=self._scans,
             opened=self._granting.opened,
         )
+
+    async def _scan_on(self) -> None:
+        """Scan after scan, until somebody stops it or the history has grown long."""
+        while self._stop is None and not self._roll_is_due():
+            if await self._next_report() and self._report is not None:
+                await self._granting.rebuild(self._report)
+                await self._admit(self._report)
+                await self._tell_episodes(self._report)
+                await self._publish(self._report)
+            self._show()
 
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
@@ -228,11 +237,14 @@ class HealthScanner:
     @workflow.update
     def stop(self, request: StopRequest) -> str:
         """Stop scanning; open episodes pause before their next destructive act."""
+        self._take_stop(request)
+        return f"the scanner of {self._input.cluster} stops"
+
+    def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
         if self._scan is not None:
             self._scan.cancel()
         self._news += 1
-        return f"the scanner of {self._input.cluster} stops"
 
     # Small things ---------------------------------------------------------------------------------------------------
 

@@ -54,12 +54,18 @@ _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorTy
 
 def turn_for(error: ActivityError, what: str) -> Turn:
     """The turn that a failed activity means, `what` saying in people's words what it was about."""
-    kind, reason = error_type(error), f"{what}: {error_message(error)}"
+    kind, reason = error_type(error), told_of(what, error)
     if kind in _HOPELESS:
         return Hopeless(reason)
     if kind is ErrorType.TARGET_CHANGED:
         return TargetChanged(reason)
     return Vetoed(reason) if kind is ErrorType.VETOED else StepFailed(reason)
+
+
+def told_of(what: str, error: ActivityError) -> str:
+    """The line for people: what it is about, once, and what went wrong with it."""
+    message = error_message(error)
+    return message if message.startswith(what) else f"{what}: {message}"
 
 
 def is_unclear(error: ActivityError) -> bool:

@@ -471,3 +471,18 @@ async def test_a_node_that_is_preserved_after_off_is_left_off_until_a_person_res
         await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="released"))
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.count("off") == 1
+
+
+async def test_cancelling_the_workflow_is_an_abort(env: WorkflowEnvironment) -> None:
+    """S35: whatever ends an episode runs its compensation; a click on "Request Cancellation" too."""
+    world = World(plan=plan(wait_before_power=timedelta(days=3650)))
+    world.gates["event NodeIsolated"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodeIsolated")
+        await run.handle.cancel()
+        world.gates["event NodeIsolated"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "cancelled" in result.message
+    assert world.count("off") == 0
+    assert not world.cordoned

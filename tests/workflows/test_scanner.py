@@ -173,7 +173,7 @@ class Scan:
 
     async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
         """Wait until the scanner's status is as wished."""
-        async with asyncio.timeout(80):
+        async with asyncio.timeout(200):
             while True:
                 try:
                     status = await self.client_handle().query(HealthScanner.status)
@@ -415,7 +415,7 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
         assert (result.stopped_by, world.released) == ("ada", 1)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: WorkflowEnvironment) -> None:
     """S14: permits, parked lines and counts outlive every roll."""
     world = ScriptedCluster()
@@ -459,3 +459,14 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
         world.show(report("node-1", observations=(marked,)))
         await scan.until(lambda status: bool(status.permits))
         assert world.opened == []
+
+
+async def test_cancelling_the_workflow_is_a_stop(env: WorkflowEnvironment) -> None:
+    """S38: the Lease is given back."""
+    world = ScriptedCluster()
+    world.show(report())
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        await scan.handle.cancel()
+        assert (await scan.handle.result()).reason == "the workflow was cancelled"
+        assert world.released == 1
