@@ -7,10 +7,15 @@ if ! temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE" >/de
     temporal operator namespace create --namespace "$TEMPORAL_NAMESPACE" --retention "${RETENTION:-30d}"
 fi
 
+# A type for each name: of several names with one type the CLI adds only the first, and says nothing.
+set --
+for attribute in Cluster Node Zone Kind Phase Reason; do
+    set -- "$@" --name "$attribute" --type Keyword
+done
+
 # A new namespace reaches all parts of the server within seconds, not at once.
 tries=0
-until temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE" --type Keyword \
-    --name Cluster --name Node --name Zone --name Kind --name Phase --name Reason; do
+until temporal operator search-attribute create --namespace "$TEMPORAL_NAMESPACE" "$@"; do
     tries=$((tries + 1))
     [ "$tries" -lt 15 ] || exit 1
     sleep 2

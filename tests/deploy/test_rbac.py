@@ -1,0 +1,280 @@
+"""The shipped rights are exactly what is needed: a whole episode runs under them, and nothing is granted that it does not use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.freeing import ClusterFreeing
+from activities.cluster.isolation import ClusterIsolation
+from activities.cluster.scan import ClusterScan
+from activities.cluster.targets import ClusterTarget
+from activities.cluster.view import ViewLimits
+from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
+from activities.contracts.target import ActRequest, EventRequest, FreeRequest, LookRequest, LookVerdict, NodeLeaseRequest, Target
+from policy.episodes import FencingInput, Need, NeedKind, OffProof, Reading
+from policy.healthcheck import ObjectRef
+from policy.plan import SecretRef
+from policy.power import PowerState
+from policy.report import ScanReport
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient, ApiError
+from tests.cluster.builders import CHECKS, NODES, check, definition, node
+from tests.deploy.manifests import documents, path_of
+from workers.credentials import ClusterSecrets
+
+pytestmark = pytest.mark.timeout(30)
+
+CLUSTER = "prod"
+HOLDER = "temporal-a/default"
+SICK, UNSELECTED = "node-7", "database-0"
+SERVICE_ACCOUNT = "system:serviceaccount:nodewarden:nodewarden"
+TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+
+
+class Permits:
+    """A permit book that always agrees: rights of Kubernetes are what is tried here."""
+
+    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
+        return True, f"{cluster}/{node}/{incident}"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    """A cluster to which deploy/ was applied, with one sick node that holds a pod and its volume."""
+    async with ApiServer(tokens={"administrator": "admin", "worker": SERVICE_ACCOUNT}) as server:
+        async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
+            for document in [
+                definition(),
+                *documents("crds/fencingtemplates.nodewarden.io.yaml", "rbac.yaml", "worker.yaml"),
+            ]:
+                await person.create(path_of(document), document)
+            await _furnish(person)
+        yield server
+
+
+async def _furnish(person: ApiClient) -> None:
+    for number in range(6):
+        await person.create(NODES, node(f"node-{number}"))
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    await person.create(NODES, node(SICK, "Unknown", since))
+    unselected = node(UNSELECTED, "Unknown", since)
+    del unselected["metadata"]["labels"]["node-role.kubernetes.io/worker"]
+    await person.create(NODES, unselected)
+    await person.create(CHECKS, check(duration="1s"))
+    power = {
+        "driver": "ipmi",
+        "nodeParameters": {SICK: {"ip": "10.0.0.7"}, UNSELECTED: {"ip": "10.0.0.8"}},
+        "secretRef": {"name": "bmc"},
+    }
+    template = {
+        "apiVersion": "nodewarden.io/v1alpha1",
+        "kind": "FencingTemplate",
+        "metadata": {"name": "default", "namespace": "nodewarden"},
+        "spec": {"template": {"spec": {"power": [power]}}},
+    }
+    await person.create(TEMPLATES, template)
+    secret = {"metadata": {"name": "bmc"}, "data": {"username": "YWRtaW4=", "password": "c2VjcmV0"}}
+    for namespace in ("nodewarden", "default"):
+        await person.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
+    member = _pod("member-0", claim="data")
+    daemon = _pod("logs-x", claim="logs")
+    daemon["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "uid-logs", "controller": True}
+    ]
+    for pod in (member, daemon):
+        await person.create("/api/v1/namespaces/default/pods", pod)
+    for name in ("data", "logs"):
+        await person.create("/api/v1/namespaces/default/persistentvolumeclaims", _claim(name))
+    attachment = {
+        "metadata": {"name": "attached"},
+        "spec": {"attacher": "csi.example", "nodeName": SICK, "source": {"persistentVolumeName": "pv-data"}},
+    }
+    await person.create("/apis/storage.k8s.io/v1/volumeattachments", attachment)
+
+
+def _pod(name: str, *, claim: str) -> dict[str, Any]:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"nodeName": SICK, "containers": [{"name": "main", "image": "example"}], "volumes": volumes}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _claim(name: str) -> dict[str, Any]:
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources, "volumeName": f"pv-{name}"}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+async def worker(api: ApiServer) -> AsyncIterator[ClusterConnection]:
+    """The connection of a worker that has the shipped ServiceAccount."""
+    async with ClusterConnection.to(api.url, token="worker") as opened:
+        yield opened
+
+
+async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
+    """Look until the sick node is a candidate and the cluster lease is held, tell about it, then look again (which renews)."""
+    lease = ScannerLease(worker, duration=timedelta(milliseconds=600))
+    limits = ViewLimits(grace=timedelta(0))
+    scan = await stack.enter_async_context(ClusterScan(CLUSTER, worker, limits=limits, lease=lease))
+    environment = ActivityEnvironment()
+    report, known, renewals = None, "", 0
+    for _ in range(8):
+        request = ScanRequest(cluster=CLUSTER, holder=HOLDER, known_digest=known, wait=timedelta(milliseconds=300))
+        report = await environment.run(scan.observe_cluster, request)
+        known = report.digest
+        renewals += report.lease.held
+        if renewals > 1 and report.candidates:
+            break
+    assert report is not None
+    assert report.view.stale == ""
+    assert report.lease.held, report.lease
+    assert [candidate.node for candidate in report.candidates] == [SICK]
+    refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
+    published = await environment.run(
+        scan.publish_status, PublishRequest(cluster=CLUSTER, checks=report.checks, refusals=refusals)
+    )
+    assert published.written == 1
+    assert published.failed == ()
+    return report
+
+
+async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
+    asked = FencingInput(cluster=CLUSTER, node=name, incident="incident-1", reason=need.reason, need=need)
+    found = await ActivityEnvironment().run(target.pin, asked)
+    return Target(
+        cluster=CLUSTER,
+        pinned=found.pinned,
+        incident="incident-1",
+        kind="Fencing",
+        workflow_id=f"episode/{CLUSTER}/{name}",
+        run_id="run-1",
+    )
+
+
+async def _episode(worker: ClusterConnection) -> None:
+    """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
+    environment = ActivityEnvironment()
+    target = ClusterTarget(CLUSTER, worker, Permits())
+    isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, own_node="node-0")
+    person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
+    await _pin(target, UNSELECTED, person)  # named by no check: found as the only template there is
+    need = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=CHECK)
+    sick = await _pin(target, SICK, need)
+
+    act = ActRequest(target=sick)
+    assert (await environment.run(target.mark, act)).changed
+    for _ in range(2):  # taken, then renewed
+        assert (await environment.run(target.take_lease, NodeLeaseRequest(target=sick))).held
+    assert (await environment.run(isolation.mark_unschedulable, act)).changed
+    look = await environment.run(target.last_look, LookRequest(target=sick, need=need, holder=HOLDER))
+    assert look.verdict is LookVerdict.GO, look.reason
+
+    at = datetime.now(UTC)
+    readings = tuple(Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
+    proof = OffProof(commanded_at=at - timedelta(seconds=1), readings=readings)
+    free = FreeRequest(target=sick, proof=proof, not_after=at + timedelta(seconds=20), holder=HOLDER)
+    assert (await environment.run(freeing.taint_out_of_service, free)).changed
+    freed = await environment.run(freeing.delete_workload, free)
+    assert (freed.deleted_pods, freed.deleted_attachments) == (1, 1)
+    assert (await environment.run(freeing.read_workload, act)).pods == 0
+    assert (await environment.run(freeing.untaint_out_of_service, act)).changed
+
+    for _ in range(2):  # told, then counted
+        await environment.run(
+            target.record_event, EventRequest(target=sick, reason="PowerOffProven", message="off was read twice")
+        )
+    assert (await environment.run(isolation.mark_schedulable, act)).changed
+    await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
+
+
+async def _whole_story(worker: ClusterConnection) -> None:
+    async with AsyncExitStack() as stack:
+        await _scan(worker, stack)
+        await _episode(worker)
+    credentials = await ClusterSecrets({CLUSTER: worker}).read(
+        CLUSTER, SecretRef(name="bmc", namespace="nodewarden", username_key="username", password_key="password")
+    )
+    assert credentials.username == "admin"
+    async with ClusterScan(CLUSTER, worker) as scan:
+        await ActivityEnvironment().run(scan.release_lease, ScanRequest(cluster=CLUSTER, holder=HOLDER))
+
+
+async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
+    api: ApiServer, worker: ClusterConnection
+) -> None:
+    """No right is missing, none is too many. A request that is refused fails this, even where its failure is only logged."""
+    refused: list[str] = []
+    allows = api.authorization.allows
+
+    def remember(user: str, access: Any) -> bool:
+        allowed = allows(user, access)
+        if not allowed:
+            refused.append(access.refusal(user))
+        used.add((access.group, access.subject, access.verb))
+        return allowed
+
+    used: set[tuple[str, str, str]] = set()
+    api.authorization.allows = remember  # type: ignore[method-assign]
+    await _whole_story(worker)
+
+    granted = {
+        (group, resource, verb)
+        for document in documents("rbac.yaml")
+        for rule in document.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert refused == []
+    assert sorted(granted - used) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("get", "/api/v1/namespaces/default/secrets/bmc"),
+        ("get", "/api/v1/namespaces/nodewarden/secrets"),
+        ("delete", f"{NODES}/{SICK}"),
+        ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
+        ("delete", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"),
+        ("delete", TEMPLATES + "/default"),
+        ("get", "/apis/rbac.authorization.k8s.io/v1/clusterroles"),
+        ("delete", "/api/v1/namespaces/medik8s-leases"),
+    ],
+)
+async def test_a_worker_may_not(method: str, path: str, api: ApiServer) -> None:
+    """S12 and more: other namespaces' secrets, other components' leases, nodes and policies are out of reach."""
+    async with ApiClient(ApiAddress(url=api.url, token="worker"), user_agent="worker") as client:
+        with pytest.raises(ApiError) as refusal:
+            await (client.get(path) if method == "get" else client.delete(path))
+    assert refusal.value.status == 403
+
+
+def test_rights_name_everything_and_nothing_by_wildcard() -> None:
+    """A star would grant what does not exist yet."""
+    for document in documents("rbac.yaml"):
+        for rule in document.get("rules", ()):
+            assert not {"*"} & {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}, document["metadata"]["name"]
+            assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+
+
+def test_every_binding_binds_a_shipped_role_to_the_worker_only() -> None:
+    shipped = {
+        (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
+        for document in documents("rbac.yaml")
+    }
+    bindings = [document for document in documents("rbac.yaml") if document["kind"].endswith("Binding")]
+    assert bindings
+    for binding in bindings:
+        namespace = binding["metadata"].get("namespace", "")
+        assert (binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]) in shipped
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "nodewarden", "namespace": "nodewarden"}]

@@ -1,0 +1,205 @@
+"""What a clean clone installs and what a wheel carries: declared, locked by hash, consistent, complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WHEEL_PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"}
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
+ENTRY = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ \\;]+)(?: ; (?P<marker>[^\\]+?))? \\$")
+
+
+def _declared(requirements: list[Any]) -> dict[str, Requirement]:
+    parsed = [Requirement(each) for each in requirements if isinstance(each, str)]
+    return {canonicalize_name(each.name): each for each in parsed}
+
+
+RUNTIME = _declared(PROJECT["project"]["dependencies"])
+DEVELOPMENT = _declared(PROJECT["dependency-groups"]["dev"])
+BUILD = _declared(PROJECT["dependency-groups"]["build"])
+
+
+def _locked(file: str) -> dict[str, Requirement]:
+    """The lock's entries, each as a requirement with its marker. A line that is no entry, hash or comment fails."""
+    entries: dict[str, Requirement] = {}
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        found = ENTRY.fullmatch(line)
+        if found:
+            marker = f" ; {found['marker']}" if found["marker"] else ""
+            entries[canonicalize_name(found["name"])] = Requirement(f"{found['name']}=={found['version']}{marker}")
+        else:
+            assert re.fullmatch(r"\s*#.*|    --hash=sha256:[0-9a-f]{64}( \\)?", line), f"{file}: {line!r}"
+    return entries
+
+
+def _version(requirement: Requirement) -> str:
+    return next(iter(requirement.specifier)).version
+
+
+def _third_party_imports(folders: set[str]) -> Iterator[tuple[str, Path]]:
+    """Top-level names that are neither the standard library's nor ours, with a file that imports each."""
+    known = sys.stdlib_module_names | ROOMS | {"tests", "benchmarks"}
+    for folder in sorted(folders):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names = [node.module]
+                yield from ((top, path) for name in names if (top := name.split(".")[0]) not in known)
+
+
+def _undeclared(folders: set[str], allowed: set[str]) -> dict[str, str]:
+    distributions = packages_distributions()
+    return {
+        name: str(path.relative_to(ROOT))
+        for name, path in _third_party_imports(folders)
+        if not {canonicalize_name(each) for each in distributions.get(name, [name])} & allowed
+    }
+
+
+def test_whatever_is_imported_is_declared() -> None:
+    """Nothing may work only because something else happens to depend on it."""
+    assert _undeclared(ROOMS, set(RUNTIME)) == {}
+    assert _undeclared({"tests", "benchmarks"}, {*RUNTIME, *DEVELOPMENT, "packaging"}) == {}
+
+
+def test_the_main_job_needs_no_extras() -> None:
+    """Temporal, Kubernetes, the two clouds and IPMI come with a plain install; the test runner does not."""
+    assert {"temporalio", "kubernetes", "boto3", "google-cloud-compute", "pyghmi"} <= RUNTIME.keys()
+    assert "optional-dependencies" not in PROJECT["project"]
+    assert "pytest" in DEVELOPMENT
+    assert not RUNTIME.keys() & DEVELOPMENT.keys()
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [
+        ("requirements.lock", RUNTIME),
+        ("requirements-dev.lock", RUNTIME | DEVELOPMENT | BUILD),
+        ("requirements-build.lock", BUILD),
+    ],
+)
+def test_the_lock_answers_what_the_project_asks_for(file: str, wanted: dict[str, Requirement]) -> None:
+    """After a change of pyproject.toml: `make lock`."""
+    locked = _locked(file)
+    for name, requirement in wanted.items():
+        assert name in locked, f"{file} lacks {name}: run make lock"
+        assert requirement.specifier.contains(_version(locked[name])), f"{locked[name]} is not {requirement}"
+
+
+@pytest.mark.parametrize("file", LOCKS)
+def test_every_locked_package_has_a_hash_and_no_place(file: str) -> None:
+    """A lock says what, never where from: it must work with whatever index its user has."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    assert "://" not in text
+    assert not re.search(r"^\s*-(?!-hash=)", text, flags=re.MULTILINE)
+    for entry in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_the_locks_agree() -> None:
+    """What is tested is what is run and what builds it."""
+    tested = _locked("requirements-dev.lock")
+    for file in ("requirements.lock", "requirements-build.lock"):
+        for name, requirement in _locked(file).items():
+            assert _version(requirement) == _version(tested[name]), name
+
+
+def test_the_tests_run_in_the_locked_environment() -> None:
+    """Else a green run says nothing about what users get: `make test` installs the lock when it has changed."""
+    differing = {
+        name: version(name)
+        for name, requirement in _locked("requirements-dev.lock").items()
+        if (requirement.marker is None or requirement.marker.evaluate()) and version(name) != _version(requirement)
+    }
+    assert differing == {}
+
+
+def test_no_installed_package_contradicts_another() -> None:
+    checked = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, timeout=50, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel built by the locked backend."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    [path] = folder.glob("*.whl")
+    with zipfile.ZipFile(path) as opened:
+        return set(opened.namelist())
+
+
+def test_a_wheel_carries_every_room_and_what_it_reads(wheel: set[str]) -> None:
+    """Modules and the files beside them: schemas, scenarios, definitions."""
+    assert set(WHEEL_PACKAGES) == ROOMS
+    ballast = {".pyc", ".md", ".toml"}
+    for room in ROOMS:
+        paths = (path.relative_to(ROOT) for path in (ROOT / room).rglob("*") if path.is_file())
+        files = {path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)}
+        missing = {file for file in files if Path(file).suffix not in ballast} - wheel
+        assert missing == set()
+
+
+def test_a_wheel_carries_nothing_else(wheel: set[str]) -> None:
+    metadata = f"nodewarden-{PROJECT['project']['version']}.dist-info"
+    assert {name.split("/")[0] for name in wheel} == ROOMS | {metadata}
+    assert any(name.startswith(metadata) and name.endswith("LICENSE") for name in wheel)
+
+
+def test_every_imported_package_is_a_package(wheel: set[str]) -> None:
+    """A folder without __init__.py is importable here and lost to tools that look for packages."""
+    folders = {Path(name).parent.as_posix() for name in wheel if name.endswith(".py")}
+    assert {folder for folder in folders if f"{folder}/__init__.py" not in wheel} == set()
+
+
+def test_the_changelog_tells_of_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(PROJECT['project']['version'])}\]", changelog, flags=re.MULTILINE)
+
+
+def test_the_licence_is_the_one_that_is_declared() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    assert "Apache License" in text
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_make_alone_says_what_it_can_do() -> None:
+    shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True).stdout
+    targets = re.findall(r"^\.PHONY: (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert {"demo", "test", "test-fast", "lint", "lock", "bench", "clean"} <= set(targets)
+    for target in targets:
+        assert re.search(rf"^  make {target} +\S", shown, flags=re.MULTILINE), target
+
+
+def test_make_refuses_a_python_that_is_too_old(tmp_path: Path) -> None:
+    """With one line that says what is needed, before anything is installed."""
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.2 || exit 1\n', encoding="utf-8")
+    old.chmod(0o755)
+    stamp = tmp_path / "venv" / ".installed"
+    command = ["make", f"VENV={stamp.parent}", f"PYTHON={old}", str(stamp)]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    assert refused.returncode != 0
+    assert "needs Python 3.11 or newer" in refused.stderr
+    assert not (tmp_path / "venv").exists()
