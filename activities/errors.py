@@ -73,8 +73,8 @@ def error_type(error: BaseException) -> ErrorType | None:
 
 
 def error_message(error: BaseException) -> str:
-    """The one line for people: the innermost application error's text, else the outermost's."""
-    messages: Sequence[str] = [str(link) for link in _chain(error) if isinstance(link, ApplicationError)]
+    """The one line for people: the outermost application error's own text without its type, else the error's."""
+    messages: Sequence[str] = [link.message for link in _chain(error) if isinstance(link, ApplicationError)]
     return messages[0] if messages else str(error)
 
 

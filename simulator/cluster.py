@@ -173,7 +173,7 @@ class SimulatedCluster:
         """Until `condition` holds in the caches, for tests: no fixed sleeps, and an error that names what never came."""
         try:
             async with asyncio.timeout(seconds):
-                while not condition():  # noqa: ASYNC110 - a condition over caches has no event
+                while not condition():
                     self._tasks.raise_failures()
                     await asyncio.sleep(0.01)
         except TimeoutError:

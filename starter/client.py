@@ -33,8 +33,8 @@ from workflows import search
 from workflows.ids import WORKFLOW_QUEUE, episode_id
 from workflows.messages import ScannerStatus
 
-PATIENCE = timedelta(seconds=5)
 SHOWN_ENDED = 10
+SHOWN_OPEN = 50
 
 
 class Nodewarden:
@@ -52,7 +52,6 @@ class Nodewarden:
         *,
         address: str = "",
         namespace: str = "",
-        patience: timedelta | None = PATIENCE,
     ) -> AsyncIterator[Nodewarden]:
         """Connect to the Temporal of the arguments, else of the settings, else to the embedded one that `nodewarden up` runs."""
         settings = settings or load()
@@ -60,7 +59,7 @@ class Nodewarden:
         found = address or temporal.address or _embedded_address(settings)
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})
         try:
-            yield cls(await connect(temporal, patience=patience))
+            yield cls(await connect(temporal, patience=temporal.patience))
         finally:
             await asyncio.sleep(0.2)  # lets the bridge's threads end: an interpreter that exits at once after can crash
 
@@ -172,10 +171,11 @@ class Nodewarden:
         except RequestError as error:
             problem, silent = str(error), isinstance(error, SilentError)
         open_runs, ended_runs = await asyncio.gather(self._listed(cluster, running=True), self._listed(cluster, running=False))
-        nodes = {run.id.removeprefix(episode_id(cluster, "")) for run in open_runs}
-        if scanner is not None:
-            nodes |= {permit.node for permit in scanner.permits}
-        answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in sorted(nodes)))
+        held = [permit.node for permit in scanner.permits] if scanner is not None else []
+        listed = [run.id.removeprefix(episode_id(cluster, "")) for run in open_runs]
+        nodes = list(dict.fromkeys([*held, *listed]))
+        shown = sorted(nodes[:SHOWN_OPEN])
+        answers = await asyncio.gather(*(self._episode_status(cluster, node) for node in shown))
         ended = await asyncio.gather(*(self._ended_result(run) for run in ended_runs))
         return ClusterStatus(
             cluster=cluster,
@@ -185,6 +185,7 @@ class Nodewarden:
             unanswered=silent,
             episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
+            left_out=len(nodes) - len(shown),
             ended=tuple(result for result in ended if result is not None),
         )
 

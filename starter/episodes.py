@@ -20,10 +20,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episodes import EpisodeResult, EpisodeStatus, RecordEntry
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from starter.stuck import task_failure
 from workflows.ids import episode_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 ANSWER_WITHIN = timedelta(seconds=10)
+
+_NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
 
 T = TypeVar("T")
 
@@ -37,17 +40,21 @@ class EpisodeHandle:
         self.joined = joined
         self.workflow_id = episode_id(cluster, node)
         self.run_id = run_id
+        self._client = client
+        self._what = f"episode of {node}"
         self._handle: WorkflowHandle[Any, EpisodeResult] = client.get_workflow_handle(
             self.workflow_id, run_id=run_id or None, result_type=EpisodeResult
         )
 
     async def status(self) -> EpisodeStatus:
         """What it does now. Raises MissingError where none is open."""
-        return await ask(self._handle, "status", EpisodeStatus, what=f"episode of {self.node}", only_open=True)
+        return await ask(
+            self._client, self.workflow_id, "status", EpisodeStatus, what=self._what, run_id=self.run_id, only_open=True
+        )
 
     async def record(self) -> tuple[RecordEntry, ...]:
         """The decision record, also of an episode that has ended."""
-        return await ask(self._handle, "record", tuple[RecordEntry, ...], what=f"episode of {self.node}")
+        return await ask(self._client, self.workflow_id, "record", tuple[RecordEntry, ...], what=self._what, run_id=self.run_id)
 
     async def is_open(self) -> bool:
         """Whether it runs. False also where there never was one."""
@@ -68,7 +75,7 @@ class EpisodeHandle:
             message = f"the episode of {self.node} ended without a result: {getattr(cause, 'message', '') or cause}"
             raise RequestError(message) from error
         except RPCError as error:
-            raise unanswered(error, what=f"episode of {self.node}") from error
+            raise unanswered(error, what=self._what) from error
 
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
@@ -87,11 +94,14 @@ class EpisodeHandle:
         return await self._tell("resume", PersonRequest(who=who, reason=reason))
 
     async def _tell(self, update: str, request: object) -> str:
-        return await tell(self._handle, update, request, str, what=f"episode of {self.node}")
+        return await tell(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)
 
 
-async def ask(handle: WorkflowHandle[Any, Any], query: str, answer: type[T], *, what: str, only_open: bool = False) -> T:
+async def ask(
+    client: Client, workflow_id: str, query: str, answer: type[T], *, what: str, run_id: str = "", only_open: bool = False
+) -> T:
     """Query a workflow. Raises MissingError, SilentError or RefusedError."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
     try:
         result: T = await handle.query(
             query,
@@ -106,21 +116,26 @@ async def ask(handle: WorkflowHandle[Any, Any], query: str, answer: type[T], *, 
         message = f"{what}: {error}"
         raise RefusedError(message) from error
     except RPCError as error:
+        if error.status in _NO_ANSWER:
+            raise SilentError(await _why_silent(client, workflow_id, what)) from error
         raise unanswered(error, what=what) from error
     return result
 
 
-async def tell(handle: WorkflowHandle[Any, Any], update: str, request: object, answer: type[T], *, what: str) -> T:
+async def tell(
+    client: Client, workflow_id: str, update: str, request: object, answer: type[T], *, what: str, run_id: str = ""
+) -> T:
     """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
+    handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id, run_id=run_id or None)
     try:
         result: T = await handle.execute_update(update, request, result_type=answer, rpc_timeout=ANSWER_WITHIN)
     except WorkflowUpdateFailedError as error:
         raise RefusedError(str(getattr(error.cause, "message", "") or error.cause)) from error
-    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-        message = f"{silent(what)}; the request may still arrive once one does"
+    except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
+        if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
+            raise unanswered(error, what=what) from error
+        message = f"{await _why_silent(client, workflow_id, what)}; the request may still arrive"
         raise SilentError(message) from error
-    except RPCError as error:
-        raise unanswered(error, what=what) from error
     return result
 
 
@@ -128,13 +143,17 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     """What a failed call means for people."""
     if error.status is RPCStatusCode.NOT_FOUND:
         return MissingError(f"no open {what}")
-    if error.status in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}:
-        return silent(what)
-    if error.status is RPCStatusCode.UNAVAILABLE:
-        return SilentError(f"Temporal is not available: {error.message}")
+    if error.status in {*_NO_ANSWER, RPCStatusCode.UNAVAILABLE}:
+        return SilentError(f"{what}: Temporal is not available: {error.message}")
     return RequestError(f"{what}: {error.message}")
 
 
-def silent(what: str) -> SilentError:
-    """The service holds the workflow, but nobody works on it."""
-    return SilentError(f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)")
+async def _why_silent(client: Client, workflow_id: str, what: str) -> str:
+    failure = await task_failure(client, workflow_id)
+    if failure is None:
+        return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"
+    if failure.other_code:
+        return (
+            f"{what}: stuck, its history was written by another version of nodewarden: run that version's worker, or terminate it"
+        )
+    return f"{what}: stuck, the worker fails on it: {failure.message}"

@@ -13,7 +13,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from starter.episodes import ask, tell, unanswered
-from starter.errors import MissingError, RefusedError, RequestError
+from starter.errors import MissingError, RefusedError, SilentError
+from starter.stuck import task_failure
 from workers.identity import holder
 from workflows import search
 from workflows.ids import WORKFLOW_QUEUE, scanner_id
@@ -45,13 +46,15 @@ class ScannerHandle:
         self._what = f"scanner of {cluster}"
 
     async def start(self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60)) -> StartedScanner:
-        """Start it; one that runs already is left as it is, one that is just stopping is waited for."""
+        """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
+        a history of another version is replaced: a scanner without carried state builds its table again from our marks.
+        """
         ours = await holder(self._client)
         for _ in range(2):
             try:
                 run_id = await self._start(ours, cap=cap, wait=wait)
             except WorkflowAlreadyStartedError as error:
-                if not (await self._stopping() and await self.ended()):
+                if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
             else:
                 return self._started(run_id, ours, started=True)
@@ -60,11 +63,11 @@ class ScannerHandle:
 
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
-        return await tell(self._handle, "stop", StopRequest(who=who, reason=reason), str, what=self._what)
+        return await tell(self._client, self.workflow_id, "stop", StopRequest(who=who, reason=reason), str, what=self._what)
 
     async def status(self) -> ScannerStatus:
         """What it knows. Raises SilentError where no worker answers."""
-        return await ask(self._handle, "status", ScannerStatus, what=self._what, only_open=True)
+        return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
 
     async def ended(self) -> bool:
         """Wait until a scanner that was told to stop has given the Lease back; False where that takes too long."""
@@ -94,14 +97,18 @@ class ScannerHandle:
             raise unanswered(error, what=self._what) from error
         return started.result_run_id
 
-    async def _stopping(self) -> bool:
-        """Whether it was told to stop. One that does not answer counts as running."""
+    async def _makes_way(self) -> bool:
+        """Whether the running one has gone. One that does not answer and is not known to be stuck counts as running."""
         try:
-            return (await self.status()).stopping
+            return (await self.status()).stopping and await self.ended()
         except MissingError:
             return True  # it has ended since
-        except RequestError:
-            return False
+        except SilentError:
+            failure = await task_failure(self._client, self.workflow_id)
+            if failure is None or not failure.other_code:
+                return False
+            await self._handle.terminate("its history was written by another version of nodewarden; a new one takes over")
+            return True
 
     def _started(self, run_id: str | None, ours: str, *, started: bool) -> StartedScanner:
         return StartedScanner(

@@ -23,7 +23,10 @@ class SilentEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence. `ended`: newest first."""
+    """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence.
+
+    left_out: open episodes beyond those in `episodes` and `silent`. ended: newest first.
+    """
 
     cluster: str
     at: datetime
@@ -32,4 +35,5 @@ class ClusterStatus:
     unanswered: bool = False
     episodes: tuple[EpisodeStatus, ...] = ()
     silent: tuple[SilentEpisode, ...] = ()
+    left_out: int = 0
     ended: tuple[EpisodeResult, ...] = ()

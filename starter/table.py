@@ -123,7 +123,9 @@ def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
         )
     for silent in status.silent:
         table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", Text(silent.problem, style="red"))
-    return table
+    if not status.left_out:
+        return table
+    return Group(table, Text(f"… and {status.left_out} more open episodes", style="dim"))
 
 
 def _doing(episode: EpisodeStatus, now: datetime) -> Text:

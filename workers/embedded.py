@@ -113,9 +113,12 @@ class EmbeddedTemporal:
         await asyncio.shield(self._supervision)
 
     async def _become_ready(self) -> None:
+        starts = 0
         while True:
             self._try_to_own()
             if self.ours and not self._place.server_alive():
+                starts += 1
+                self._give_up_after(starts)
                 await self._start()
             endpoint = self._place.endpoint()
             if endpoint is not None and await _answers(endpoint):
@@ -137,12 +140,15 @@ class EmbeddedTemporal:
                     raise EmbeddedServerError(message)
             elif self.ours:
                 in_a_row += 1
-                if in_a_row > STARTS_IN_A_ROW:
-                    message = f"the embedded Temporal server has ended {STARTS_IN_A_ROW} times in a row; {self._tail()}"
-                    raise EmbeddedServerError(message)
+                self._give_up_after(in_a_row)
                 _log.warning("the embedded Temporal server has ended; starting it again on %s", self.endpoint.address)
                 await self._start()
                 self.restarts += 1
+
+    def _give_up_after(self, starts: int) -> None:
+        if starts > STARTS_IN_A_ROW:
+            message = f"the embedded Temporal server has ended {STARTS_IN_A_ROW} times in a row; {self._tail()}"
+            raise EmbeddedServerError(message)
 
     def _try_to_own(self) -> None:
         if self._owner_lock is None:

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from workers.settings import LogFormat, LogSettings
 
 _CONTEXTS = ("temporal_workflow", "temporal_activity")
-_QUIET = ("aiohttp.access", "asyncio", "kubernetes", "urllib3", "botocore")
+_QUIET = ("temporalio.worker", "aiohttp.access", "asyncio", "kubernetes", "urllib3", "botocore")
 
 
 _writers: list[QueueListener] = []
@@ -30,11 +30,11 @@ def configure(settings: LogSettings) -> None:
     output = _CurrentStderr()
     output.setFormatter(_JsonFormatter() if settings.format is LogFormat.JSON else _PlainFormatter())
     lines: SimpleQueue[logging.LogRecord] = SimpleQueue()
-    _finish()
+    finish()
     writer = QueueListener(lines, output)
     writer.start()
     _writers.append(writer)
-    atexit.register(_finish)
+    atexit.register(finish)
     root = logging.getLogger()
     root.handlers[:] = [_Hand(lines)]
     root.setLevel(settings.level.upper())
@@ -45,7 +45,8 @@ def configure(settings: LogSettings) -> None:
     workflow.logger.workflow_info_on_message = False
 
 
-def _finish() -> None:
+def finish() -> None:
+    """Write what is still queued. Called at exit."""
     while _writers:
         _writers.pop().stop()
 

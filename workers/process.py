@@ -23,6 +23,7 @@ from workers.identity import name_embedded
 from workers.setting_sources import SettingsError
 from workers.settings import Settings, TemporalSettings
 from workers.state_directory import Endpoint
+from workers.together import alongside
 from workers.worker import Deployment, Role, build, run_until
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,10 @@ _log = logging.getLogger(__name__)
 EMBEDDED_PATIENCE = timedelta(seconds=30)
 LOCAL_STICKY_TIMEOUT = timedelta(seconds=3)
 """With one worker on one machine nobody else will take a step over: waiting long for a dead predecessor gains nothing."""
+
+
+class StoppedError(Exception):
+    """Told to stop before anything had begun."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,10 +84,18 @@ async def temporal(
                 )
                 raise SettingsError(message)
             where = where.model_copy(update={"address": endpoint.address})
-        client = await connect(where, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
+        stop = stop or asyncio.Event()
+        connecting = connect(where, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
+        client = await alongside(connecting, _raise_when_told(stop))
         if server is not None and server.ours:
             await name_embedded(client)
-        yield Running(client=client, address=where.address, endpoint=endpoint, server=server, stop=stop or asyncio.Event())
+        yield Running(client=client, address=where.address, endpoint=endpoint, server=server, stop=stop)
+
+
+async def _raise_when_told(stop: asyncio.Event) -> None:
+    """While nothing is served yet there is nothing to drain."""
+    await stop.wait()
+    raise StoppedError
 
 
 async def work(

@@ -77,6 +77,7 @@ class TemporalSettings(_Section):
     tls_client_cert_file: UserPath | None = None
     tls_client_key_file: UserPath | None = None
     tls_server_name: str = ""
+    patience: Duration = Field(default=timedelta(seconds=5), description="how long a command waits for it; workers wait for ever")
     register_search_attributes: bool = Field(default=True, description="create the missing ones where we may")
 
     @field_validator("address")

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from temporalio.client import Client
@@ -85,7 +86,19 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         graceful_shutdown_timeout=settings.graceful_shutdown,
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
-        deployment_config=deployment.config() if deployment else None,
+        deployment_config=deployment.config() if deployment else _unversioned(),
+    )
+
+
+def _unversioned() -> WorkerDeploymentConfig:
+    """Who we are, for the list of pollers, without taking part in versioning. Left out, the SDK makes up a name by compiling
+    and hashing all code that is loaded: more than a second of each start, and so of each recovery from a crash."""
+    try:
+        ours = version("nodewarden")
+    except PackageNotFoundError:
+        ours = "not-installed"  # run from a source tree
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name="nodewarden", build_id=ours), use_worker_versioning=False
     )
 
 

@@ -32,6 +32,8 @@ from workflows.ids import scanner_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 MAXIMUM_RECORD = 500
+REASON_LENGTH = 200
+"""Visibility on PostgreSQL keeps 255 characters of a keyword."""
 
 
 class Episode:
@@ -95,7 +97,7 @@ class Episode:
                 search.ZONE.value_set(zone),
                 search.KIND.value_set(self.kind.value),
                 search.PHASE.value_set(self.phase.value),
-                search.REASON.value_set(reason),
+                search.REASON.value_set(reason[:REASON_LENGTH]),
             ]
         )
         self._show()

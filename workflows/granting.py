@@ -26,6 +26,9 @@ from workflows.permit_table import PermitTable
 
 DESCRIBE_EVERY = timedelta(seconds=60)
 """How often holders are described, in case a closing episode's release never reached us."""
+CLOSING = timedelta(seconds=30)
+"""How long an episode that has given its permit back for good may still be described as open: what was asked before its end may be
+heard after it, and must not bring its line back until the next description."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
 
@@ -52,6 +55,7 @@ class Granting:
         self.problem = ""
         self._held_off = {held.node: held for held in state.held_off}
         self._settling: set[str] = set()
+        self._released_at: dict[str, datetime] = {}
 
     @property
     def held_off(self) -> tuple[HeldOff, ...]:
@@ -125,6 +129,8 @@ class Granting:
             return
         self.table.remove(release.node, release.incident)
         self._settling.add(release.node)
+        self._released_at = {incident: at for incident, at in self._released_at.items() if workflow.now() - at < CLOSING}
+        self._released_at[release.incident] = workflow.now()
         if release.outcome == Outcome.ABORTED.value:
             reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
@@ -299,5 +305,7 @@ class Granting:
             self.problem = f"holders can't be described: {error_message(error)}"
             return False
         for episode in result.episodes:
-            self.table.reconcile(episode, asked_at)
+            released_at = self._released_at.get(episode.incident)
+            if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
+                self.table.reconcile(episode, asked_at)
         return True

@@ -73,7 +73,9 @@ class Session:
         known = settings.connections()
         if self.cluster:
             if self.cluster not in known:
-                message = f"--cluster: expected one of {', '.join(sorted(known)) or 'none that is known'}, got {self.cluster!r}"
+                message = (
+                    f"--cluster: {self.cluster!r} is not among the clusters known here: {', '.join(sorted(known)) or 'none'}"
+                )
                 raise SettingsError(message)
             return {self.cluster: known[self.cluster]}
         if not known:
@@ -124,9 +126,9 @@ def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) 
     except BrokenPipeError:
         raise typer.Exit(Exit.OK) from None
     except Exception as error:
-        if session.debug:
-            raise
         text, failed = _judge(error)
+        if session.debug and failed is not Exit.OK:
+            raise
         complain(text)
         raise typer.Exit(failed) from None
     raise typer.Exit(code or Exit.OK)
@@ -136,9 +138,12 @@ def _judge(error: Exception) -> tuple[str, Exit]:
     from starter.errors import RequestError
     from workers.connect import NamespaceMissingError, TemporalUnreachableError
     from workers.embedded import EmbeddedServerError
+    from workers.process import StoppedError
     from workers.search_attributes import SearchAttributesError
     from workers.setting_sources import SettingsError
 
+    if isinstance(error, StoppedError):
+        return "", Exit.OK
     if isinstance(error, SettingsError | NamespaceMissingError | SearchAttributesError):
         return str(error), Exit.USAGE
     if isinstance(error, RequestError):

@@ -40,11 +40,11 @@ def worker(
         settings = session.settings()
         if site:
             settings = settings.model_copy(update={"sites": tuple(site)})
-        configure(settings.log)
-        start_runtime(metrics=settings.metrics)
         version = Deployment(name=deployment, build_id=build_id) if deployment else None
         chosen = Role(role)
         clusters = session.clusters(settings) if needs_clusters(settings, chosen) else {}
+        configure(settings.log)
+        start_runtime(metrics=settings.metrics)
         async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop) as running:
             await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
         return Exit.OK

@@ -1,0 +1,89 @@
+"""Small honest statuses to render and compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from policy.episodes import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
+from policy.healthcheck import ObjectRef
+from policy.power import PowerState
+from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.verdicts import Health
+from starter.status import ClusterStatus
+from workflows.messages import ScannerStatus
+
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def row(node: str, health: Health = Health.HEALTHY, **changes: Any) -> TargetRow:
+    return replace(TargetRow(node=node, zone="zone-a", ready="True", health=health), **changes)
+
+
+def check(**changes: Any) -> CheckReport:
+    return replace(CheckReport(ref=CHECK, total=12, healthy=11, unhealthy=1, remaining=4, allowed=True), **changes)
+
+
+def report(*rows: TargetRow, **changes: Any) -> ScanReport:
+    made = ScanReport(
+        digest="d",
+        at=NOW,
+        resource_version="1",
+        inventory=len(rows),
+        view=ViewState(synced=True),
+        lease=ClusterLease(held=True, holder="us"),
+        checks=(check(),),
+        rows=rows,
+    )
+    return replace(made, **changes)
+
+
+def scanner(seen: ScanReport | None, **changes: Any) -> ScannerStatus:
+    made = ScannerStatus(cluster="prod", holder="us", started=ago(3600), concurrency=1, scans=3, opened=1, report=seen)
+    return replace(made, **changes)
+
+
+def status(*rows: TargetRow, **changes: Any) -> ClusterStatus:
+    made = ClusterStatus(cluster="prod", at=NOW, scanner=scanner(report(*rows)))
+    return replace(made, **changes)
+
+
+def episode(node: str = "node-7", **changes: Any) -> EpisodeStatus:
+    made = EpisodeStatus(
+        incident=f"incident-{node}",
+        cluster="prod",
+        node=node,
+        kind=Kind.FENCING,
+        phase=Phase.RUNNING,
+        step="power-management",
+        doing="waits before power is touched",
+        reason="NodeHealthCheck/workers: Ready is Unknown",
+        started=ago(75),
+        try_number=1,
+    )
+    return replace(made, **changes)
+
+
+def result(node: str = "node-7", **changes: Any) -> EpisodeResult:
+    made = EpisodeResult(
+        outcome=Outcome.RECOVERED,
+        incident=f"incident-{node}",
+        cluster="prod",
+        node=node,
+        message="the node is back Ready with a new boot id",
+        started=ago(130),
+        ended=ago(3),
+        off_proof=proof(),
+    )
+    return replace(made, **changes)
+
+
+def proof(devices: int = 1) -> OffProof:
+    readings = tuple(Reading(endpoint=f"ipmi://10.0.0.{n}:623", state=PowerState.OFF, at=ago(60)) for n in range(devices))
+    return OffProof(commanded_at=ago(70), readings=readings)

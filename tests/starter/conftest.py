@@ -1,0 +1,62 @@
+"""A Temporal server, and a worker that serves the scripted workflows under their real names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from starter.client import Nodewarden
+from tests.starter.standins import FencingStandIn, ScannerStandIn
+from tests.workers.server import SILENT, VERSIONED, development_server
+from workers.connect import connect
+from workers.settings import TemporalSettings
+from workflows import search
+from workflows.ids import WORKFLOW_QUEUE
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """Its address. Its namespaces `silent` and `versioned` have no worker."""
+    with development_server(namespaces=(SILENT, VERSIONED), search_attributes=tuple(key.name for key in search.ALL)) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+async def client(server: str) -> AsyncIterator[Client]:
+    """Connected, with a worker for the stand-ins beside it."""
+    connected = await connect(TemporalSettings(address=server), patience=timedelta(seconds=20))
+    async with Worker(connected, task_queue=WORKFLOW_QUEUE, workflows=[FencingStandIn, ScannerStandIn]):
+        yield connected
+    await asyncio.sleep(0.2)
+
+
+@pytest.fixture
+def warden(client: Client) -> Nodewarden:
+    return Nodewarden(client)
+
+
+@pytest.fixture
+def cluster() -> str:
+    """A cluster name that no other test uses."""
+    return f"c-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str) -> Path:
+    """An environment of a person with no settings but TEMPORAL_ADDRESS; an empty working directory."""
+    for name in list(os.environ):
+        if name.startswith(("NODEWARDEN_", "TEMPORAL_", "KUBE", "XDG_")) or name == "NODE_NAME":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server)
+    monkeypatch.setenv("NODEWARDEN_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

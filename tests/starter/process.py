@@ -1,0 +1,65 @@
+"""A command of ours as a process of its own, as a person or a pod would run it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A running command and what it has said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.said: list[str] = []
+        self._reading = asyncio.create_task(self._read())
+
+    async def says(self, text: str) -> str:
+        """Wait for a line with that text."""
+        async with asyncio.timeout(60):
+            while True:
+                for line in self.said:
+                    if text in line:
+                        return line
+                assert not self._reading.done(), f"ended without saying {text!r}: {self.said}"
+                await asyncio.sleep(0.05)
+
+    async def ended(self) -> int:
+        """Its exit code, once it has ended."""
+        async with asyncio.timeout(60):
+            await self._reading
+            return await self.process.wait()
+
+    def tell(self, what: signal.Signals) -> None:
+        self.process.send_signal(what)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            self.said.append(line.decode().rstrip())
+
+
+@asynccontextmanager
+async def nodewarden(*arguments: str, module: str = "starter.cli", **environment: str) -> AsyncIterator[Process]:
+    """stdout and stderr in one; killed if the test forgets it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=Path.cwd(),
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    try:
+        yield Process(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

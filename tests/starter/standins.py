@@ -1,0 +1,168 @@
+"""Scripted workflows under the real names: they answer what the starter asks, and do nothing else.
+
+The real stories are tested in tests/workflows and on the whole system; here it is the other side of the wire that counts.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, RecordEntry
+from policy.healthcheck import ObjectRef
+from policy.permits import Holding, Permit
+from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.verdicts import Health
+from workflows.messages import (
+    AbortRequest,
+    AcknowledgeRequest,
+    PersonRequest,
+    ScannerInput,
+    ScannerResult,
+    ScannerStatus,
+    StopRequest,
+)
+
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+
+
+@workflow.defn(name="Fencing", sandboxed=False)
+class FencingStandIn:
+    """Runs until it is aborted (ends `aborted`), acknowledged (`recovered`), or the node's name says `refused-…`.
+
+    A node called `sick-…` parks at once; `resume` lets it go on.
+    """
+
+    @workflow.init
+    def __init__(self, request: FencingInput) -> None:
+        self._input = request
+        self._phase = Phase.NEEDS_HUMAN if request.node.startswith("sick") else Phase.RUNNING
+        self._outcome: Outcome | None = Outcome.REFUSED if request.node.startswith("refused") else None
+        self._message = "no permit was to be had"
+        self._record: list[RecordEntry] = []
+        self._started = workflow.now()
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> EpisodeResult:
+        await workflow.wait_condition(lambda: self._outcome is not None)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        assert self._outcome is not None
+        return EpisodeResult(
+            outcome=self._outcome,
+            incident=request.incident,
+            cluster=request.cluster,
+            node=request.node,
+            message=self._message,
+            started=self._started,
+            ended=workflow.now(),
+        )
+
+    @workflow.query
+    def status(self) -> EpisodeStatus:
+        return EpisodeStatus(
+            incident=self._input.incident,
+            cluster=self._input.cluster,
+            node=self._input.node,
+            kind=Kind.FENCING,
+            phase=self._phase,
+            step="isolation",
+            doing="does as the script says",
+            reason=self._input.reason,
+            started=self._started,
+            problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
+        )
+
+    @workflow.query
+    def record(self) -> tuple[RecordEntry, ...]:
+        return tuple(self._record)
+
+    @workflow.update
+    def abort(self, request: AbortRequest) -> str:
+        self._end(Outcome.ABORTED, "abort", f"by {request.who}: {request.reason}{', power on' if request.power_on else ''}")
+        return "abort noted"
+
+    @abort.validator
+    def _check_abort(self, request: AbortRequest) -> None:
+        if not request.reason:
+            raise ValueError("reason: expected a sentence, got nothing")
+
+    @workflow.update
+    def acknowledge_off(self, request: AcknowledgeRequest) -> str:
+        self._end(Outcome.RECOVERED, "acknowledge-off", f"by {request.who}: {request.reason}")
+        return "off acknowledged"
+
+    @workflow.update
+    def hold(self, request: PersonRequest) -> str:
+        return f"held by {request.who}"
+
+    @workflow.update
+    def resume(self, request: PersonRequest) -> str:
+        self._phase = Phase.RUNNING
+        return f"goes on for {request.who}"
+
+    @resume.validator
+    def _check_resume(self, request: PersonRequest) -> None:
+        if self._phase is not Phase.NEEDS_HUMAN:
+            raise ValueError("resume: this one goes on by itself")
+
+    def _end(self, outcome: Outcome, act: str, message: str) -> None:
+        self._outcome, self._message = outcome, message
+        self._record.append(RecordEntry(at=workflow.now(), step="", act=act, outcome=outcome.value, detail=message))
+
+
+@workflow.defn(name="HealthScanner", sandboxed=False)
+class ScannerStandIn:
+    """Sees two nodes, one of them ill, holds a permit for `node-held`, and runs until it is stopped."""
+
+    @workflow.init
+    def __init__(self, request: ScannerInput) -> None:
+        self._input = request
+        self._stop: StopRequest | None = None
+        self._started = workflow.now()
+
+    @workflow.run
+    async def run(self, request: ScannerInput) -> ScannerResult:
+        await workflow.wait_condition(lambda: self._stop is not None)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        assert self._stop is not None
+        return ScannerResult(cluster=request.cluster, stopped_by=self._stop.who, reason=self._stop.reason, scans=1, opened=0)
+
+    @workflow.query
+    def status(self) -> ScannerStatus:
+        lease = ClusterLease(held=True, holder=self._input.holder)
+        return ScannerStatus(
+            cluster=self._input.cluster,
+            holder=self._input.holder,
+            started=self._started,
+            concurrency=self._input.concurrency,
+            scans=1,
+            opened=0,
+            report=ScanReport(
+                digest="d",
+                at=self._started,
+                resource_version="7",
+                inventory=2,
+                view=ViewState(synced=True),
+                lease=lease,
+                rows=(
+                    TargetRow(node="node-1", zone="zone-a", ready="Unknown", health=Health.UNHEALTHY, reason="ReadyUnknown"),
+                    TargetRow(node="node-2", zone="zone-b", ready="True", health=Health.HEALTHY),
+                ),
+                checks=(CheckReport(ref=CHECK, total=2, healthy=1, unhealthy=1, message="only 1 of 2 nodes is healthy"),),
+            ),
+            permits=(
+                Permit(
+                    node="node-held",
+                    workflow_id=f"episode/{self._input.cluster}/node-held",
+                    incident="i",
+                    kind=Kind.FENCING,
+                    holding=Holding.OPEN,
+                    granted_at=self._started,
+                ),
+            ),
+            stopping=self._stop is not None,
+        )
+
+    @workflow.update
+    def stop(self, request: StopRequest) -> str:
+        self._stop = request
+        return f"the scanner of {self._input.cluster} stops"

@@ -1,0 +1,292 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from policy.episodes import Outcome
+from starter.cli import app
+from starter.client import Nodewarden
+from workers.embedded_process import free_ports
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = (
+    "up",
+    "worker",
+    "scan",
+    "scan start",
+    "scan stop",
+    "scan status",
+    "status",
+    "fence",
+    "abort",
+    "ack-off",
+    "hold",
+    "resume",
+    "version",
+)
+
+
+async def nodewarden(*arguments: str) -> Result:
+    """Run a command as at a keyboard; in a thread, because it has an event loop of its own."""
+    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), prog_name="nodewarden")
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+async def test_every_command_explains_itself(command: str) -> None:
+    result = await nodewarden(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert "Usage: nodewarden" in result.output
+
+
+def test_help_loads_neither_temporal_nor_pydantic() -> None:
+    """It must answer at once, and so must completion."""
+    script = "import sys, starter.cli; print(sorted({'temporalio', 'pydantic', 'aiohttp', 'kubernetes'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+async def test_help_names_the_exit_codes() -> None:
+    output = " ".join((await nodewarden("--help")).output.split())
+    for code in ("0 done", "1 failed", "2 wrong usage", "3 refused", "4 no such", "5 Temporal"):
+        assert code in output
+
+
+def test_completion_is_offered() -> None:
+    result = CliRunner().invoke(app, [], prog_name="nodewarden", env={"_NODEWARDEN_COMPLETE": "source_bash"})
+    assert "complete -o default" in result.output
+
+
+async def test_version_is_there_for_people_and_programs() -> None:
+    assert (await nodewarden("version")).output.startswith("nodewarden ")
+    assert json.loads((await nodewarden("version", "-o", "json")).output)["temporalio"]
+
+
+async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S13."""
+    first = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
+    assert (first.exit_code, first.output.split(" (")[0]) == (0, "started fencing of node-1")
+    again = await nodewarden("-c", cluster, "-o", "json", "fence", "node-1", "--reason", "smoke")
+    assert json.loads(again.output)["joined"] is True
+    other = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "noise")
+    assert other.exit_code == 3
+    assert other.stdout == ""
+    assert other.stderr.startswith("nodewarden: node-1 is held by Fencing ")
+    assert other.stderr.endswith(" (running): smoke\n")
+
+
+async def test_fence_passes_its_template_on_and_refuses_a_misspelt_one(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    wrong = await nodewarden("fence", "node-1", "-c", cluster, "--template", "ipmi")
+    assert (wrong.exit_code, wrong.stderr) == (
+        2,
+        "nodewarden: --template: expected NAMESPACE/NAME of a FencingTemplate, got 'ipmi'\n",
+    )
+    assert (await nodewarden("fence", "node-1", "-c", cluster, "--template", "nodewarden/ipmi")).exit_code == 0
+    history = await warden.client.get_workflow_handle(f"episode/{cluster}/node-1").fetch_history()
+    sent = json.loads(history.events[0].workflow_execution_started_event_attributes.input.payloads[0].data)
+    assert sent["template"] == {
+        "api_version": "nodewarden.io/v1alpha1",
+        "kind": "FencingTemplate",
+        "name": "ipmi",
+        "namespace": "nodewarden",
+    }
+
+
+async def acknowledge(warden: Nodewarden, cluster: str, node: str) -> None:
+    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug")
+
+
+async def abort(warden: Nodewarden, cluster: str, node: str) -> None:
+    await warden.abort(cluster, node, who="amy", reason="false alarm")
+
+
+async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
+    """It ends by itself, or never."""
+
+
+@pytest.mark.parametrize(
+    ("node", "then", "code", "said"),
+    [
+        ("node-1", acknowledge, 0, "node-1: recovered after "),
+        ("node-2", abort, 1, "node-2: aborted after "),
+        ("refused-1", leave, 3, "refused-1: refused after "),
+        ("sick-1", leave, 1, "nodewarden: sick-1 waits for a person: the BMC refuses our password; see `nodewarden ack-off`"),
+    ],
+)
+async def test_fence_waits_and_its_code_says_whether_the_node_was_repaired(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path,
+    warden: Nodewarden,
+    cluster: str,
+    node: str,
+    then: Callable[..., Awaitable[None]],
+    code: int,
+    said: str,
+) -> None:
+    waiting = asyncio.create_task(nodewarden("fence", node, "-c", cluster, "--wait"))
+    while then is not leave and not await warden.episode(cluster, node).is_open():
+        await asyncio.sleep(0.05)
+    await then(warden, cluster, node)
+    result = await waiting
+    assert result.exit_code == code, result.output
+    assert said in result.output
+    if node != "refused-1":
+        assert f"episode {node}: Fencing" in result.stderr
+
+
+async def test_fence_waits_and_prints_the_result_for_programs(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    waiting = asyncio.create_task(nodewarden("fence", "node-1", "-c", cluster, "--wait", "-o", "json"))
+    while not await warden.episode(cluster, "node-1").is_open():
+        await asyncio.sleep(0.05)
+    await acknowledge(warden, cluster, "node-1")
+    assert json.loads((await waiting).stdout)["outcome"] == Outcome.RECOVERED
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("abort",), "abort noted"),
+        (("abort", "--reason", "enough", "--power-on"), "abort noted"),
+        (("ack-off", "--who", "amy", "--reason", "pulled the plug"), "off acknowledged"),
+        (("hold", "--who", "amy"), "held by amy"),
+        (("resume", "--who", "amy"), "goes on for amy"),
+    ],
+)
+async def test_people_talk_to_an_episode(
+    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...], said: str
+) -> None:
+    await warden.fence(cluster, "sick-1", reason="smoke")
+    result = await nodewarden(*words, "sick-1", "-c", cluster)
+    assert (result.exit_code, result.stdout) == (0, f"{said}\n"), result.output
+
+
+@pytest.mark.parametrize("missing", ["--who", "--reason"])
+async def test_vouching_for_off_needs_a_name_and_a_reason(keyboard: Path, cluster: str, missing: str) -> None:
+    """S8."""
+    given = {"--who": "amy", "--reason": "saw it"}
+    del given[missing]
+    result = await nodewarden("ack-off", "node-1", "-c", cluster, *(word for pair in given.items() for word in pair))
+    assert result.exit_code == 2
+    assert missing in result.stderr
+
+
+async def test_a_refused_word_is_code_3_and_its_reason(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await warden.fence(cluster, "node-1", reason="smoke")
+    result = await nodewarden("resume", "node-1", "-c", cluster)
+    assert (result.exit_code, result.stderr) == (3, "nodewarden: resume: this one goes on by itself\n")
+
+
+@pytest.mark.parametrize("words", [("abort",), ("hold",), ("resume",), ("ack-off", "--who", "amy", "--reason", "saw it")])
+async def test_talking_to_nobody_is_code_4(keyboard: Path, client: object, cluster: str, words: tuple[str, ...]) -> None:
+    result = await nodewarden(*words, "node-1", "-c", cluster)
+    assert (result.exit_code, result.stdout, result.stderr) == (4, "", "nodewarden: no open episode of node-1\n")
+
+
+async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:
+    assert (await nodewarden("scan", "status", "-c", cluster)).exit_code == 4
+    assert (await nodewarden("scan", "start", "-c", cluster, "--cap", "2")).output == f"scanner of {cluster} started\n"
+    assert "runs already" in (await nodewarden("scan", "start", "-c", cluster)).output
+    shown = await nodewarden("scan", "status", "-c", cluster)
+    assert shown.exit_code == 0
+    assert "1 of 2 permits in use" in shown.output
+    assert json.loads((await nodewarden("scan", "status", "-c", cluster, "-o", "json")).output)["concurrency"] == 2
+    stopped = await nodewarden("scan", "stop", "-c", cluster, "--reason", "enough")
+    assert (stopped.exit_code, stopped.output) == (0, f"the scanner of {cluster} stops\n")
+    while (again := await nodewarden("scan", "stop", "-c", cluster)).exit_code == 0:
+        await asyncio.sleep(0.05)
+    assert again.exit_code == 4
+
+
+async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S17: the reason why nothing is done is in `status`."""
+    await warden.start_scanner(cluster)
+    result = await nodewarden("status", "-c", cluster)
+    assert result.exit_code == 0
+    text = " ".join(result.output.split())
+    assert "node-1 zone-a Unknown unhealthy (ReadyUnknown) yes" in text
+    assert "NodeHealthCheck/workers 1/2 may not act: only 1 of 2 nodes is healthy" in text
+    document = json.loads((await nodewarden("status", "-c", cluster, "-o", "json")).output)
+    assert document["scanner"]["report"]["rows"][0]["health"] == "unhealthy"
+
+
+async def test_status_of_a_cluster_that_nobody_looks_after_is_code_4(keyboard: Path, client: object, cluster: str) -> None:
+    result = await nodewarden("status", "-c", cluster)
+    assert result.exit_code == 4
+    assert f"no open scanner of {cluster}" in result.output
+
+
+async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports("127.0.0.1", 1)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{port}")
+    monkeypatch.setenv("NODEWARDEN_TEMPORAL__PATIENCE", "200ms")
+    result = await nodewarden("status", "-c", "prod")
+    assert result.exit_code == 5
+    assert result.stderr.startswith(f"nodewarden: cannot reach Temporal at 127.0.0.1:{port}: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+async def test_without_any_temporal_it_says_what_to_set(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    result = await nodewarden("status", "-c", "prod")
+    assert result.exit_code == 2
+    assert "TEMPORAL_ADDRESS" in result.stderr
+
+
+async def test_without_any_cluster_it_says_what_to_do(keyboard: Path) -> None:
+    result = await nodewarden("status")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "nodewarden: clusters: there is no current kubeconfig context; name a cluster in nodewarden.yaml or set KUBECONFIG\n",
+    )
+
+
+async def test_of_several_clusters_one_must_be_named(keyboard: Path) -> None:
+    (keyboard / "nodewarden.yaml").write_text("clusters: {prod: {context: p}, stage: {context: s}}", encoding="utf-8")
+    result = await nodewarden("status")
+    assert (result.exit_code, result.stderr) == (2, "nodewarden: --cluster: expected one of prod, stage, got nothing\n")
+
+
+async def test_bad_settings_are_code_2_with_a_line_for_each(keyboard: Path) -> None:
+    (keyboard / "bad.yaml").write_text("scan: {cap: 0}\nlog: {level: loud}", encoding="utf-8")
+    result = await nodewarden("--config", "bad.yaml", "status")
+    assert result.exit_code == 2
+    assert [line.split(" (in ")[0] for line in result.stderr.splitlines()] == ["nodewarden: scan.cap", "nodewarden: log.level"]
+
+
+async def test_a_namespace_that_is_missing_is_code_2(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "elsewhere")
+    result = await nodewarden("status", "-c", "prod")
+    assert result.exit_code == 2
+    assert "has no namespace 'elsewhere'" in result.stderr
+
+
+async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_args: object, **_kwargs: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(Nodewarden, "status", broken)
+    result = await nodewarden("status", "-c", "prod")
+    assert result.exit_code == 1
+    assert result.stderr == "nodewarden: unexpected ZeroDivisionError: division by zero (--debug shows where)\n"
+    assert isinstance((await nodewarden("--debug", "status", "-c", "prod")).exception, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("words", "expectation"),
+    [
+        (("--deployment", "nodewarden"), "--deployment and --build-id: expected both or neither"),
+        (("--build-id", "1"), "--deployment and --build-id: expected both or neither"),
+        (("--role", "everything"), "--role: expected one of all, workflows, cluster, power, got 'everything'"),
+        (("-c", "prod"), "--cluster: 'prod' is not among the clusters known here: none"),
+    ],
+)
+async def test_a_worker_refuses_what_it_cannot_do(keyboard: Path, words: tuple[str, ...], expectation: str) -> None:
+    result = await nodewarden("worker", *words)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith(f"nodewarden: {expectation}")

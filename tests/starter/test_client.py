@@ -1,0 +1,264 @@
+"""The typed client against a real Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from policy.episodes import FencingInput, NeedKind, Outcome, Phase
+from policy.healthcheck import ObjectRef
+from starter import episodes
+from starter.client import Nodewarden
+from starter.errors import EpisodeHeldError, MissingError, RefusedError, RequestError, SilentError
+from starter.stuck import task_failure
+from tests.starter.standins import ScannerStandIn
+from tests.workers.server import SILENT
+from workers.identity import holder
+from workers.setting_sources import SettingsError
+from workers.settings import load
+from workflows.messages import ScannerInput
+
+TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
+
+
+async def test_a_fencing_starts_with_all_that_people_look_for(warden: Nodewarden, cluster: str) -> None:
+    episode = await warden.fence(cluster, "node-1", reason="smells of smoke", requester="amy", template=TEMPLATE)
+    assert not episode.joined
+    handle = warden.client.get_workflow_handle(f"episode/{cluster}/node-1", run_id=episode.run_id)
+    described = await handle.describe()
+    assert described.workflow_type == "Fencing"
+    assert await described.static_summary() == "node-1: smells of smoke"
+    assert {pair.key.name: pair.value for pair in described.typed_search_attributes} | {"BuildIds": None} == {
+        "Cluster": cluster,
+        "Node": "node-1",
+        "Kind": "Fencing",
+        "Reason": "smells of smoke",
+        "BuildIds": None,
+    }
+    started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    (sent,) = await warden.client.data_converter.decode(started.input.payloads, [FencingInput])
+    assert (sent.cluster, sent.node, sent.template, sent.permit_granted) == (cluster, "node-1", TEMPLATE, False)
+    assert sent.need.kind is NeedKind.PERSON
+    assert (await described.memo())["incident"] == sent.incident == (await episode.status()).incident
+
+
+async def test_the_same_request_joins_and_a_different_one_is_refused_with_the_holders_name(
+    warden: Nodewarden, cluster: str
+) -> None:
+    """S13."""
+    first = await warden.fence(cluster, "node-1", reason="smoke", requester="amy")
+    again = await warden.fence(cluster, "node-1", reason="smoke", requester="amy")
+    assert again.joined
+    assert again.run_id == first.run_id
+    for reason, requester in (("noise", "amy"), ("smoke", "bob")):
+        with pytest.raises(EpisodeHeldError) as refusal:
+            await warden.fence(cluster, "node-1", reason=reason, requester=requester)
+        assert refusal.value.holder == f"Fencing {(await first.status()).incident} (running): smoke"
+    with pytest.raises(EpisodeHeldError):
+        await warden.fence(cluster, "node-1", reason="smoke", requester="amy", template=TEMPLATE)
+
+
+async def test_a_retried_request_is_recognised_by_its_incident(warden: Nodewarden, cluster: str) -> None:
+    incident = uuid.uuid4().hex[:12]
+    first = await warden.fence(cluster, "node-1", reason="smoke", incident=incident)
+    again = await warden.fence(cluster, "node-1", reason="said in other words", incident=incident)
+    assert again.joined
+    assert again.run_id == first.run_id
+
+
+async def test_a_node_whose_episode_has_ended_may_be_fenced_again(warden: Nodewarden, cluster: str) -> None:
+    first = await warden.fence(cluster, "node-1", reason="smoke")
+    await first.abort(who="amy", reason="false alarm")
+    assert (await first.result()).outcome is Outcome.ABORTED
+    second = await warden.fence(cluster, "node-1", reason="smoke")
+    assert not second.joined
+    assert second.run_id != first.run_id
+
+
+async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, cluster: str) -> None:
+    await warden.fence(cluster, "sick-1", reason="smoke")
+    episode = warden.episode(cluster, "sick-1")
+    assert await episode.is_open()
+    assert (await episode.status()).phase is Phase.NEEDS_HUMAN
+    assert await warden.resume(cluster, "sick-1", who="amy", reason="password mended") == "goes on for amy"
+    assert await episode.hold(who="amy", reason="wait") == "held by amy"
+    assert await warden.ack_off(cluster, "sick-1", who="amy", reason="pulled the plug") == "off acknowledged"
+    assert (await episode.result()).message == "by amy: pulled the plug"
+    assert not await episode.is_open()
+    assert [entry.act for entry in await episode.record()] == ["acknowledge-off"]
+
+
+async def test_power_on_after_an_abort_is_passed_on(warden: Nodewarden, cluster: str) -> None:
+    """S35: it is a decision of its own."""
+    episode = await warden.fence(cluster, "node-1", reason="smoke")
+    await warden.abort(cluster, "node-1", who="amy", reason="enough", power_on=True)
+    assert (await episode.result()).message == "by amy: enough, power on"
+
+
+async def test_a_validators_reason_reaches_the_caller(warden: Nodewarden, cluster: str) -> None:
+    await warden.fence(cluster, "node-1", reason="smoke")
+    with pytest.raises(RefusedError, match=r"^resume: this one goes on by itself$"):
+        await warden.resume(cluster, "node-1", who="amy", reason="why not")
+
+
+async def test_an_episode_that_is_not_there_is_missing_to_all_questions(warden: Nodewarden, cluster: str) -> None:
+    episode = warden.episode(cluster, "node-1")
+    assert not await episode.is_open()
+    with pytest.raises(MissingError, match="no open episode of node-1"):
+        await episode.status()
+    with pytest.raises(MissingError, match="no open episode of node-1"):
+        await episode.abort(who="amy", reason="enough")
+    with pytest.raises(MissingError):
+        await episode.result()
+
+
+async def test_a_terminated_episode_has_no_result(warden: Nodewarden, cluster: str) -> None:
+    episode = await warden.fence(cluster, "node-1", reason="smoke")
+    await warden.client.get_workflow_handle(episode.workflow_id).terminate("by hand")
+    with pytest.raises(RequestError, match="ended without a result"):
+        await episode.result()
+
+
+async def test_without_a_worker_silence_is_told_apart_from_absence(
+    server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S37: whoever asks must know that nothing is being done now."""
+    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=1))
+    async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
+        episode = await warden.fence(cluster, "node-1", reason="smoke")
+        with pytest.raises(SilentError, match="does a worker run"):
+            await episode.status()
+        with pytest.raises(SilentError, match="the request may still arrive"):
+            await episode.abort(who="amy", reason="enough")
+        with pytest.raises(EpisodeHeldError, match=r"Fencing \w+ \(run "):
+            await warden.fence(cluster, "node-1", reason="another")
+
+
+async def test_a_scanner_is_started_once_with_our_name_and_its_settings(warden: Nodewarden, client: Client, cluster: str) -> None:
+    """S38."""
+    started = await warden.start_scanner(cluster, cap=3)
+    again = await warden.start_scanner(cluster, cap=5)
+    assert (started.started, again.started) == (True, False)
+    assert again.run_id == started.run_id
+    status = await warden.scanner_status(cluster)
+    assert status.holder == started.holder == await holder(client)
+    assert status.concurrency == 3
+
+
+async def test_a_scanner_that_is_stopping_is_waited_for_and_started_anew(warden: Nodewarden, cluster: str) -> None:
+    first = await warden.start_scanner(cluster)
+    await warden.stop_scanner(cluster, who="amy", reason="new settings")
+    second = await warden.start_scanner(cluster, cap=2)
+    assert second.started
+    assert second.run_id != first.run_id
+
+
+@workflow.defn(name="HealthScanner", sandboxed=False)
+class OtherVersion:
+    """A scanner that began otherwise, and answers nothing."""
+
+    @workflow.run
+    async def run(self, request: ScannerInput) -> None:
+        await workflow.sleep(timedelta(hours=1))
+
+
+@pytest.fixture
+async def outdated(warden: Nodewarden, client: Client, cluster: str) -> str:
+    """A scanner whose history our workers cannot read."""
+    former = f"former-{cluster}"
+    async with Worker(client, task_queue=former, workflows=[OtherVersion]):
+        handle = await client.start_workflow(
+            "HealthScanner", ScannerInput(cluster=cluster), id=f"scanner/{cluster}", task_queue=former
+        )
+        while not [event async for event in handle.fetch_history_events() if event.HasField("timer_started_event_attributes")]:
+            await asyncio.sleep(0.05)
+    return former
+
+
+async def test_what_another_version_has_written_is_told_apart_from_a_missing_worker(
+    client: Client, cluster: str, outdated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=3))
+    async with Worker(client, task_queue=outdated, workflows=[ScannerStandIn]):
+        await client.get_workflow_handle(f"scanner/{cluster}").signal("anything")
+        while await task_failure(client, f"scanner/{cluster}") is None:
+            await asyncio.sleep(0.05)
+        with pytest.raises(SilentError, match="its history was written by another version of nodewarden"):
+            await Nodewarden(client).scanner_status(cluster)
+
+
+async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_history(
+    warden: Nodewarden, client: Client, cluster: str, outdated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade must not leave a cluster without its scanner."""
+    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=3))
+    async with Worker(client, task_queue=outdated, workflows=[ScannerStandIn]):
+        await client.get_workflow_handle(f"scanner/{cluster}").signal("anything")
+        while await task_failure(client, f"scanner/{cluster}") is None:
+            await asyncio.sleep(0.05)
+        assert (await warden.start_scanner(cluster)).started
+    assert (await warden.scanner_status(cluster)).cluster == cluster
+
+
+async def test_a_scanner_that_nobody_works_on_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(episodes, "ANSWER_WITHIN", timedelta(seconds=1))
+    async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
+        first = await warden.start_scanner(cluster)
+        again = await warden.start_scanner(cluster)
+        assert (first.started, again.started) == (True, False)
+        assert again.run_id == first.run_id
+
+
+async def test_stopping_and_asking_a_scanner_that_does_not_run(warden: Nodewarden, cluster: str) -> None:
+    with pytest.raises(MissingError, match=f"no open scanner of {cluster}"):
+        await warden.scanner_status(cluster)
+    with pytest.raises(MissingError):
+        await warden.stop_scanner(cluster, who="amy", reason="why not")
+
+
+async def test_the_status_of_a_cluster_joins_scanner_open_and_ended_episodes(warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(cluster)
+    await warden.fence(cluster, "node-held", reason="smoke")  # in the scanner's table: seen however much visibility lags
+    ended = await warden.fence(cluster, "node-3", reason="noise")
+    await ended.abort(who="amy", reason="enough")
+    await ended.result()
+    status = await warden.status(cluster)
+    assert status.scanner is not None
+    assert "node-held" in [episode.node for episode in status.episodes]
+    while not status.ended:  # visibility lags
+        status = await warden.status(cluster)
+    assert [(result.node, result.outcome) for result in status.ended] == [("node-3", Outcome.ABORTED)]
+
+
+async def test_a_status_without_a_scanner_says_so_and_shows_the_rest(warden: Nodewarden, cluster: str) -> None:
+    await warden.fence(cluster, "node-1", reason="smoke")
+    status = await warden.status(cluster)
+    while not status.episodes:  # visibility lags
+        status = await warden.status(cluster)
+    assert status.scanner is None
+    assert status.problem == f"no open scanner of {cluster}"
+    assert not status.unanswered
+
+
+async def test_a_status_never_shows_another_clusters_episodes(warden: Nodewarden, cluster: str) -> None:
+    await warden.fence(f"{cluster}-2", "node-1", reason="smoke")
+    assert (await warden.status(cluster)).episodes == ()
+
+
+async def test_connecting_without_any_address_says_what_to_set(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    with pytest.raises(SettingsError, match=r"TEMPORAL_ADDRESS.*no `nodewarden up` runs here"):
+        async with Nodewarden.connect():
+            pass
+
+
+async def test_connecting_takes_the_address_from_the_settings(keyboard: Path, cluster: str) -> None:
+    async with Nodewarden.connect() as warden:
+        assert (await warden.status(cluster)).scanner is None

@@ -1,0 +1,157 @@
+"""The table as people see it, as plain text of a given width."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from rich.console import Console
+
+from policy.episodes import Outcome, Phase
+from policy.permits import Holding, Permit, PermitRequest
+from policy.report import ClusterLease
+from policy.verdicts import Health
+from starter.status import ClusterStatus, SilentEpisode
+from starter.table import render
+from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
+from workflows.messages import HeldOff, Refused
+
+
+@pytest.fixture(autouse=True)
+def utc() -> Iterator[None]:
+    """Times of day are the reader's own; here the reader sits in UTC."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def drawn(shown: ClusterStatus, *, width: int = 120, where: str = "", later: float = 0) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    console.print(render(shown, now=NOW + timedelta(seconds=later), where=where))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
+
+
+def test_everything_in_its_place() -> None:
+    shown = status(
+        row("node-2", Health.UNHEALTHY, since=ago(62), reason="ReadyUnknown", ready="Unknown", schedulable=False),
+        row("node-3", Health.SOON, due=NOW + timedelta(seconds=23), ready="False", reason="ReadyFalse", zone="zone-b"),
+        row("node-10"),
+        row("node-9"),
+        episodes=(episode("node-2", waiting_until=NOW + timedelta(seconds=12), off_proof=proof()),),
+        ended=(result("node-5"),),
+    )
+    assert drawn(shown, where="Temporal 127.0.0.1:7233") == [
+        "nodewarden  cluster prod  4 nodes, view live, cluster Lease held, 0 of 1 permits in use  12:00:00",
+        "Temporal 127.0.0.1:7233",
+        "NODE      ZONE     READY     VERDICT                          SCHEDULABLE",
+        "node-2    zone-a   Unknown   unhealthy 1m02s (ReadyUnknown)   cordoned",
+        "node-3    zone-b   False     unhealthy in 23s (ReadyFalse)    yes",
+        "node-9    zone-a   True      healthy                          yes",
+        "node-10   zone-a   True      healthy                          yes",
+        "CHECK                     HEALTHY   BRAKE",
+        "NodeHealthCheck/workers   11/12     may act on 4 more",
+        "EPISODE   KIND      PHASE     STEP               TRY   SINCE   DOING",
+        "node-2    Fencing   running   power-management   1     1m15s   waits before power is touched (12s)",
+        "                                                               off proven, read 11:59:00",
+        "ENDED    AT         HOW",
+        "node-5   11:59:57   recovered after 2m07s: the node is back Ready with a new boot id",
+    ]
+
+
+def test_countdowns_move_without_asking_anybody() -> None:
+    shown = status(row("node-3", Health.SOON, due=NOW + timedelta(seconds=5), ready="False"))
+    assert [drawn(shown, later=seconds)[2].split()[3:6] for seconds in (0, 3, 5, 9)] == [
+        ["unhealthy", "in", "5s"],
+        ["unhealthy", "in", "2s"],
+        ["unhealthy", "in", "now"],
+        ["unhealthy", "in", "now"],
+    ]
+
+
+def test_only_the_sickest_are_listed_and_the_rest_is_counted() -> None:
+    shown = status(scanner=scanner(report(row("node-1"), inventory=5000)))
+    assert "… and 4999 more nodes, no sicker than these" in drawn(shown)
+
+
+def test_a_narrow_terminal_folds_instead_of_hiding() -> None:
+    shown = status(
+        row("node-1"),
+        scanner=scanner(report(row("node-1"), checks=(check(allowed=False, message="a reason of many words " * 4),))),
+    )
+    text = " ".join(" ".join(drawn(shown, width=60)).split())
+    assert text.count("reason") == 4
+
+
+def test_without_any_check_it_says_that_nothing_will_be_done() -> None:
+    shown = status(scanner=scanner(report(row("node-1"), checks=())))
+    assert drawn(shown)[-1] == "no health check in this cluster: nothing will be done to it"
+
+
+def test_no_scanner_is_said_first() -> None:
+    shown = ClusterStatus(cluster="prod", at=NOW, problem="no open scanner of prod")
+    assert drawn(shown) == ["nodewarden  cluster prod  no open scanner of prod  12:00:00"]
+
+
+def test_while_temporal_is_away_the_last_picture_stays_and_says_how_old_it_is() -> None:
+    """S37."""
+    shown = replace(status(row("node-1")), problem="Temporal is not available")
+    lines = drawn(shown, later=30)
+    assert lines[0].endswith("12:00:30")
+    assert lines[1] == "as of 12:00:00: Temporal is not available"
+    assert "node-1" in " ".join(lines)
+
+
+def test_a_foreign_lease_is_in_the_head_line() -> None:
+    """S38."""
+    lease = ClusterLease(held=False, holder="them", problem="Lease kube-system/nodewarden is held by 'them'")
+    assert "is held by 'them'" in drawn(status(scanner=scanner(report(row("node-1"), lease=lease))))[0]
+
+
+def test_who_waits_and_why() -> None:
+    waiting = scanner(
+        report(row("node-1")),
+        permits=(
+            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=Holding.OPEN, granted_at=NOW),
+        ),
+        queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
+        held_off=(HeldOff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
+        refused=(Refused(node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
+    )
+    lines = drawn(status(scanner=waiting))
+    assert "1 of 1 permits in use" in lines[0]
+    assert lines[-3:] == [
+        "node-3    queued for a permit",
+        "node-4    aborted by amy (for 40s)",
+        "node-5    Budget: 1 of 1 permits are in use",
+    ]
+
+
+def test_an_episode_that_waits_for_a_person_says_what_is_wrong() -> None:
+    shown = status(
+        row("node-1"), episodes=(episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", doing="waits"),)
+    )
+    text = "\n".join(drawn(shown))
+    assert "needs-human" in text
+    assert "the BMC refuses our password" in text
+
+
+def test_an_episode_that_does_not_answer_is_not_left_out() -> None:
+    shown = status(row("node-1"), silent=(SilentEpisode(node="node-8", workflow_id="w", problem="no answer within 10 s"),))
+    assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in drawn(shown))
+
+
+def test_more_open_episodes_than_fit_are_counted() -> None:
+    shown = status(row("node-1"), episodes=(episode(),), left_out=7)
+    assert drawn(shown)[-1] == "… and 7 more open episodes"
+
+
+def test_a_bad_end_says_that_the_machine_is_off() -> None:
+    shown = status(row("node-1"), ended=(result(outcome=Outcome.FENCED_OFF, left_off=True, message="it did not come back"),))
+    assert "fenced-off after 2m07s, left powered off: it did not come back" in drawn(shown)[-1]

@@ -1,0 +1,155 @@
+"""`nodewarden up` on a simulated cluster: the embedded server, the worker, the scanner and the lines, as one process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.leases import CLUSTER_LEASE
+from activities.cluster.paths import NODE_HEALTH_CHECKS
+from activities.cluster.refusals import ObjectNotFound
+from tests.starter.process import nodewarden
+from workers.embedded import running_endpoint
+from workers.embedded_process import free_ports
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.system]
+
+CHECK = {
+    "apiVersion": "remediation.medik8s.io/v1alpha1",
+    "kind": "NodeHealthCheck",
+    "metadata": {"name": "workers"},
+    "spec": {
+        "minHealthy": "51%",
+        "selector": {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "Exists"}]},
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "300s"}],
+        "remediationTemplate": {
+            "apiVersion": "nodewarden.io/v1alpha1",
+            "kind": "FencingTemplate",
+            "name": "ipmi",
+            "namespace": "nodewarden",
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A simulated cluster, and where our state goes."""
+
+    kubeconfig: Path
+    state: Path
+
+    def environment(self, state: Path | None = None) -> dict[str, str]:
+        port, ui_port = free_ports("127.0.0.1", 2)
+        return {
+            "KUBECONFIG": str(self.kubeconfig),
+            "NODEWARDEN_STATE": str(state or self.state),
+            "NODEWARDEN_EMBEDDED__PORT": str(port),
+            "NODEWARDEN_EMBEDDED__UI_PORT": str(ui_port),
+            "NODEWARDEN_SCAN__START_UP_GRACE": "1s",
+        }
+
+
+@pytest.fixture
+async def place(keyboard: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Place]:
+    monkeypatch.delenv("TEMPORAL_ADDRESS")
+    directory = tmp_path / "simulator"
+    directory.mkdir()
+    options = ("--nodes", "3", "--bmc", "none", "--no-workloads", "--state-dir", str(directory))
+    async with nodewarden("up", *options, module="simulator") as simulator:
+        await simulator.says('"kubeconfig"')
+        yield Place(kubeconfig=directory / "kubeconfig", state=tmp_path / "state")
+        simulator.tell(signal.SIGTERM)
+        await simulator.ended()
+
+
+async def lease_holder(place: Place) -> str | None:
+    async with await ClusterConnection.from_kubeconfig(place.kubeconfig) as connection:
+        try:
+            return str((await connection.get(CLUSTER_LEASE))["spec"]["holderIdentity"])
+        except ObjectNotFound:
+            return None
+
+
+async def apply_check(place: Place) -> None:
+    async with await ClusterConnection.from_kubeconfig(place.kubeconfig) as connection:
+        await connection.create(NODE_HEALTH_CHECKS.path(), CHECK)
+
+
+def address(line: str) -> str:
+    found = re.search(r"Temporal (127\.0\.0\.1:\d+), UI http://127\.0\.0\.1:\d+, data in ", line)
+    assert found, line
+    return found[1]
+
+
+async def test_without_a_policy_it_watches_and_writes_nothing_and_leaves_no_process(place: Place) -> None:
+    async with nodewarden("up", **place.environment()) as up:
+        where = address(await up.says("Temporal 127.0.0.1"))
+        await up.says("cluster simulator: 3 nodes, view live, cluster Lease not needed")
+        endpoint = running_endpoint(place.state)
+        assert endpoint is not None
+        assert endpoint.address == where
+        up.tell(signal.SIGINT)
+        assert await up.ended() == 0
+    assert running_endpoint(place.state) is None
+    assert await lease_holder(place) is None
+    assert not [line for line in up.said if "Traceback" in line]
+
+
+async def test_with_a_policy_it_takes_the_cluster_and_another_deployment_is_refused_by_name(place: Place, tmp_path: Path) -> None:
+    """S38."""
+    await apply_check(place)
+    async with nodewarden("up", **place.environment()) as up:
+        await up.says("cluster simulator: 3 nodes, view live, cluster Lease held")
+        await up.says("check NodeHealthCheck/workers: 3/3 healthy")
+        holder = await lease_holder(place)
+        async with nodewarden("up", **place.environment(tmp_path / "rival")) as rival:
+            assert await rival.ended() == 3
+        assert f"nodewarden: cluster simulator is looked after by another deployment: {holder};" in rival.said[-1]
+        assert running_endpoint(tmp_path / "rival") is None
+        assert await lease_holder(place) == holder
+        up.tell(signal.SIGINT)
+        assert await up.ended() == 0
+
+
+async def test_killed_and_started_again_it_goes_on_where_it_was(place: Place) -> None:
+    """S33."""
+    await apply_check(place)
+    async with nodewarden("up", **place.environment()) as first:
+        where = address(await first.says("Temporal 127.0.0.1"))
+        await first.says("view live, cluster Lease held")
+        holder = await lease_holder(place)
+        first.tell(signal.SIGKILL)
+        await first.ended()
+    assert running_endpoint(place.state) is not None
+    async with nodewarden("up", **place.environment()) as second:
+        assert address(await second.says("Temporal 127.0.0.1")) == where
+        await second.says("view live, cluster Lease held")
+        assert await lease_holder(place) == holder
+        second.tell(signal.SIGTERM)
+        assert await second.ended() == 0
+    assert running_endpoint(place.state) is None
+
+
+async def test_a_second_up_in_the_same_place_joins_instead_of_fighting(place: Place) -> None:
+    await apply_check(place)
+    async with nodewarden("up", **place.environment()) as first, nodewarden("up", **place.environment()) as second:
+        where = address(await first.says("Temporal 127.0.0.1"))
+        assert address(await second.says("Temporal 127.0.0.1")) == where
+        for each in (first, second):
+            await each.says("cluster Lease held")
+        first.tell(signal.SIGTERM)
+        assert await first.ended() == 0
+        async with asyncio.timeout(60):
+            while running_endpoint(place.state) is None:  # the second brings the server back, and looks after it from now on
+                await asyncio.sleep(0.1)
+        second.tell(signal.SIGTERM)
+        assert await second.ended() == 0
+    assert running_endpoint(place.state) is None

@@ -1,0 +1,78 @@
+"""Words for spans, moments and judgements."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from policy.episodes import Acknowledgement, OffProof, Outcome, RestartProof
+from policy.report import ClusterLease, ViewState
+from policy.verdicts import Health
+from starter import wording
+from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m00s"), (3599, "59m59s"), (3600, "1h00m"), (86399, "23h59m"), (90000, "1d01h")],
+)
+def test_spans(seconds: float, words: str) -> None:
+    assert wording.span(timedelta(seconds=seconds)) == words
+
+
+@pytest.mark.parametrize(("left", "words"), [(10, "10s"), (9.2, "10s"), (0.1, "1s"), (0, "now"), (-3, "now"), (61, "1m01s")])
+def test_a_countdown_never_says_that_time_is_over_before_it_is(left: float, words: str) -> None:
+    assert wording.countdown(NOW + timedelta(seconds=left), NOW) == words
+
+
+def test_verdicts_say_when_and_why() -> None:
+    soon = row("n", Health.SOON, due=NOW + timedelta(seconds=12), reason="ReadyUnknown")
+    assert wording.verdict(soon, NOW) == "unhealthy in 12s (ReadyUnknown)"
+    assert wording.verdict(row("n", Health.UNHEALTHY, since=ago(62), reason="ReadyFalse"), NOW) == "unhealthy 1m02s (ReadyFalse)"
+    assert wording.verdict(row("n", Health.SKIPPED, reason="NotCovered"), NOW) == "skipped (NotCovered)"
+    assert wording.verdict(row("n"), NOW) == "healthy"
+
+
+def test_a_brake_says_why_it_is_closed() -> None:
+    """S17: the reason is in `status`."""
+    assert wording.brake(check()) == "may act on 4 more"
+    assert wording.brake(check(allowed=False, message="3 of 12 healthy")) == "may not act: 3 of 12 healthy"
+    assert wording.brake(check(allowed=False, reason="Storm")) == "may not act: Storm"
+    assert wording.brake(check(paused="maintenance")) == "paused: maintenance"
+    assert wording.brake(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
+
+
+def test_the_scanners_own_condition_comes_before_everything_else() -> None:
+    """S18, S38: whoever looks must see that nothing is acted on."""
+    assert wording.view(scanner(None)) == "has not seen the cluster yet"
+    assert wording.view(scanner(report(), problem="the cluster can't be scanned")) == "the cluster can't be scanned"
+    assert (
+        wording.view(scanner(report(view=ViewState(synced=True, stale="no event for 90s")))) == "view not live: no event for 90s"
+    )
+    assert wording.view(scanner(report(view=ViewState(synced=False)))) == "view not live: still reading the cluster"
+    foreign = ClusterLease(held=False, holder="them", problem="Lease is held by 'them'")
+    assert wording.view(scanner(report(lease=foreign))) == "Lease is held by 'them'"
+    assert wording.view(scanner(report(lease=ClusterLease(held=False, needed=False)))) == "view live, cluster Lease not needed"
+    assert wording.view(scanner(report(lease=ClusterLease(held=False)))) == "view live, cluster Lease not held yet"
+
+
+def test_a_problem_hides_no_proof_and_a_proof_hides_no_problem() -> None:
+    restarted = RestartProof(boot_id="b2", previous_boot_id="b1", seen_at=ago(5))
+    assert wording.proof_or_problem(episode()) == ""
+    assert wording.proof_or_problem(episode(off_proof=proof())).startswith("off proven, read ")
+    assert wording.proof_or_problem(episode(off_proof=proof(), restart_proof=restarted)).startswith("restarted, new boot id")
+    assert wording.proof_or_problem(episode(off_proof=proof(), problem="will not boot")) == "will not boot"
+
+
+def test_a_persons_word_is_not_shown_as_a_reading() -> None:
+    """S8."""
+    said = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled the plug", at=ago(9)))
+    assert wording.off_proof(episode(off_proof=said)) == "off acknowledged by amy"
+    assert wording.off_proof(episode(off_proof=proof(2))).startswith("off proven on 2 devices, read ")
+
+
+def test_an_ending_says_when_a_machine_was_left_off() -> None:
+    assert wording.ending(result()) == "recovered after 2m07s: the node is back Ready with a new boot id"
+    aborted = result(outcome=Outcome.ABORTED, left_off=True, message="by amy")
+    assert wording.ending(aborted) == "aborted after 2m07s, left powered off: by amy"

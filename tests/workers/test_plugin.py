@@ -1,0 +1,115 @@
+"""The sandbox as an import guard, and the purity of what it passes through."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import temporalio.workflow
+from temporalio.worker import Replayer
+from temporalio.worker.workflow_sandbox import UnintentionalPassthroughError
+
+import policy
+import workflows
+from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER
+from workflows.fencing import Fencing
+from workflows.scanner import HealthScanner
+
+TRIAL = """
+from temporalio import workflow
+{imported}
+
+@workflow.defn(name="Trial")
+class Trial:
+    @workflow.run
+    async def run(self) -> None: ...
+"""
+
+IMPURE = {
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("datetime", "today"),
+    ("date", "today"),
+    ("asyncio", "wait"),
+    ("asyncio", "as_completed"),
+}
+IMPURE_MODULES = {
+    "time",
+    "random",
+    "secrets",
+    "uuid",
+    "os",
+    "socket",
+    "subprocess",
+    "threading",
+    "pathlib",
+    "kubernetes",
+    "aiohttp",
+}
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[type]:
+    name = f"trial_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text(TRIAL.format(imported=request.param), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module(name).Trial
+    del sys.modules[name]
+
+
+@pytest.mark.parametrize("workflow", [Fencing, HealthScanner])
+async def test_every_workflow_loads_in_the_sandbox(workflow: type) -> None:
+    RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(workflow))
+
+
+def test_the_replayer_takes_the_same_plugin() -> None:
+    config = Replayer(workflows=[Fencing, HealthScanner], plugins=[PLUGIN]).config(active_config=True)
+    assert config["workflow_runner"] is RUNNER
+
+
+@pytest.mark.parametrize(
+    "trial",
+    ["import activities.cluster.connection", "from activities.power.service import PowerService", "import workers.settings"],
+    indirect=True,
+)
+async def test_a_workflow_that_drags_in_a_client_or_an_implementation_is_refused(trial: type) -> None:
+    with pytest.raises(UnintentionalPassthroughError):
+        RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(trial))
+
+
+@pytest.mark.parametrize("trial", ["from activities.contracts.target import TargetActivities\nimport policy.plan"], indirect=True)
+async def test_contracts_and_policy_are_let_in(trial: type) -> None:
+    RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(trial))
+
+
+def test_modules_that_define_workflows_are_never_passed_through() -> None:
+    assert not {f"workflows.{name}" for name in DEFINITIONS} & set(PASSED_THROUGH)
+    defining = {
+        path.stem for path in Path(workflows.__path__[0]).glob("*.py") if "@workflow.defn" in path.read_text(encoding="utf-8")
+    }
+    assert defining == DEFINITIONS
+
+
+def sources() -> list[Path]:
+    return [path for package in (policy, workflows) for path in sorted(Path(package.__path__[0]).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_runs_in_workflows_reads_no_clock_and_throws_no_dice(path: Path) -> None:
+    """The sandbox does not look into passed-through modules, so this does."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.partition(".")[0] in IMPURE_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in IMPURE_MODULES:
+            found.append(str(node.module))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and (node.value.id, node.attr) in IMPURE:
+            found.append(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"open", "input", "print"}:
+            found.append(node.func.id)
+    assert not found

@@ -1,0 +1,96 @@
+"""The typed search attributes: created where we may, else told how; a clash of types is never papered over."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
+
+from workers import search_attributes
+from workers.connect import connect
+from workers.search_attributes import SearchAttributesError, ensure
+from workers.settings import TemporalSettings
+from workflows import search
+
+
+@pytest.fixture
+async def client(server: str) -> Client:
+    """In a namespace of its own, without our attributes."""
+    default = await connect(TemporalSettings(address=server), patience=timedelta(seconds=10))
+    name = f"n-{uuid.uuid4().hex[:8]}"
+    request = RegisterNamespaceRequest(namespace=name)
+    request.workflow_execution_retention_period.FromTimedelta(timedelta(days=1))
+    await default.workflow_service.register_namespace(request)
+    while True:
+        try:
+            fresh = await Client.connect(server, namespace=name)
+            await fresh.count_workflows("WorkflowId = 'none'")
+        except RPCError:  # the namespace is not known everywhere yet
+            continue
+        return fresh
+
+
+async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> None:
+    assert set(await ensure(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason"}
+    await client.start_workflow(
+        "Anything",
+        id="typed",
+        task_queue="none",
+        search_attributes=TypedSearchAttributes([SearchAttributePair(search.NODE, "node-7")]),
+    )
+    assert await ensure(client) == ()
+
+
+async def test_where_we_shall_not_create_them_the_command_is_told(client: Client) -> None:
+    with pytest.raises(SearchAttributesError) as refusal:
+        await ensure(client, create=False)
+    assert f"temporal operator search-attribute create -n {client.namespace} --name Cluster --type Keyword" in str(refusal.value)
+
+
+async def test_where_we_may_not_create_them_the_command_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_args: object, **_kwargs: object) -> None:
+        raise RPCError("not allowed", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    monkeypatch.setattr(client.operator_service, "add_search_attributes", refuse)
+    with pytest.raises(SearchAttributesError, match=r"search-attribute create .*\(not allowed\)"):
+        await ensure(client)
+
+
+@pytest.mark.parametrize("present", [True, False])
+async def test_where_we_may_not_even_look_using_them_is_the_question(
+    client: Client, monkeypatch: pytest.MonkeyPatch, present: bool
+) -> None:
+    """Temporal Cloud shows a worker's key no operator service."""
+    if present:
+        await ensure(client)
+
+    async def refuse(*_args: object, **_kwargs: object) -> None:
+        raise RPCError("not allowed", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    monkeypatch.setattr(client.operator_service, "list_search_attributes", refuse)
+    if present:
+        assert await ensure(client) == ()
+    else:
+        with pytest.raises(SearchAttributesError, match="lacks the search attributes"):
+            await ensure(client)
+
+
+async def test_one_of_another_type_is_refused_by_name(client: Client) -> None:
+    await client.operator_service.add_search_attributes(
+        AddSearchAttributesRequest(
+            namespace=client.namespace, search_attributes={"Node": IndexedValueType.INDEXED_VALUE_TYPE_INT}
+        )
+    )
+    with pytest.raises(SearchAttributesError, match=r"another type than ours \(Keyword\): Node is Int"):
+        await ensure(client)
+
+
+def test_all_that_workflows_set_are_required() -> None:
+    assert set(search_attributes.required()) == {key.name for key in search.ALL}

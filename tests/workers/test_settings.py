@@ -1,0 +1,192 @@
+"""Settings: where they come from, which source wins, and how a bad one is told."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from workers.clusters import ClusterSettings
+from workers.setting_sources import SettingsError
+from workers.settings import LogFormat, load
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_everything_has_a_default_that_works(clean: Path) -> None:
+    settings = load()
+    assert settings.temporal.address == ""
+    assert settings.temporal.namespace == "default"
+    assert settings.scan.cap == 1
+    assert settings.sites == ("default",)
+    assert settings.state == clean / "home" / ".local" / "state" / "nodewarden"
+
+
+def test_the_environment_beats_the_file_key_by_key(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(clean / "nodewarden.yaml", "scan: {cap: 2, wait: 30s}\nlog: {format: json}\n")
+    monkeypatch.setenv("NODEWARDEN_SCAN__CAP", "5")
+    settings = load()
+    assert settings.scan.cap == 5
+    assert settings.scan.wait == timedelta(seconds=30)
+    assert settings.log.format is LogFormat.JSON
+
+
+def test_temporals_own_variables_are_understood_and_ours_beat_them(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "temporal.example:7233")
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", "theirs")
+    monkeypatch.setenv("TEMPORAL_API_KEY", "key-material")
+    monkeypatch.setenv("TEMPORAL_TLS", "true")
+    monkeypatch.setenv("NODEWARDEN_TEMPORAL__NAMESPACE", "ours")
+    settings = load()
+    assert settings.temporal.address == "temporal.example:7233"
+    assert settings.temporal.namespace == "ours"
+    assert settings.temporal.tls is True
+    assert settings.temporal.api_key is not None
+    assert settings.temporal.api_key.get_secret_value() == "key-material"
+
+
+def test_a_key_never_shows_when_settings_are_printed(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S12."""
+    monkeypatch.setenv("TEMPORAL_API_KEY", "key-material")
+    assert "key-material" not in repr(load())
+
+
+def test_the_node_we_run_on_comes_from_the_downward_api(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S16: without it a worker could not refuse its own node."""
+    monkeypatch.setenv("NODE_NAME", "node-7")
+    assert load().node_name == "node-7"
+
+
+def test_the_file_is_found_by_variable_then_here_then_at_home(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(clean / "home" / ".config" / "nodewarden" / "nodewarden.yaml", "scan: {cap: 2}")
+    assert load().scan.cap == 2
+    write(clean / "nodewarden.yaml", "scan: {cap: 3}")
+    assert load().scan.cap == 3
+    monkeypatch.setenv("NODEWARDEN_CONFIG", str(write(clean / "other" / "settings.yaml", "scan: {cap: 4}")))
+    assert load().scan.cap == 4
+    assert load(config=write(clean / "named.yaml", "scan: {cap: 5}")).scan.cap == 5
+
+
+def test_lists_may_be_written_with_commas_in_the_environment(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWARDEN_SITES", "berlin, oslo")
+    assert load().sites == ("berlin", "oslo")
+
+
+def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_nothing(
+    clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NODEWARDEN_PORT", "NODEWARDEN_SERVICE_HOST", "NODEWARDEN_METRICS_PORT", "NODEWARDEN_PORT_9464_TCP"):
+        monkeypatch.setenv(name, "tcp://10.0.0.1:9464")
+    assert load().metrics == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "expectation"),
+    [
+        ("scan: {cap: 0}", "scan.cap", "greater than or equal to 1, got 0"),
+        ("scan: {cap: many}", "scan.cap", "expected a valid integer"),
+        ("scan: {wait: 30}", "scan.wait", "expected a duration such as 30s, 5m or 1h30m, got 30"),
+        ("scan: {wait: 1h}", "scan.wait", "expected between 1s and 5m"),
+        ("scan: {wiat: 30s}", "scan.wiat", "unknown key; did you mean wait?"),
+        ("colour: red", "colour", "unknown key; known here: clusters, embedded, "),
+        ("temporal: {address: localhost}", "temporal.address", "expected host:port such as localhost:7233, got 'localhost'"),
+        ("metrics: nine", "metrics", "expected host:port such as 127.0.0.1:9464, got 'nine'"),
+        ("clusters: {a/b: {context: x}}", "clusters", "expected a cluster name of letters, digits"),
+        ("clusters: {a: {in_cluster: true, context: x}}", "clusters.a", "give one of: kubeconfig/context, in_cluster, server"),
+        ("clusters: {a: {server: api.example}}", "clusters.a", "expected a URL such as https://api.example.com:6443"),
+        ("clusters: {a: {token_file: t}}", "clusters.a", "token_file and ca_file belong to server"),
+        ("temporal: {tls_client_cert_file: c}", "temporal", "tls_client_cert_file and tls_client_key_file go together"),
+    ],
+)
+def test_a_bad_value_is_told_with_key_file_and_expectation(clean: Path, text: str, key: str, expectation: str) -> None:
+    file = write(clean / "nodewarden.yaml", text)
+    with pytest.raises(SettingsError) as refusal:
+        load()
+    message = str(refusal.value)
+    assert message.startswith(f"{key} (in {file.name})"), message
+    assert expectation in message
+
+
+def test_all_mistakes_are_told_at_once_and_each_with_its_source(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(clean / "nodewarden.yaml", "log: {level: loud}")
+    monkeypatch.setenv("NODEWARDEN_SCAN__CAP", "0")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "nowhere")
+    with pytest.raises(SettingsError) as refusal:
+        load()
+    lines = str(refusal.value).splitlines()
+    assert [line.split(": ")[0] for line in lines] == [
+        "temporal.address (from TEMPORAL_ADDRESS)",
+        "scan.cap (from NODEWARDEN_SCAN__CAP)",
+        "log.level (in nodewarden.yaml)",
+    ]
+
+
+def test_a_refused_key_is_never_repeated_in_the_message(clean: Path) -> None:
+    """S12."""
+    write(clean / "nodewarden.yaml", "temporal: {api_key: [key-material]}")
+    with pytest.raises(SettingsError) as refusal:
+        load()
+    assert "temporal.api_key" in str(refusal.value)
+    assert "key-material" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expectation"),
+    [("- a\n- b", "expected a mapping of settings"), ("scan: [", "line 1: expected YAML"), ("1: 2", "expected a mapping")],
+)
+def test_a_file_that_is_no_settings_file_is_named(clean: Path, text: str, expectation: str) -> None:
+    write(clean / "nodewarden.yaml", text)
+    with pytest.raises(SettingsError, match=r"nodewarden\.yaml") as refusal:
+        load()
+    assert expectation in str(refusal.value)
+
+
+def test_a_named_file_that_is_not_there_is_an_error_and_no_default(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWARDEN_CONFIG", "nowhere.yaml")
+    with pytest.raises(SettingsError, match=r"NODEWARDEN_CONFIG: expected a settings file, but nowhere\.yaml is none"):
+        load()
+
+
+def test_bad_json_in_a_variable_names_the_variable(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWARDEN_CLUSTERS", "{")
+    with pytest.raises(SettingsError, match=r"^NODEWARDEN_CLUSTERS: expected JSON"):
+        load()
+
+
+def test_configured_clusters_are_served_whatever_the_kubeconfig_says(clean: Path) -> None:
+    write(clean / "home" / ".kube" / "config", "current-context: laptop")
+    write(clean / "nodewarden.yaml", "clusters: {prod: {context: prod-admin}, edge: {in_cluster: true}}")
+    assert list(load().connections()) == ["prod", "edge"]
+
+
+def test_without_clusters_the_current_context_is_the_cluster(clean: Path) -> None:
+    write(clean / "home" / ".kube" / "config", "current-context: arn:aws:eks:eu-west-1:1:cluster/prod")
+    assert load().connections() == {
+        "arn-aws-eks-eu-west-1-1-cluster-prod": ClusterSettings(context="arn:aws:eks:eu-west-1:1:cluster/prod")
+    }
+
+
+def test_the_first_kubeconfig_that_names_a_context_wins(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = write(clean / "a", "clusters: []"), write(clean / "b", "current-context: second")
+    monkeypatch.setenv("KUBECONFIG", f"{clean / 'missing'}:{first}:{second}")
+    assert list(load().connections()) == ["second"]
+
+
+def test_in_a_pod_without_kubeconfig_the_own_cluster_is_meant(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert load().connections() == {"in-cluster": ClusterSettings(in_cluster=True)}
+
+
+def test_with_nothing_to_connect_to_there_is_no_cluster(clean: Path) -> None:
+    assert load().connections() == {}
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_named(clean: Path) -> None:
+    write(clean / "home" / ".kube" / "config", "{")
+    with pytest.raises(SettingsError, match=r"\.kube/config: expected a readable kubeconfig"):
+        load().connections()

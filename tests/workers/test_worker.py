@@ -1,0 +1,218 @@
+"""Worker processes: what they serve, how they stop, how they register as a version."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import temporalio.workflow
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior
+from temporalio.worker import Worker
+
+from workers.clusters import ClusterSettings
+from workers.composition import compose, needs_clusters
+from workers.connect import connect
+from workers.embedded_process import find_binary
+from workers.setting_sources import SettingsError
+from workers.settings import Settings, TemporalSettings, WorkerSettings, load
+from workers.worker import Deployment, Role, Serving, activities_of, build, run_until, stop_on_signals
+
+NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
+
+
+@pytest.fixture
+async def client(server: str) -> Client:
+    return await connect(TemporalSettings(address=server), patience=timedelta(seconds=10))
+
+
+@pytest.fixture
+def settings(clean: Path) -> Settings:
+    return load(node_name="node-1", sites=("oslo", "berlin"))
+
+
+class Slow:
+    """One activity that ends when told."""
+
+    def __init__(self) -> None:
+        self.started = asyncio.Event()
+        self.may_end = asyncio.Event()
+
+    @activity.defn(name="slow")
+    async def slow(self) -> str:
+        self.started.set()
+        await self.may_end.wait()
+        return f"attempt {activity.info().attempt}"
+
+    def not_an_activity(self) -> None:
+        """Must not be served."""
+
+
+@pytest.mark.parametrize(
+    ("role", "queues"),
+    [
+        (Role.ALL, ["nodewarden", "cluster.prod", "power.oslo", "power.berlin"]),
+        (Role.WORKFLOWS, ["nodewarden"]),
+        (Role.CLUSTER, ["cluster.prod"]),
+        (Role.POWER, ["power.oslo", "power.berlin"]),
+    ],
+)
+async def test_a_role_serves_its_queues_and_no_others(settings: Settings, client: Client, role: Role, queues: list[str]) -> None:
+    async with compose(settings, client, clusters={"prod": NOWHERE}, role=role) as servings:
+        assert [serving.queue for serving in servings] == queues
+
+
+async def test_everything_that_the_contracts_promise_is_served_exactly_once(settings: Settings, client: Client) -> None:
+    async with compose(settings, client, clusters={"prod": NOWHERE}) as servings:
+        served = [name(found) for serving in servings if serving.queue != "power.berlin" for found in serving.activities]
+        assert sorted(served) == sorted(promised())
+
+
+def promised() -> list[str]:
+    from activities.contracts.episodes import EpisodeActivities
+    from activities.contracts.power import PowerActivities
+    from activities.contracts.scan import ScanActivities
+    from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
+
+    contracts = (
+        EpisodeActivities,
+        PowerActivities,
+        ScanActivities,
+        FreeingActivities,
+        IsolationActivities,
+        TargetActivities,
+    )
+    return [name(found) for contract in contracts for found in activities_of(contract)]
+
+
+def name(found: Any) -> str:
+    return str(found.__temporal_activity_definition.name)
+
+
+def test_a_site_with_mounted_credentials_needs_no_cluster(clean: Path) -> None:
+    assert needs_clusters(load(), Role.POWER)
+    assert not needs_clusters(load(secrets_directory=clean), Role.POWER)
+    assert not needs_clusters(load(), Role.WORKFLOWS)
+
+
+async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(
+    settings: Settings, client: Client, clean: Path
+) -> None:
+    broken = ClusterSettings(kubeconfig=clean / "missing", context="prod")
+    with pytest.raises(SettingsError, match=r"^clusters\.prod: "):
+        async with compose(settings, client, clusters={"prod": broken}, role=Role.CLUSTER):
+            pass
+
+
+def test_only_activities_are_served() -> None:
+    slow = Slow()
+    assert activities_of(slow) == [slow.slow]
+
+
+async def test_a_stopping_worker_lets_a_running_activity_end_on_its_first_attempt(client: Client) -> None:
+    """S33: a restart of the worker is no second attempt at what was in flight."""
+    slow, stop, queue = Slow(), asyncio.Event(), f"q-{uuid.uuid4().hex}"
+    worker = build(client, Serving(queue=queue, activities=activities_of(slow)), WorkerSettings())
+    running = asyncio.create_task(run_until(stop, [worker]))
+    handle = await client.start_activity(
+        "slow", id=queue, task_queue=queue, start_to_close_timeout=timedelta(seconds=30), result_type=str
+    )
+    async with asyncio.timeout(30):
+        await slow.started.wait()
+        stop.set()
+        slow.may_end.set()
+        assert await handle.result() == "attempt 1"
+        await running
+
+
+async def test_slots_and_heartbeats_are_as_configured(client: Client) -> None:
+    worker = build(client, Serving(queue="q", activities=activities_of(Slow()), slots=3), WorkerSettings())
+    config = worker.config(active_config=True)
+    assert config["max_concurrent_activities"] == 3
+    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=5)
+    assert config["graceful_shutdown_timeout"] == timedelta(seconds=30)
+
+
+async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) -> None:
+    broken = build(client, Serving(queue="q1", activities=activities_of(Slow())), WorkerSettings())
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise RuntimeError("the namespace is gone")
+
+    broken.run = fail  # type: ignore[method-assign]
+    other = build(client, Serving(queue="q2", activities=activities_of(Slow())), WorkerSettings())
+    with pytest.raises(RuntimeError, match="the namespace is gone"):
+        async with asyncio.timeout(30):
+            await run_until(asyncio.Event(), [broken, other])
+    assert not other.is_running
+
+
+async def test_a_deployment_registers_as_a_version_that_the_command_line_shows(
+    client: Client, server: str, settings: Settings
+) -> None:
+    deployment = Deployment(name=f"d-{uuid.uuid4().hex[:8]}", build_id="build-1")
+    async with compose(settings, client, clusters={"prod": NOWHERE}) as servings, running(client, servings, deployment):
+        async with asyncio.timeout(30):
+            while (described := await describe(server, deployment.name)) is None:
+                await asyncio.sleep(0.1)
+    versions = described["versionSummaries"]
+    assert [(version["deploymentName"], version["BuildID"]) for version in versions] == [(deployment.name, "build-1")]
+
+
+async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
+    """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
+    from workflows.fencing import Fencing
+    from workflows.scanner import HealthScanner
+
+    for workflow in (Fencing, HealthScanner):
+        definition = temporalio.workflow._Definition.must_from_class(workflow)
+        assert definition.versioning_behavior is VersioningBehavior.UNSPECIFIED
+    config = build(client, Serving(queue="q", workflows=[Fencing]), WorkerSettings()).config(active_config=True)[
+        "deployment_config"
+    ]
+    assert config is not None
+    assert not config.use_worker_versioning
+    assert config.default_versioning_behavior is VersioningBehavior.UNSPECIFIED
+
+
+async def test_a_second_signal_has_its_usual_effect() -> None:
+    async with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        async with asyncio.timeout(5):
+            await stop.wait()
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+class running:  # noqa: N801 - reads as a sentence
+    """Workers that run while the context is open."""
+
+    def __init__(self, client: Client, servings: list[Serving], deployment: Deployment) -> None:
+        self._workers: list[Worker] = [build(client, each, WorkerSettings(), deployment=deployment) for each in servings]
+        self._stop = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.create_task(run_until(self._stop, self._workers))
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._stop.set()
+        await self._task
+
+
+async def describe(server: str, name: str) -> dict[str, Any] | None:
+    process = await asyncio.create_subprocess_exec(
+        str(find_binary()),
+        *("--address", server, "worker", "deployment", "describe", "--name", name, "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output, _ = await process.communicate()
+    return json.loads(output) if process.returncode == 0 else None
