@@ -7,20 +7,29 @@ may be started is the scanner's decision (`workflows/scanner.py`), never this mo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts.episodes import (
     AskPermit,
+    DeploymentName,
     DescribeRequest,
     DescribeResult,
     EpisodeActivities,
     EpisodeDescription,
+    NameRequest,
     Opened,
     OpenOutcome,
     OpenRequest,
@@ -34,13 +43,17 @@ from policy.permits import Decision, PermitAnswer
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
 
+FOREIGN = "foreign "
+"""Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does nobody knows."""
+
 
 class EpisodeService(EpisodeActivities):
-    """`task_queue` is where episodes run."""
+    """`task_queue` is where episodes run; `holder` tells how the cluster Lease names the deployment that a client belongs to."""
 
-    def __init__(self, client: Client, *, task_queue: str) -> None:
+    def __init__(self, client: Client, *, task_queue: str, holder: Callable[[Client], Awaitable[str]]) -> None:
         self._client = client
         self._task_queue = task_queue
+        self._holder = holder
 
     @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:
@@ -68,7 +81,8 @@ class EpisodeService(EpisodeActivities):
             holder = await self._describe(episode.cluster, episode.node)
             if holder.open and holder.incident == episode.incident:
                 return _changed(outcome, Opened.JOINED, run_id=holder.run_id)
-            in_the_way = f"{holder.kind.value} {holder.incident}"
+            foreign = holder.incident.startswith(FOREIGN)
+            in_the_way = holder.incident if foreign else f"{holder.kind.value} {holder.incident}"
             return _changed(outcome, Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
         return _changed(outcome, Opened.STARTED, run_id=started.result_run_id or "")
 
@@ -78,7 +92,7 @@ class EpisodeService(EpisodeActivities):
             return ""
         try:
             description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)
-            if description.status is not WorkflowExecutionStatus.COMPLETED:
+            if description.status is not WorkflowExecutionStatus.COMPLETED or not _is_ours(description.workflow_type):
                 return ""
             last = await self._client.get_workflow_handle(handle.id, run_id=description.run_id, result_type=EpisodeResult).result(
                 follow_runs=False, rpc_timeout=QUERY_TIMEOUT
@@ -90,6 +104,14 @@ class EpisodeService(EpisodeActivities):
         if last.outcome is Outcome.ABORTED and episode.need.since <= last.ended:
             return f"incident {last.incident} was ended by a person and the node has not been healthy since: {last.message}"
         return ""
+
+    @activity.defn(name="episodes.name-deployment")
+    async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
+        """Asked of the server, so that every process of a deployment says the same."""
+        try:
+            return DeploymentName(holder=await self._holder(self._client))
+        except RPCError as error:
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe its namespace: {error.message}") from error
 
     @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
@@ -106,7 +128,8 @@ class EpisodeService(EpisodeActivities):
             if error.status is RPCStatusCode.NOT_FOUND:
                 return EpisodeDescription(node=node, known=False, open=False, workflow_id=workflow_id)
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe {workflow_id}: {error.message}") from error
-        incident = str((await described.memo()).get("incident", ""))
+        ours = _is_ours(described.workflow_type)
+        incident = str((await described.memo()).get("incident", "")) if ours else f"{FOREIGN}{described.workflow_type[:100]}"
         is_open = described.status is WorkflowExecutionStatus.RUNNING
         description = EpisodeDescription(
             node=node,
@@ -115,15 +138,15 @@ class EpisodeService(EpisodeActivities):
             workflow_id=workflow_id,
             run_id=described.run_id or "",
             incident=incident,
-            kind=Kind(described.workflow_type),
+            kind=Kind(described.workflow_type) if ours else Kind.FENCING,
             permit=is_open,  # until the episode itself says otherwise: what is not known counts (S14)
             started=described.start_time,
         )
-        if not is_open:
+        if not is_open or not ours:
             return description
         try:
             status: EpisodeStatus = await handle.query("status", result_type=EpisodeStatus, rpc_timeout=QUERY_TIMEOUT)
-        except RPCError as error:
+        except (RPCError, WorkflowQueryFailedError) as error:
             activity.logger.warning("%s does not answer its status query: %s", workflow_id, error.message)
             return description
         return EpisodeDescription(
@@ -137,6 +160,9 @@ class EpisodeService(EpisodeActivities):
             parked=status.phase is Phase.NEEDS_HUMAN,
             permit=status.permit,
             started=status.started,
+            control_plane=status.control_plane,
+            node_uid=status.node_uid,
+            provider_id=status.provider_id,
         )
 
     @activity.defn(name="episodes.request-permit")
@@ -155,6 +181,10 @@ class EpisodeService(EpisodeActivities):
                 reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
                 return PermitAnswer(decision=Decision.REFUSED, reason=reason)
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
+
+
+def _is_ours(workflow_type: str | None) -> bool:
+    return workflow_type in set(Kind)
 
 
 def _changed(outcome: OpenOutcome, opened: Opened, *, run_id: str = "", holder: str = "", reason: str = "") -> OpenOutcome:

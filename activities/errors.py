@@ -25,6 +25,7 @@ class ErrorType(StrEnum):
     OWN_NODE = "OwnNode"
     NOT_SUPPORTED = "NotSupported"
     NOT_PROVEN = "NotProven"
+    NOT_LICENSED = "NotLicensed"
     UNREACHABLE = "Unreachable"
     RATE_LIMITED = "RateLimited"
     TRANSIENT = "Transient"
@@ -42,11 +43,13 @@ FINAL = frozenset(
         ErrorType.OWN_NODE,
         ErrorType.NOT_SUPPORTED,
         ErrorType.NOT_PROVEN,
+        ErrorType.NOT_LICENSED,
         ErrorType.AMBIGUOUS,
         ErrorType.EXPIRED,
     }
 )
-"""Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides."""
+"""Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides.
+NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look."""
 
 
 def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta | None = None) -> ApplicationError:

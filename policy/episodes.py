@@ -180,6 +180,9 @@ class EpisodeStatus:
     restart_proof: RestartProof | None = None
     permit: bool = False
     waiting_until: datetime | None = None
+    control_plane: bool = False
+    node_uid: str = ""
+    provider_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The small questions at the branches of a fencing: is it proven, may it follow, how long to wait, is there another try.
+"""The small questions at the branches of a fencing: is it proven, does it still stand, how long to wait.
 
 Each is a pure predicate or choice, so that the story in `workflows/fencing.py` has no second automaton behind it. What an
 error is worth is `activities/errors.py`, whether it is still the right machine `policy/identity.py`.
@@ -14,15 +14,8 @@ from policy.plan import FencingPlan, Freeing, PowerDevice
 from policy.power import PowerState
 from policy.report import Observation
 
-
-def step_may_retry(tries_used: int, plan: FencingPlan) -> bool:
-    """Whether a step has a try left; `tries` counts all of them, the first one too."""
-    return tries_used < plan.tries
-
-
-def flow_may_restart(restarts_used: int, plan: FencingPlan) -> bool:
-    """Whether the whole flow may begin again after a step used up its tries."""
-    return restarts_used < plan.restarts
+CLOCK_TOLERANCE = timedelta(seconds=5)
+"""Between the cluster's clock and ours; the API's moments are cut to whole seconds besides."""
 
 
 def power_due(
@@ -95,11 +88,6 @@ def proof_stands(
     return all(_reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
 
 
-def may_free(proof: OffProof | None, *, need_gone: bool) -> bool:
-    """Whether a consequence may begin: not before its proof (S1), and not once nobody needs it any more (S6)."""
-    return proof is not None and not need_gone
-
-
 def freeing_choice(plan: FencingPlan) -> Freeing:
     """How to free: what the plan says; `automatic` is the taint where the cluster acts on it, else deletion."""
     if plan.freeing is not Freeing.AUTOMATIC:
@@ -118,11 +106,15 @@ def restart_proven(
     """The proof of a restart: a boot id first seen after our power-on, other than the pinned one.
 
     boot_ids_before: those the node showed before the power-on (it may have booted once more before we switched it off); none of
-    them counts. Where the pinned one is not known, any boot id could be the old one: nothing is proven.
+    them counts. A node that has been Ready since before the power-on shows a boot that we only had not seen. Where the pinned
+    boot id is not known, any could be the old one: nothing is proven.
     """
     if powered_on_at is None or not observation.present or not observation.boot_id or not pinned.boot_id:
         return None
     if observation.boot_id == pinned.boot_id or observation.boot_id in boot_ids_before:
+        return None
+    ready_since = observation.ready_since if observation.ready else None
+    if ready_since is not None and ready_since <= powered_on_at - CLOCK_TOLERANCE:
         return None
     moments = (powered_on_at, *(moment for moment in (observation.ready_since, seen_at) if moment is not None))
     return RestartProof(boot_id=observation.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at or max(moments))

@@ -56,13 +56,15 @@ class Fields:
             raise self.refuse(name, f"expected a non-empty string{quote}, got {_shown(value)}")
         return value
 
-    def whole(self, name: str, default: int | None = None, *, minimum: int) -> int:
-        """A whole number of at least `minimum`."""
+    def whole(self, name: str, default: int | None = None, *, minimum: int, maximum: int | None = None) -> int:
+        """A whole number within bounds."""
         value = self._values.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            raise self.refuse(name, f"expected a whole number of at least {minimum}, got {_shown(value)}")
+        within = isinstance(value, int) and value >= minimum and (maximum is None or value <= maximum)
+        if not isinstance(value, int) or isinstance(value, bool) or not within:
+            bounds = f"of at least {minimum}" + (f" and at most {maximum}" if maximum is not None else "")
+            raise self.refuse(name, f"expected a whole number {bounds}, got {_shown(value)}")
         return value
 
     def duration(

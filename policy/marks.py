@@ -12,6 +12,12 @@ from dataclasses import asdict, dataclass
 from policy.errors import PolicyError
 from policy.nodes import MARK_ANNOTATION, NodeView
 
+LONGEST_SHOWN = 120
+"""Of a value that is not ours: an annotation may be 256 KB, and what is wrong with it goes into every report and history."""
+
+LONGEST_NAME = 1000
+"""Incident, kind and workflow id go there too, and no id that Temporal takes is longer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
@@ -41,10 +47,12 @@ def parse_mark(value: str, *, node: str) -> Mark:
     subject, field = f"Node/{node}", f"metadata.annotations[{MARK_ANNOTATION}]"
     try:
         raw = json.loads(value)
-    except json.JSONDecodeError as error:
-        raise PolicyError(subject, field, f"expected the JSON of a mark, got {value!r} ({error.msg})") from error
-    if not isinstance(raw, dict) or not all(isinstance(raw.get(key), str) for key in ("incident", "kind", "workflow_id")):
-        raise PolicyError(subject, field, f"expected an object with incident, kind and workflow_id, got {value!r}")
+    except (ValueError, RecursionError) as error:  # also for a number too long and for brackets too deep
+        raise PolicyError(subject, field, f"expected the JSON of a mark, got {_shown(value)} ({error})") from error
+    names = [raw.get(key) for key in ("incident", "kind", "workflow_id")] if isinstance(raw, dict) else [None]
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
+        expected = f"an object with incident, kind and workflow_id of at most {LONGEST_NAME} characters"
+        raise PolicyError(subject, field, f"expected {expected}, got {_shown(value)}")
     return Mark(
         incident=raw["incident"],
         kind=raw["kind"],
@@ -60,3 +68,7 @@ def mark_of(node: NodeView) -> Mark | None:
     """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
     value = node.annotations.get(MARK_ANNOTATION)
     return None if value is None else parse_mark(value, node=node.name)
+
+
+def _shown(value: str) -> str:
+    return repr(value) if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]!r}... ({len(value)} characters)"

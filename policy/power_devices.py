@@ -2,7 +2,8 @@
 
 No device is accepted unless something that *identifies* the node's own plug came from node-specific configuration, a value
 with the node's name in it, or the node's providerID (S10): a shared address alone would switch off whoever it happens to be.
-Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. Speaking to devices is `activities/power/`.
+Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. What a driver can be told is `power_drivers.py`, speaking to devices
+`activities/power/`.
 """
 
 from __future__ import annotations
@@ -13,18 +14,10 @@ from collections.abc import Mapping
 from policy.fields import Fields
 from policy.nodes import NodeView
 from policy.plan import PowerDevice, SecretRef
+from policy.power_drivers import DRIVERS, KNOWN_DRIVERS, DriverParameters, ParameterError
 
 DEVICE_FIELDS = ("driver", "site", "parameters", "nodeParameters", "secretRef")
 SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey")
-
-ADDRESS_PARAMETERS = ("ip", "ipaddr", "address", "host", "hostname")
-PLUG_PARAMETERS = ("plug", "port", "instance", "instance_id", "machine", "system", "uuid")
-PORT_PARAMETER = "ipport"
-IDENTIFYING_PARAMETERS = frozenset({*ADDRESS_PARAMETERS, *PLUG_PARAMETERS, PORT_PARAMETER})
-"""Parameters that can tell one node's device or plug from another's."""
-
-DEFAULT_PORTS = {"ipmi": "623"}
-"""So that the same device is the same endpoint whether its port was written or not."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _VARIABLE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
@@ -58,37 +51,45 @@ class DeviceReader:
     def _device(self, fields: Fields) -> PowerDevice:
         fields.only(*DEVICE_FIELDS)
         driver = _name(fields, "driver")
+        if driver not in KNOWN_DRIVERS:
+            raise fields.refuse("driver", f"expected one of {', '.join(sorted(KNOWN_DRIVERS))}, got {driver!r}")
+        takes = DRIVERS[driver]
         shared = _values(fields.within_or_empty("parameters"))
         by_node = fields.within_or_empty("nodeParameters")
         own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
         # S11: as nearest to the node wins, value by value, inside the one template that applies as a whole.
         written = {**shared, **own}
-        if not self._identified(written, own):
+        places = {key: f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}" for key in written}
+        for key, place in places.items():
+            if key not in takes.names:
+                raise fields.refuse(place, f"is not a parameter of {driver}; expected one of {', '.join(takes.names)}")
+        if not self._identified(takes, written, own):
             raise fields.refuse(
                 f"nodeParameters.{self._node.name}",
                 f"nothing identifies the device of node {self._node.name}: expected one of "
-                f"{', '.join(sorted(IDENTIFYING_PARAMETERS))} here, or one in parameters with {{{{ .NodeName }}}} "
+                f"{', '.join(sorted(takes.identifying))} here, or one in parameters with {{{{ .NodeName }}}} "
                 "or {{ .ProviderID }} in its value",
             )
-        parameters = {
-            key: self._rendered(fields, f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}", value)
-            for key, value in written.items()
-        }
-        endpoint = _endpoint(driver, parameters)
-        if not endpoint:
-            raise fields.refuse("parameters", f"expected the device's {' or '.join(ADDRESS_PARAMETERS)}, or its plug or instance")
-        self._refuse_a_neighbours_endpoint(fields, driver, endpoint, shared, by_node)
+        parameters = {key: self._rendered(fields, places[key], value) for key, value in written.items()}
+        try:
+            endpoint = takes.endpoint(parameters)
+        except ParameterError as error:
+            raise fields.refuse(places.get(error.parameter, f"parameters.{error.parameter}"), error.problem) from error
+        self._refuse_a_neighbours_endpoint(fields, takes, endpoint, shared, by_node)
+        secret = self._secret(fields)
+        if takes.login and secret is None:
+            raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
         return PowerDevice(
             driver=driver,
             endpoint=endpoint,
             parameters=parameters,
-            secret=self._secret(fields),
+            secret=secret,
             site=_name(fields, "site", "default"),
         )
 
-    def _identified(self, written: Mapping[str, str], own: Mapping[str, str]) -> bool:
+    def _identified(self, takes: DriverParameters, written: Mapping[str, str], own: Mapping[str, str]) -> bool:
         return any(
-            key in IDENTIFYING_PARAMETERS and (key in own or _IDENTIFYING_VARIABLES & set(_VARIABLE.findall(value)))
+            key in takes.identifying and (key in own or _IDENTIFYING_VARIABLES & set(_VARIABLE.findall(value)))
             for key, value in written.items()
         )
 
@@ -104,14 +105,18 @@ class DeviceReader:
         return rendered
 
     def _refuse_a_neighbours_endpoint(
-        self, fields: Fields, driver: str, endpoint: str, shared: Mapping[str, str], by_node: Fields
+        self, fields: Fields, takes: DriverParameters, endpoint: str, shared: Mapping[str, str], by_node: Fields
     ) -> None:
         """The same plug under two nodes is a copying mistake that would switch off the wrong one (S9, S10)."""
         for other in by_node.names():
             if other == self._node.name:
                 continue
             theirs = {**shared, **_values(by_node.within(other))}
-            if _endpoint(driver, {key: _with_node_name(value, other) for key, value in theirs.items()}) == endpoint:
+            try:
+                found = takes.endpoint({key: _with_node_name(value, other) for key, value in theirs.items()})
+            except ParameterError:
+                continue  # refused when it is that node's turn; whatever it means, it is not this device
+            if found == endpoint:
                 raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
 
     def _secret(self, fields: Fields) -> SecretRef | None:
@@ -152,19 +157,6 @@ def _names_a_credential(key: str) -> bool:
 def _with_node_name(value: str, name: str) -> str:
     """Another node's value as far as we can fill it in: its providerID is not known here."""
     return _VARIABLE.sub(lambda match: name if match[1] == "NodeName" else match[0], value)
-
-
-def _endpoint(driver: str, parameters: Mapping[str, str]) -> str:
-    """Device and plug in one string; "" where nothing addresses a device."""
-    address = next((parameters[key] for key in ADDRESS_PARAMETERS if key in parameters), "").lower()
-    plug = next((parameters[key] for key in PLUG_PARAMETERS if key in parameters), "")
-    if not address and not plug:
-        return ""
-    if ":" in address:
-        address = f"[{address.strip('[]')}]"
-    port = parameters.get(PORT_PARAMETER) or DEFAULT_PORTS.get(driver, "")
-    where = f"{address}:{port}" if address and port else address
-    return f"{driver}://{where}/{plug}" if plug else f"{driver}://{where}"
 
 
 def _name(fields: Fields, field: str, default: str | None = None) -> str:

@@ -23,6 +23,16 @@ KIND = "FencingTemplate"
 LONGEST_ACT = timedelta(seconds=30)
 """An act that may take longer could not be waited out before its outcome is read (S34)."""
 
+# A workflow polls and repeats within these; with them its history is bounded, whatever a template says.
+LONGEST_WAIT = timedelta(hours=24)
+LONGEST_RETRY_INTERVAL = timedelta(minutes=10)
+LONGEST_OFF = timedelta(minutes=10)
+LONGEST_FREEING = timedelta(minutes=30)
+LONGEST_BOOT = timedelta(hours=2)
+MOST_TRIES, MOST_RESTARTS = 10, 5
+
+_SECOND = timedelta(seconds=1)
+
 PLAN_FIELDS = (
     "waitBeforePower",
     "tries",
@@ -61,14 +71,14 @@ def parse_fencing_template(obj: Mapping[str, object], node: NodeView, *, taint_h
     return FencingPlan(
         source=subject,
         devices=DeviceReader(node=node, namespace=namespace).read(spec, "power"),
-        wait_before_power=spec.duration("waitBeforePower", default.wait_before_power),
-        tries=spec.whole("tries", default.tries, minimum=1),
-        restarts=spec.whole("restarts", default.restarts, minimum=0),
-        retry_interval=spec.duration("retryInterval", default.retry_interval),
-        act_deadline=spec.duration("actDeadline", default.act_deadline, minimum=timedelta(seconds=1), maximum=LONGEST_ACT),
-        off_timeout=spec.duration("offTimeout", default.off_timeout, minimum=timedelta(seconds=1)),
-        free_timeout=spec.duration("freeTimeout", default.free_timeout, minimum=timedelta(seconds=1)),
-        boot_timeout=spec.duration("bootTimeout", default.boot_timeout, minimum=timedelta(seconds=1)),
+        wait_before_power=spec.duration("waitBeforePower", default.wait_before_power, maximum=LONGEST_WAIT),
+        tries=spec.whole("tries", default.tries, minimum=1, maximum=MOST_TRIES),
+        restarts=spec.whole("restarts", default.restarts, minimum=0, maximum=MOST_RESTARTS),
+        retry_interval=spec.duration("retryInterval", default.retry_interval, maximum=LONGEST_RETRY_INTERVAL),
+        act_deadline=spec.duration("actDeadline", default.act_deadline, minimum=_SECOND, maximum=LONGEST_ACT),
+        off_timeout=spec.duration("offTimeout", default.off_timeout, minimum=_SECOND, maximum=LONGEST_OFF),
+        free_timeout=spec.duration("freeTimeout", default.free_timeout, minimum=_SECOND, maximum=LONGEST_FREEING),
+        boot_timeout=spec.duration("bootTimeout", default.boot_timeout, minimum=_SECOND, maximum=LONGEST_BOOT),
         freeing=freeing,
         taint_honoured=taint_honoured,
         warnings=("freeing is none: what ran on the node stays bound to it",) if freeing is Freeing.NONE else (),

@@ -52,13 +52,14 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
 def workflow_serving(client: Client) -> Serving:
     """Workflows, and the activities that hold the Temporal client."""
     from activities.episodes import EpisodeService
+    from workers.identity import holder
     from workflows.fencing import Fencing
     from workflows.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
         workflows=(HealthScanner, Fencing),
-        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE)),
+        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder)),
     )
 
 

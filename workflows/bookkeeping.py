@@ -11,7 +11,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import ActRequest, ActResult, EventRequest, NodeLeaseRequest, Target, TargetActivities
+from activities.contracts.target import ActRequest, ActResult, EventRequest, NodeLeaseRequest, TargetActivities
 from activities.errors import error_message
 from workflows import options
 from workflows.episode import Episode
@@ -24,20 +24,19 @@ Activities = TypeVar("Activities")
 class Bookkeeping:
     """Writes in the name of one episode on its one node."""
 
-    def __init__(self, episode: Episode, target: Target) -> None:
+    def __init__(self, episode: Episode) -> None:
         self._episode = episode
-        self._target = target
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the turn it means."""
         try:
-            return await workflow.execute_activity_method(act, ActRequest(target=self._target), **self._writing(summary))
+            return await workflow.execute_activity_method(act, ActRequest(target=self._episode.target), **self._writing(summary))
         except ActivityError as error:
             raise turn_for(error, summary) from error
 
     async def take_node_lease(self, *, theirs_matters: bool) -> None:
         """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""
-        request = NodeLeaseRequest(target=self._target, seconds=NODE_LEASE_SECONDS)
+        request = NodeLeaseRequest(target=self._episode.target, seconds=NODE_LEASE_SECONDS)
         try:
             result = await workflow.execute_activity_method(
                 TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")
@@ -52,7 +51,7 @@ class Bookkeeping:
         try:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                NodeLeaseRequest(target=self._target),
+                NodeLeaseRequest(target=self._episode.target),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
         except ActivityError as error:
@@ -64,7 +63,7 @@ class Bookkeeping:
         try:
             await workflow.execute_activity_method(
                 TargetActivities.record_event,
-                EventRequest(target=self._target, reason=reason, message=text, warning=warning),
+                EventRequest(target=self._episode.target, reason=reason, message=text, warning=warning),
                 **(options.report(self._episode.cluster) | {"summary": f"tells people: {reason}"}),
             )
         except ActivityError as error:

@@ -14,6 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import AskPermit, EpisodeActivities
+from activities.contracts.target import Target
 from activities.errors import error_message
 from policy.episodes import (
     Acknowledgement,
@@ -32,6 +33,7 @@ from workflows.ids import scanner_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 MAXIMUM_RECORD = 500
+ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
 REASON_LENGTH = 200
 """Visibility on PostgreSQL keeps 255 characters of a keyword."""
 
@@ -58,6 +60,8 @@ class Episode:
         self.restart_proof: RestartProof | None = None
         self.permit = False
         self.holder = ""
+        self.control_plane = False
+        self._target: Target | None = None
         self.record: list[RecordEntry] = []
         self.observation: Observation | None = None
         self.abort_asked: AbortRequest | None = None
@@ -65,6 +69,17 @@ class Episode:
         self.held: PersonRequest | None = None
         self.resumed: PersonRequest | None = None
         self._news = 0
+
+    @property
+    def target(self) -> Target:
+        """Whom every act is about; there is one once the target is pinned."""
+        if self._target is None:
+            raise RuntimeError("the target has not been pinned yet")
+        return self._target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self._target = target
 
     # What people see ------------------------------------------------------------------------------------------------
 
@@ -122,6 +137,9 @@ class Episode:
             restart_proof=self.restart_proof,
             permit=self.permit,
             waiting_until=self.until,
+            control_plane=self.control_plane,
+            node_uid=self._target.pinned.uid if self._target else "",
+            provider_id=self._target.pinned.provider_id if self._target else "",
         )
 
     def _show(self) -> None:
@@ -187,6 +205,12 @@ class Episode:
         with contextlib.suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._news != seen, timeout=duration, timeout_summary=why)
 
+    async def wait_while_held(self) -> None:
+        """A hold is obeyed after off too, before the next act; an abort ends it."""
+        while (held := self.held) is not None and self.abort_asked is None:
+            self.enter(doing=f"held by {held.who}: {held.reason}")
+            await self.rest(None, "held by a person")
+
     async def settle(self, duration: timedelta) -> None:
         """Wait out an act that may still be in flight (S34). Nothing ends this early."""
         if duration > timedelta(0):
@@ -197,6 +221,24 @@ class Episode:
     async def obtain_permit(self, request: PermitRequest) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence."""
         self.enter(phase=Phase.QUEUED, doing="asks the scanner for a permit")
+        pause = timedelta(minutes=1)
+        while True:
+            answer = await self._ask(request)
+            if answer.decision is Decision.REFUSED:
+                return answer.reason
+            if answer.decision is Decision.GRANTED:
+                self.permit = True
+            if not self.permit and self.abort_asked is None:
+                self.enter(doing=f"waits for a permit: {answer.reason}")
+                await self.rest(pause, "waits for a permit")
+                pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
+            if self.permit:
+                return ""
+            if self.abort_asked is not None:
+                return "aborted while it waited for a permit"
+
+    async def _ask(self, request: PermitRequest) -> PermitAnswer:
+        """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""
         try:
             answer: PermitAnswer = await workflow.execute_activity_method(
                 EpisodeActivities.request_permit,
@@ -207,14 +249,7 @@ class Episode:
             answer = PermitAnswer(decision=Decision.REFUSED, reason=error_message(error))
         self.note("permit", answer.decision.value, answer.reason)
         self.holder = answer.holder or self.holder
-        if answer.decision is Decision.REFUSED:
-            return answer.reason
-        if answer.decision is Decision.GRANTED:
-            self.permit = True
-        while not self.permit and self.abort_asked is None:
-            self.enter(doing=f"waits for a permit: {answer.reason}")
-            await self.rest(None, "waits for a permit")
-        return "" if self.permit else "aborted while it waited for a permit"
+        return answer
 
     async def give_back_permit(self, release: Release) -> None:
         """Tell the scanner; a failed signal is swallowed because the scanner also describes its holders."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -47,13 +48,14 @@ from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.freeing import FreeingSequence
-from workflows.looks import Looks
+from workflows.looks import LICENCE_PATIENCE, Looks
 from workflows.messages import AbortRequest, AcknowledgeRequest
 from workflows.power import PowerSequence
-from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Vetoed
+from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Unlicensed, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
+UNLICENSED_PAUSE = timedelta(seconds=10)
 SEEN_DOWN_AGAIN = timedelta(seconds=5)
 RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
 
@@ -68,15 +70,14 @@ class FencingStory:
     _pinned: Pinned
     _plan: FencingPlan
     _need: Need
-    _target: Target
 
     def __init__(self, request: FencingInput) -> None:
         incident = request.incident or workflow.uuid4().hex[:12]
         reason = request.need.reason if request.need else request.reason
         self._request = request
         self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
-        self._control_plane = False
         self._boot_ids_before: list[str] = []
+        self._resumed_at: datetime | None = None
         self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
 
@@ -93,9 +94,9 @@ class FencingStory:
             try:
                 return await self._flow()
             except NeedGone as turn:
-                return await self._restore(Outcome.RECOVERED, f"nothing more to do: {turn.reason}")
+                ended = await self._way_back(Outcome.RECOVERED, f"nothing more to do: {turn.reason}")
             except Vetoed as turn:
-                return await self._restore(Outcome.RELEASED, f"given up before power-off: {turn.reason}")
+                ended = await self._way_back(Outcome.RELEASED, f"given up before power-off: {turn.reason}")
             except AbortAsked as turn:
                 return await self._aborted(turn.reason)
             except StepFailed as turn:
@@ -108,7 +109,7 @@ class FencingStory:
     async def _flow(self) -> EpisodeResult:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
         if not self.freeing.done:
-            if self.power.proof is None:
+            if self.power.proof is None and not await self._was_switched_off():
                 await self._isolate()
                 await self._wait_before_power()
                 await self._in_tries(Step.POWER_MANAGEMENT, self._power_off)
@@ -148,9 +149,9 @@ class FencingStory:
     def _take_pin(self, pin: PinResult) -> None:
         info = workflow.info()
         self._pinned, self._plan, self._need = pin.pinned, pin.plan, pin.need
-        self._control_plane = pin.control_plane
+        self.episode.control_plane = pin.control_plane
         self.episode.observation = pin.observation
-        self._target = Target(
+        self.episode.target = Target(
             cluster=self.episode.cluster,
             pinned=pin.pinned,
             incident=self.episode.incident,
@@ -158,10 +159,10 @@ class FencingStory:
             workflow_id=info.workflow_id,
             run_id=info.run_id,
         )
-        self.looks = Looks(self.episode, self._target, self._need)
-        self.desk = Bookkeeping(self.episode, self._target)
-        self.power = PowerSequence(self.episode, self._target, self._plan)
-        self.freeing = FreeingSequence(self.episode, self._target, self._plan, self.power)
+        self.looks = Looks(self.episode, self._need)
+        self.desk = Bookkeeping(self.episode)
+        self.power = PowerSequence(self.episode, self._plan)
+        self.freeing = FreeingSequence(self.episode, self._plan, self.power)
         self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -201,8 +202,9 @@ class FencingStory:
             return
         if self._take_acknowledgement():
             return
-        await self.desk.take_node_lease(theirs_matters=self.power.untouched)
+        await self.desk.take_node_lease(theirs_matters=not self._touched())
         await self.looks.before_destruction()
+        self._pin_boot()
         await self.power.command_off()
         await self.power.await_off()
         await self.desk.tell("NodePoweredOff", "off is proven")
@@ -211,10 +213,10 @@ class FencingStory:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
         if self.freeing.done:
             return
+        await self._seen_down()
         if not self.freeing.began and await self.looks.need_is_gone():
             self.freeing.drop("the need was gone before any consequence began")
             return
-        await self._seen_down()
         await self.freeing.free()
         if self.freeing.left_over:
             await self.desk.tell("WorkloadsLeft", self.freeing.left_over, warning=True)
@@ -232,7 +234,8 @@ class FencingStory:
             await self.looks.refresh()
 
     async def _power_on(self) -> None:
-        await self.desk.take_node_lease(theirs_matters=self.power.untouched)
+        await self.episode.wait_while_held()
+        await self.desk.take_node_lease(theirs_matters=False)
         await self.freeing.untaint()
         await self.looks.before_restoring()
         if self.power.powered_on_at is None and (seen := self.episode.observation) is not None:
@@ -241,7 +244,8 @@ class FencingStory:
 
     async def _wait_for_return(self) -> None:
         """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
-        deadline = (self.power.powered_on_at or workflow.now()) + self._plan.boot_timeout
+        began = [moment for moment in (self.power.powered_on_at, self._resumed_at) if moment is not None]
+        deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
         self.episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
         while not self._is_back():
             remaining = deadline - workflow.now()
@@ -260,7 +264,20 @@ class FencingStory:
             return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
         if (abort := self.episode.abort_asked) is not None:
             return await self._restore(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
-        return await self._restore(Outcome.RECOVERED, "off was proven; the node is back Ready with a new boot id")
+        proven = "off was proven; " if self.episode.off_proof is not None else ""
+        return await self._restore(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
+
+    async def _way_back(self, outcome: Outcome, message: str) -> EpisodeResult | None:
+        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
+        is a person's case, since nobody else knows by now what should become of it."""
+        if self._touched():
+            if self.power.proof is not None or outcome is not Outcome.RECOVERED:
+                return await self._park(message)
+            try:
+                await self._in_tries(Step.POWER_MANAGEMENT, self._power_on)
+            except Turn as turn:
+                return await self._park(f"{message}; but {turn.reason}")
+        return await self._restore(outcome, message)
 
     async def _restore(self, outcome: Outcome, message: str) -> EpisodeResult:
         """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
@@ -275,6 +292,8 @@ class FencingStory:
                 self.episode.enter(doing="can't remove our marks yet")
                 await self.episode.rest(pause, "until the marks are tried again")
                 pause = min(pause * 2, RESTORE_PAUSE_MAXIMUM)
+                if self.episode.permit and pause > self._plan.retry_interval * 4:
+                    await self._ask_for_a_person(f"our marks can't be removed: {turn.reason}")
         self.episode.problem = ""
         self.episode.note("mark-schedulable", "ok", result.detail)
         return await self._end(outcome, message)
@@ -284,13 +303,17 @@ class FencingStory:
         if not self.power.untouched and await self._is_off_after_all():
             try:
                 await self._free()
-                if not self._leaves_off():
-                    await self._power_on()
-                    await self._wait_for_return()
             except Turn as turn:
-                reason = f"{reason}; then: {turn.reason}"
+                reason = f"{reason}; not all is freed: {turn.reason}"
             if self._leaves_off():
                 return await self._left_off()
+            try:
+                await self._power_on()
+                await self._wait_for_return()
+            except Turn as turn:
+                reason = f"{reason}; power on: {turn.reason}"
+        elif not self.power.untouched and self.power.powered_on_at is None:
+            reason = f"{reason}; the power state is not known, it may be off"
         return await self._restore(Outcome.ABORTED, reason)
 
     async def _left_off(self) -> EpisodeResult:
@@ -328,10 +351,17 @@ class FencingStory:
 
     async def _in_tries(self, step: Step, act: Callable[[], Awaitable[None]]) -> None:
         """Try a step as often as the plan says; the last failure is the step's."""
-        for number in range(1, self._plan.tries + 1):
+        patience_ends = workflow.now() + LICENCE_PATIENCE
+        number = 1
+        while True:
             self.episode.step, self.episode.try_number = step.value, number
             try:
                 await act()
+            except Unlicensed as waits:
+                if workflow.now() >= patience_ends:
+                    raise Hopeless(waits.reason) from waits
+                self.episode.enter(doing=f"waits for its licence: {waits.reason}")
+                await self.episode.rest(UNLICENSED_PAUSE, "until the licence is looked at again")
             except StepFailed as failed:
                 self.episode.problem = failed.reason
                 self.episode.note(step.value, "failed", f"try {number} of {self._plan.tries}: {failed.reason}")
@@ -339,6 +369,7 @@ class FencingStory:
                     raise
                 self.episode.enter(doing=f"will try again: {failed.reason}")
                 await self.episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                number += 1
                 if self.power.proof is None and not self.freeing.done:
                     await self.looks.may_go_on()
             else:
@@ -357,12 +388,9 @@ class FencingStory:
     async def _park(self, problem: str) -> EpisodeResult | None:
         """Wait for a person: nothing in flight, permit given back, id kept. Returns the end, or None to go on."""
         await self.power.settle()
-        self.episode.problem, self.episode.resumed = problem, None
-        self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-        await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, parked=True, problem=problem)
-        )
-        await self.desk.tell("NeedsHuman", problem, warning=True)
+        self.power.remember_what_is_said()
+        self.episode.resumed = None
+        await self._ask_for_a_person(problem)
         while True:
             if (abort := self.episode.abort_asked) is not None:
                 return await self._aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")
@@ -376,10 +404,19 @@ class FencingStory:
                 self.episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
                 self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
             await self.episode.rest(None, "a person's word")
-        self.episode.restarts, self.episode.problem = 0, ""
+        self.episode.restarts, self.episode.problem, self._resumed_at = 0, "", workflow.now()
         self._take_acknowledgement()
         self.episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
+
+    async def _ask_for_a_person(self, problem: str) -> None:
+        """Give the permit back, so that nobody else waits for us, and say what is wrong."""
+        self.episode.problem = problem
+        self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        await self.episode.give_back_permit(
+            Release(node=self.episode.node, incident=self.episode.incident, parked=True, problem=problem)
+        )
+        await self.desk.tell("NeedsHuman", problem, warning=True)
 
     async def _ended_by_itself(self) -> EpisodeResult | None:
         """A parked node that came back, or was replaced, needs nobody any more."""
@@ -389,7 +426,7 @@ class FencingStory:
         if self._is_back():
             return await self._returned()
         if self.power.proof is None and await self.looks.need_is_gone():
-            return await self._restore(Outcome.RECOVERED, "the node came back by itself")
+            return await self._way_back(Outcome.RECOVERED, "the node came back by itself")
         return None
 
     def _wait_that_remains(self) -> timedelta:
@@ -397,7 +434,27 @@ class FencingStory:
         started = self.episode.started if self._need.kind is NeedKind.CHECK else None
         return power_due(self._pinned.not_ready_since, self._plan, workflow.now(), started=started)
 
+    async def _was_switched_off(self) -> bool:
+        """Whether an off of an earlier round of the flow turns out to be proven: then only the rest is to be done (S5)."""
+        return self.power.off_commanded_at is not None and await self.power.already_off()
+
     # What is known --------------------------------------------------------------------------------------------------
+
+    def _touched(self) -> bool:
+        """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
+        return not self.power.untouched or self.power.proof is not None or self.freeing.began
+
+    def _pin_boot(self) -> None:
+        """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
+        seen = self.episode.observation
+        if seen is not None and seen.boot_id and seen.boot_id != self._pinned.boot_id:
+            self.episode.note("pin", "boot id", f"{self._pinned.boot_id} has become {seen.boot_id}")
+            self._pinned = replace(self._pinned, boot_id=seen.boot_id)
+            self.episode.target = replace(self.episode.target, pinned=self._pinned)
+
+    def wants_acknowledgement(self) -> bool:
+        """Whether a person's word that the machine is off would be of use now."""
+        return self.episode.phase is Phase.NEEDS_HUMAN and self.power.proof is None and not self.freeing.done
 
     def _acknowledged(self) -> bool:
         return self.episode.acknowledgement is not None and self.power.proof is None and not self.freeing.done
@@ -419,7 +476,8 @@ class FencingStory:
 
     def _is_back(self) -> bool:
         """Ready with a boot id that is new since our command, on the name we pinned."""
-        seen, since = self.episode.observation, self.power.powered_on_at or self.power.off_commanded_at
+        seen = self.episode.observation
+        since = self.power.powered_on_at or (self.power.off_commanded_at if self.power.proof is not None else None)
         if seen is None or since is None or not (seen.present and seen.ready):
             return False
         proof = restart_proven(self._pinned, seen, since, boot_ids_before=self._boot_ids_before)
@@ -451,7 +509,7 @@ class FencingStory:
             reason=self._need.reason,
             provider_id=self._pinned.provider_id,
             zone=self._pinned.zone,
-            control_plane=self._control_plane,
+            control_plane=self.episode.control_plane,
             node_uid=self._pinned.uid,
             ready=self.episode.observation is not None and self.episode.observation.ready,
         )
@@ -486,6 +544,8 @@ class Fencing(EpisodeConversation):
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request.who, request.reason)
-        if self.episode.phase is not Phase.NEEDS_HUMAN:
-            phase = self.episode.phase.value
-            raise ValueError(f"acknowledge_off: expected an episode that needs a person, this one is {phase}")
+        if not self._story.wants_acknowledgement():
+            doing = f"{self.episode.phase.value}, {self.episode.doing}"
+            raise ValueError(
+                f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
+            )

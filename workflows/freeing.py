@@ -5,18 +5,18 @@ What a consequence does to the API is `activities/cluster/freeing.py`, which che
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import ActRequest, FreeingActivities, FreeRequest, Target, Workload
+from activities.contracts.target import ActRequest, FreeingActivities, FreeRequest, Workload
 from policy.fencing import freeing_choice
 from policy.plan import FencingPlan, Freeing
 from workflows import options
 from workflows.episode import Episode
-from workflows.power import PowerSequence
-from workflows.turns import turn_for
+from workflows.power import PowerSequence, longer
+from workflows.turns import ProofLost, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -24,9 +24,8 @@ POLL_INTERVAL = timedelta(seconds=1)
 class FreeingSequence:
     """Frees once per proof; remembers across restarts of the flow whether it is done and whether our taint still stands."""
 
-    def __init__(self, episode: Episode, target: Target, plan: FencingPlan, power: PowerSequence) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, power: PowerSequence) -> None:
         self._episode = episode
-        self._target = target
         self._plan = plan
         self._power = power
         self.began = False
@@ -34,7 +33,6 @@ class FreeingSequence:
         self.freed_pods = 0
         self.left_over = ""
         self._tainted = False
-        self._may_be_tainted = False
 
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
@@ -49,7 +47,15 @@ class FreeingSequence:
             return
         deadline = workflow.now() + self._plan.free_timeout
         self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
+        try:
+            await self._free(choice, deadline)
+        except ProofLost:
+            await self.untaint()  # a machine that runs after all must not go on losing its pods
+            raise
+
+    async def _free(self, choice: Freeing, deadline: datetime) -> None:
         before = left = await self._left()
+        pause = POLL_INTERVAL
         while True:
             if choice is Freeing.DELETION:
                 left = await self._delete()
@@ -57,6 +63,7 @@ class FreeingSequence:
                 await self._taint()
                 left = await self._left()
             else:
+                await self._power.read_again()  # the taint goes on taking effect: so must the proof
                 left = await self._left()
             self.freed_pods = max(self.freed_pods, before.pods - left.pods)
             if left.pods == 0 and left.attachments == 0:
@@ -64,36 +71,38 @@ class FreeingSequence:
             if workflow.now() >= deadline:
                 self.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
                 break
-            await workflow.sleep(POLL_INTERVAL, summary="until the workloads are looked at again")
+            await workflow.sleep(pause, summary="until the workloads are looked at again")
+            pause = longer(pause)
         self.done = True
         outcome = "incomplete" if self.left_over else "ok"
         detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-workloads", outcome, detail)
 
     async def untaint(self) -> None:
-        """Remove our out-of-service taint, always before power-on (S32)."""
-        if not self._may_be_tainted:
-            return
+        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""
         self._episode.enter(doing="removes the out-of-service taint")
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.untaint_out_of_service,
-                ActRequest(target=self._target),
-                **(options.cluster_write(self._target.cluster) | {"summary": "power-management: removes our taint"}),
+                ActRequest(target=self._episode.target),
+                **(options.cluster_write(self._episode.target.cluster) | {"summary": "power-management: removes our taint"}),
             )
         except ActivityError as error:
             raise turn_for(error, "the out-of-service taint can't be removed") from error
-        self._tainted = self._may_be_tainted = False
+        self._tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 
     async def _taint(self) -> None:
         request = await self._licence()
-        self.began = self._may_be_tainted = True  # from here on it may stand, whatever the answer
+        self.began = True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.taint_out_of_service,
                 request,
-                **(options.consequence(self._target.cluster) | {"summary": "power-management: taints the node out-of-service"}),
+                **(
+                    options.consequence(self._episode.target.cluster)
+                    | {"summary": "power-management: taints the node out-of-service"}
+                ),
             )
         except ActivityError as error:
             raise turn_for(error, "the out-of-service taint can't be set") from error
@@ -107,7 +116,7 @@ class FreeingSequence:
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_workload,
                 request,
-                **(options.consequence(self._target.cluster) | {"summary": "power-management: deletes the workload"}),
+                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the workload"}),
             )
         except ActivityError as error:
             raise turn_for(error, "workloads can't be deleted") from error
@@ -116,17 +125,21 @@ class FreeingSequence:
         return result.left
 
     async def _licence(self) -> FreeRequest:
+        await self._episode.wait_while_held()
         proof = await self._power.read_again()
         return FreeRequest(
-            target=self._target, proof=proof, not_after=workflow.now() + options.ACT_WINDOW, holder=self._episode.holder
+            target=self._episode.target, proof=proof, not_after=workflow.now() + options.ACT_WINDOW, holder=self._episode.holder
         )
 
     async def _left(self) -> Workload:
         try:
             return await workflow.execute_activity_method(
                 FreeingActivities.read_workload,
-                ActRequest(target=self._target),
-                **(options.cluster_read(self._target.cluster) | {"summary": "power-management: counts pods and attachments"}),
+                ActRequest(target=self._episode.target),
+                **(
+                    options.cluster_read(self._episode.target.cluster)
+                    | {"summary": "power-management: counts pods and attachments"}
+                ),
             )
         except ActivityError as error:
             raise turn_for(error, "the node's workloads can't be read") from error

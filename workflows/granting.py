@@ -6,7 +6,7 @@ the loop in `workflows/scanner.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Opened, OpenOutcome, OpenRequest
 from activities.contracts.scan import Refusal
 from activities.errors import error_message
-from policy.admission import Because, admit, answer_request, orphans
+from policy.admission import Because, admit, answer_request, control_plane_guard, orphans
 from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
@@ -27,8 +27,8 @@ from workflows.permit_table import PermitTable
 DESCRIBE_EVERY = timedelta(seconds=60)
 """How often holders are described, in case a closing episode's release never reached us."""
 CLOSING = timedelta(seconds=30)
-"""How long an episode that has given its permit back for good may still be described as open: what was asked before its end may be
-heard after it, and must not bring its line back until the next description."""
+"""How long an episode that has given its permit back for good may still be described as open: what was asked before its end
+may be heard after it, and must not bring its line back until the next description."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
 
@@ -45,9 +45,9 @@ class Grantor:
 class Granting:
     """The permit table and every decision about it."""
 
-    def __init__(self, grantor: Grantor, state: ScannerState, *, known: bool) -> None:
+    def __init__(self, grantor: Grantor, state: ScannerState) -> None:
         self._grantor = grantor
-        self.known = known
+        self.known = state.known
         self.table = PermitTable(state.permits, state.queue)
         self.opened = state.opened
         self.described_at: datetime | None = state.described_at
@@ -61,6 +61,10 @@ class Granting:
     def held_off(self) -> tuple[HeldOff, ...]:
         """Nodes that get no new episode for now, and why."""
         return tuple(self._held_off.values())
+
+    def take_name(self, holder: str) -> None:
+        """Grant in this name from now on."""
+        self._grantor = replace(self._grantor, holder=holder)
 
     # Granting -------------------------------------------------------------------------------------------------------
 
@@ -141,6 +145,19 @@ class Granting:
     def hear_report(self) -> None:
         """A scan has come in that is younger than every release heard so far."""
         self._settling.clear()
+
+    def guard(self, permit: Permit, report: ScanReport | None) -> str:
+        """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else."""
+        if not permit.control_plane or report is None:
+            return ""
+        seen = next((each for each in report.observations if each.node == permit.node), None)
+        others = {each.node for each in self.table.permits() if each.control_plane and each.node != permit.node}
+        return control_plane_guard(
+            report.control_plane.members,
+            report.control_plane.ready,
+            target_ready=seen is None or seen.ready,
+            open_member_episodes=others,
+        )
 
     async def describe_holders(self, report: ScanReport) -> bool:
         """Release what has closed without our hearing of it, and learn what became of unknown openings.
@@ -248,7 +265,8 @@ class Granting:
         self._held_off[outcome.node] = HeldOff(node=outcome.node, reason=outcome.reason or outcome.holder, until=until)
 
     async def _serve_queue(self, report: ScanReport) -> None:
-        for request in self.table.queue():
+        for waiting in self.table.queue():
+            request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
             if self._answer(report, request).decision is not Decision.GRANTED:
                 continue
             self._grant(request)
@@ -304,8 +322,11 @@ class Granting:
         except ActivityError as error:
             self.problem = f"holders can't be described: {error_message(error)}"
             return False
-        for episode in result.episodes:
+        self.problem = ""
+        for episode in sorted(result.episodes, key=lambda each: (each.started or asked_at, each.node)):
             released_at = self._released_at.get(episode.incident)
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
-                self.table.reconcile(episode, asked_at)
+                # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
+                room = not self.known and self.table.counted() < self._grantor.concurrency
+                self.table.reconcile(episode, asked_at, room=room)
         return True

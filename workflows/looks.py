@@ -10,11 +10,11 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target, TargetActivities
+from activities.contracts.target import LookRequest, LookResult, LookVerdict, TargetActivities
 from policy.episodes import Need
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Vetoed, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, TargetChanged, Turn, Vetoed, turn_for
 
 LICENCE_PATIENCE = timedelta(minutes=30)
 """How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
@@ -23,9 +23,8 @@ LICENCE_PATIENCE = timedelta(minutes=30)
 class Looks:
     """An episode's eyes on its target."""
 
-    def __init__(self, episode: Episode, target: Target, need: Need) -> None:
+    def __init__(self, episode: Episode, need: Need) -> None:
         self._episode = episode
-        self._target = target
         self._need = need
 
     async def may_go_on(self) -> None:
@@ -48,8 +47,8 @@ class Looks:
             self._episode.note("last-look", result.verdict.value, result.reason)
             match result.verdict:
                 case LookVerdict.GO:
-                    await self.may_go_on()
-                    return
+                    if self._episode.abort_asked is None and self._episode.held is None:
+                        return  # else somebody spoke while we looked: what was seen is old once that is settled
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:
@@ -78,8 +77,8 @@ class Looks:
         """Whether the need is provably gone. Not being able to look is not being gone."""
         try:
             result = await self._look(destructive=False, need_matters=True)
-        except StepFailed as failed:
-            self._episode.note("look", "failed", failed.reason)
+        except Turn as turn:
+            self._episode.note("look", "failed", turn.reason)
             return False
         return result.verdict is LookVerdict.NEED_GONE
 
@@ -87,18 +86,18 @@ class Looks:
         """See the node as it is now; a failed read leaves what was known."""
         try:
             await self._look(destructive=False, need_matters=False)
-        except StepFailed as failed:
-            self._episode.note("look", "failed", failed.reason)
+        except Turn as turn:
+            self._episode.note("look", "failed", turn.reason)
 
     async def _look(self, *, destructive: bool, need_matters: bool) -> LookResult:
         request = LookRequest(
-            target=self._target,
+            target=self._episode.target,
             need=self._need,
             holder=self._episode.holder,
             destructive=destructive,
             need_matters=need_matters,
         )
-        config = options.cluster_read(self._target.cluster)
+        config = options.cluster_read(self._episode.target.cluster)
         try:
             result = await workflow.execute_activity_method(
                 TargetActivities.last_look, request, **(config | {"summary": f"{self._episode.step}: looks at the node"})

@@ -69,13 +69,15 @@ class ScannerState:
     described_at: datetime | None = None
     scans: int = 0
     opened: int = 0
+    known: bool = False
+    """Whether the table is complete: carried over, or built again from our marks on a complete view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerInput:
     """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
 
-    holder: how the cluster Lease names us (filled in by `starter`; default the Temporal namespace). concurrency: nodes of this
+    holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
     cluster that may be disrupted at once.
     """
 

@@ -59,10 +59,15 @@ class PermitTable:
         if permit is not None and permit.incident == incident:
             del self._permits[node]
 
-    def reconcile(self, episode: EpisodeDescription, asked_at: datetime) -> None:
+    def counted(self) -> int:
+        """How many lines count in the budgets: all but the parked (S14)."""
+        return sum(permit.holding is not Holding.PARKED for permit in self._permits.values())
+
+    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool) -> None:
         """Believe the server: closed or unknown holders go, open ones we did not know of are taken in.
 
-        A line granted after the server was asked is left alone: the answer is older than it.
+        A line granted after the server was asked is left alone: the answer is older than it. A holder that we do not know of
+        counts at once if there is room, else it keeps its node and asks again like anybody (its last look stops it until then).
         """
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
@@ -74,19 +79,40 @@ class PermitTable:
                 if request.node == episode.node:
                     self._queue.pop(request.incident, None)
             return
-        holding = Holding.PARKED if episode.parked or not episode.permit else Holding.OPEN
-        if permit is not None and permit.incident == episode.incident:
-            kept = permit.holding if permit.holding is Holding.PARKED else holding
-            self._permits[episode.node] = replace(permit, holding=kept)
+        if permit is not None and episode.incident in {"", permit.incident}:
+            self._confirm(permit, parked=episode.parked)
             return
+        asks = not episode.parked and not room
         self._permits[episode.node] = Permit(
             node=episode.node,
             workflow_id=episode.workflow_id,
             incident=episode.incident,
             kind=episode.kind,
-            holding=holding,
+            holding=Holding.OPEN if room and not episode.parked and episode.permit else Holding.PARKED,
             granted_at=episode.started or asked_at,
+            provider_id=episode.provider_id,
+            control_plane=episode.control_plane,
+            node_uid=episode.node_uid,
         )
+        if asks and episode.permit and episode.incident:
+            self.enqueue(
+                PermitRequest(
+                    node=episode.node,
+                    workflow_id=episode.workflow_id,
+                    incident=episode.incident,
+                    kind=episode.kind,
+                    provider_id=episode.provider_id,
+                    control_plane=episode.control_plane,
+                    node_uid=episode.node_uid,
+                )
+            )
+
+    def _confirm(self, permit: Permit, *, parked: bool) -> None:
+        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer."""
+        if parked:
+            self._permits[permit.node] = replace(permit, holding=Holding.PARKED)
+        elif permit.holding is Holding.RESERVED:
+            self._permits[permit.node] = replace(permit, holding=Holding.OPEN)
 
     def _change(self, node: str, incident: str, holding: Holding, only: Holding | None = None) -> None:
         permit = self._permits.get(node)

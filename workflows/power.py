@@ -7,7 +7,6 @@ anything unclear it waits until nothing can be in flight and reads (S33, S34). H
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
@@ -15,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
-from activities.contracts.target import Target
+from activities.errors import ErrorType, error_type
 from policy.episodes import OffProof, Reading
 from policy.fencing import off_proven
 from policy.plan import FencingPlan, PowerDevice
@@ -25,23 +24,28 @@ from workflows.episode import Episode
 from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, told_of, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
+POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
+"""Polls back off to this, so that a long wait stays a short history."""
+LONGEST_ACT = timedelta(seconds=30)
+"""The longest `actDeadline` a template may ask for; a predecessor's plan is not known."""
 
 
 class PowerSequence:
     """The devices of one node: off until proven, read again before each consequence, on until read as on."""
 
-    def __init__(self, episode: Episode, target: Target, plan: FencingPlan) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
         self._episode = episode
-        self._target = target
         self._plan = plan
         self._off_ended: dict[str, datetime] = {}
         self._settle_until: datetime | None = None
+        self._said: dict[str, PowerState] = {}
+        self._said_before_word: dict[str, PowerState] = {}
         self.proof: OffProof | None = None
         self.powered_on_at: datetime | None = None
 
     def expect_in_flight(self) -> None:
         """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
-        self._settle_until = workflow.now() + self._plan.act_deadline + options.IN_FLIGHT_MARGIN
+        self._settle_until = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
 
     @property
     def off_commanded_at(self) -> datetime | None:
@@ -85,30 +89,51 @@ class PowerSequence:
         """Read until every device says off, at the longest `off_timeout`."""
         deadline = workflow.now() + self._plan.off_timeout
         self._episode.enter(doing="waits until off is read back", until=deadline)
+        pause = POLL_INTERVAL
         while not await self._prove():
             if workflow.now() >= deadline:
                 said = self._episode.problem or "not off"
                 raise StepFailed(f"off is not proven within {self._plan.off_timeout.total_seconds():g} s: {said}")
-            await workflow.sleep(POLL_INTERVAL, summary="until the next reading of power")
+            await workflow.sleep(pause, summary="until the next reading of power")
+            pause = longer(pause)
 
     async def read_again(self) -> OffProof:
         """Read every device once more, just before a consequence (S2). The proof ends if one is not off (S6)."""
         if self.proof is None:
             raise ProofLost("off is not proven")
         if self.proof.acknowledgement is not None:
-            return self.proof
+            return await self._still_acknowledged(self.proof)
         readings = await self._read_all()
+        states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
+        if any(reading.state is PowerState.ON for reading in readings):
+            self.proof = self._episode.off_proof = None
+            raise ProofLost(f"off no longer holds: {states}")
         fresh = off_proven(self._plan.devices, self._off_ended, readings, self.powered_on_at)
         if fresh is None:
-            self.proof = self._episode.off_proof = None
-            states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
-            raise ProofLost(f"off no longer holds: {states}")
+            raise StepFailed(f"off can't be read again: {states}")  # silence licenses nothing, and takes nothing back
         self.proof = self._episode.off_proof = fresh
         return fresh
+
+    def remember_what_is_said(self) -> None:
+        """What the devices said before a person is asked: their word stands against that, not against what changes later."""
+        self._said_before_word = dict(self._said)
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
         self.proof = self._episode.off_proof = proof
+
+    async def _still_acknowledged(self, proof: OffProof) -> OffProof:
+        """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
+        try:
+            readings = await self._read_all()
+        except Hopeless as silent:
+            self._episode.note("read-power", "failed", silent.reason)
+            return proof
+        for reading in readings:
+            if reading.state is PowerState.ON and self._said_before_word.get(reading.endpoint) is not PowerState.ON:
+                self.proof = self._episode.off_proof = None
+                raise ProofLost(f"{reading.endpoint} says on, which it did not when a person said off")
+        return proof
 
     async def _prove(self) -> bool:
         readings = await self._read_all()
@@ -126,33 +151,40 @@ class PowerSequence:
         """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5)."""
         await self.settle()
         self._episode.enter(doing="commands power on")
-        self.proof = None
-        self.powered_on_at = self.powered_on_at or workflow.now()
         for device in self._plan.devices:
             try:
                 result = await self._command(PowerActivities.power_on, device, "power on")
             except ActivityError as error:
                 self._waited_out(device, "power-on", error)
+                self._is_switched_on()
                 await self.settle()
             else:
+                self._is_switched_on()
                 self._episode.note("power-on", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
         deadline = workflow.now() + self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=deadline)
+        pause = POLL_INTERVAL
         while any(reading.state is not PowerState.ON for reading in await self._read_all()):
             if workflow.now() >= deadline:
                 raise StepFailed(f"the machine does not say on within {self._plan.off_timeout.total_seconds():g} s")
-            await workflow.sleep(POLL_INTERVAL, summary="until the next reading of power")
+            await workflow.sleep(pause, summary="until the next reading of power")
+            pause = longer(pause)
         self._off_ended.clear()
+
+    def _is_switched_on(self) -> None:
+        """From here on the machine may be on: the proof is over, whatever the answer was."""
+        self.proof = None
+        self.powered_on_at = self.powered_on_at or workflow.now()
 
     # One device -----------------------------------------------------------------------------------------------------
 
     async def _read_all(self) -> tuple[Reading, ...]:
-        return tuple(await asyncio.gather(*(self._read(device) for device in self._plan.devices)))
+        return tuple([await self._read(device) for device in self._plan.devices])
 
     async def _read(self, device: PowerDevice) -> Reading:
         """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
         try:
-            return await workflow.execute_activity_method(
+            reading = await workflow.execute_activity_method(
                 PowerActivities.read_power,
                 self._request(device),
                 **(options.power_read(device.site, self._plan) | {"summary": f"power-management: reads {device.endpoint}"}),
@@ -164,7 +196,9 @@ class PowerSequence:
             message = told_of(device.endpoint, error)
             self._episode.note("read-power", "failed", message)
             self._episode.problem = message
-            return Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
+            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
+        self._said[device.endpoint] = reading.state
+        return reading
 
     async def _command(
         self, command: Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]], device: PowerDevice, what: str
@@ -176,7 +210,7 @@ class PowerSequence:
         )
 
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
-        return PowerRequest(target=self._target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
+        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
 
     def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> None:
         """After a failed command: an unclear one is to be waited out before anything is read; a clear failure ends the try."""
@@ -184,4 +218,11 @@ class PowerSequence:
         self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
         if not unclear:
             raise turn_for(error, device.endpoint) from error
-        self._settle_until = workflow.now() + options.IN_FLIGHT_MARGIN
+        answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
+        still = timedelta(0) if answered else options.ACT_WINDOW
+        self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
+
+
+def longer(pause: timedelta) -> timedelta:
+    """The next pause of a poll."""
+    return min(pause * 1.5, POLL_INTERVAL_MAXIMUM)

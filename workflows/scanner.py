@@ -7,16 +7,18 @@ One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluste
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
+from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.report import ScanReport
 from workflows import options, search
+from workflows.conversation import by_a_person
 from workflows.granting import Granting, Grantor
 from workflows.ids import episode_id, scanner_id
 from workflows.messages import Refused, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
@@ -26,6 +28,7 @@ HISTORY_LIMIT = 3000
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 
 
 @workflow.defn(name="HealthScanner")
@@ -36,18 +39,19 @@ class HealthScanner:
     def __init__(self, request: ScannerInput) -> None:
         state = request.state or ScannerState(started=workflow.now())
         self._input = request
-        self._holder = request.holder or workflow.info().namespace
+        self._holder = request.holder
         grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
-        self._granting = Granting(grantor, state, known=request.state is not None)
+        self._granting = Granting(grantor, state)
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
         self._told = dict(state.told)
         self._published = state.published
-        self._scans = state.scans
+        self._scans = self._began_with = state.scans
         self._problem = ""
         self._stop: StopRequest | None = None
         self._asked = 0
+        self._hasty = 0
         self._news = self._heard = 0
         self._scan: workflow.ActivityHandle[ScanReport] | None = None
 
@@ -65,7 +69,8 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            workflow.continue_as_new(self._carried())
+            behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+            workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
@@ -77,6 +82,7 @@ class HealthScanner:
 
     async def _scan_on(self) -> None:
         """Scan after scan, until somebody stops it or the history has grown long."""
+        await self._learn_our_name()
         while self._stop is None and not self._roll_is_due():
             if await self._next_report() and self._report is not None:
                 await self._granting.rebuild(self._report)
@@ -85,8 +91,27 @@ class HealthScanner:
                 await self._publish(self._report)
             self._show()
 
+    async def _learn_our_name(self) -> None:
+        """Whoever started us with nothing but a cluster did not say whose we are. A name that another deployment could have
+        as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
+        while not self._holder and self._stop is None:
+            try:
+                name = await workflow.execute_activity_method(
+                    EpisodeActivities.name_deployment,
+                    NameRequest(cluster=self._input.cluster),
+                    **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+                )
+            except ActivityError as error:
+                self._problem = f"our own name is not known: {error_message(error)}"
+                self._show()
+                await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
+                continue
+            self._holder, self._problem = name.holder, ""
+            self._granting.take_name(name.holder)
+
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
+        began = workflow.now()
         self._scan = workflow.start_activity_method(
             ScanActivities.observe_cluster,
             self._scan_request(),
@@ -110,10 +135,18 @@ class HealthScanner:
             return False
         finally:
             self._scan = None
+        await self._take_breath(began)
         self._fresh, self._problem = True, ""
         self._scans += 1
         self._granting.hear_report()
         return self._stop is None
+
+    async def _take_breath(self, began: datetime) -> None:
+        """Two workers whose views differ (one is stale) would answer each other's digests at once, for ever."""
+        self._hasty = self._hasty + 1 if workflow.now() - began < HASTY else 0
+        if self._hasty >= HASTY_IN_A_ROW:
+            self._hasty = 0
+            await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
 
     async def _admit(self, report: ScanReport) -> None:
         self._heard = self._news
@@ -198,9 +231,11 @@ class HealthScanner:
     def holds_permit(self, question: PermitQuestion) -> PermitQuestion:
         """Whether that incident may disrupt that node now; asked by every last look."""
         permit = self._granting.table.of(question.node)
-        held = permit is not None and permit.incident == question.incident and permit.holding is not Holding.PARKED
-        reason = "" if held else f"the permit of {question.node} is held by {permit.incident if permit else 'nobody'}"
-        return PermitQuestion(node=question.node, incident=question.incident, held=held, reason=reason)
+        if permit is None or permit.incident != question.incident or permit.holding is Holding.PARKED:
+            reason = f"the permit of {question.node} is held by {permit.incident if permit else 'nobody'}"
+        else:
+            reason = self._granting.guard(permit, self._report)
+        return PermitQuestion(node=question.node, incident=question.incident, held=not reason, reason=reason)
 
     @workflow.signal
     def release(self, release: Release) -> None:
@@ -211,6 +246,8 @@ class HealthScanner:
     @workflow.update
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
+        if self._stop is not None:
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
         self._asked += 1
         try:
             if not self._can_answer() and self._scan is not None:
@@ -219,8 +256,8 @@ class HealthScanner:
         except TimeoutError:
             return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not()}")
         else:
-            if self._report is None:
-                return PermitAnswer(decision=Decision.REFUSED, reason="the scanner has not seen the cluster yet")
+            if self._report is None or self._stop is not None:
+                return PermitAnswer(decision=Decision.REFUSED, reason="the scanner is being stopped")
             return self._granting.take_request(self._report, request)
         finally:
             self._asked -= 1
@@ -239,6 +276,10 @@ class HealthScanner:
         """Stop scanning; open episodes pause before their next destructive act."""
         self._take_stop(request)
         return f"the scanner of {self._input.cluster} stops"
+
+    @stop.validator
+    def _check_stop(self, request: StopRequest) -> None:
+        by_a_person(request.who, request.reason)
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
@@ -287,8 +328,11 @@ class HealthScanner:
         )
 
     def _roll_is_due(self) -> bool:
+        """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a
+        scanner whose build nobody runs any more would scan no more. Unversioned workers never see that."""
         info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+        return grown or (self._scans > self._began_with and info.is_target_worker_deployment_version_changed())
 
     def _carried(self) -> ScannerInput:
         granting = self._granting
@@ -303,10 +347,11 @@ class HealthScanner:
             described_at=granting.described_at,
             scans=self._scans,
             opened=granting.opened,
+            known=granting.known,
         )
         return ScannerInput(
             cluster=self._input.cluster,
-            holder=self._input.holder,
+            holder=self._holder,
             concurrency=self._input.concurrency,
             wait=self._input.wait,
             state=state,

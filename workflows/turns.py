@@ -28,6 +28,10 @@ class ProofLost(StepFailed):
     """Off no longer holds: nothing that needs it can be tried again, only proving it anew (S6)."""
 
 
+class Unlicensed(StepFailed):
+    """The cluster Lease is not ours just now: nothing was done and no try is used up; wait and look again (S38)."""
+
+
 class Hopeless(Turn):
     """Trying again cannot help (wrong password, bad configuration): a person is needed at once."""
 
@@ -59,6 +63,8 @@ def turn_for(error: ActivityError, what: str) -> Turn:
         return Hopeless(reason)
     if kind is ErrorType.TARGET_CHANGED:
         return TargetChanged(reason)
+    if kind is ErrorType.NOT_LICENSED:
+        return Unlicensed(reason)
     return Vetoed(reason) if kind is ErrorType.VETOED else StepFailed(reason)
 
 

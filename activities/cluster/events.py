@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.paths import EVENTS
 from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.errors import ErrorType, failure
 from policy.healthcheck import ObjectRef
 
 COMPONENT = "nodewarden"
@@ -93,6 +94,7 @@ class EventRecorder:
                     continue  # counted by another worker, or expired just now
             self._remember(happening)
             return
+        raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
     def _document(self, happening: Happening, namespace: str, now: str) -> JsonObject:
         about = happening.about

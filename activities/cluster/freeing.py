@@ -140,7 +140,8 @@ class ClusterFreeing(FreeingActivities):
         if not proof_stands(request.proof, pinned.endpoints):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
-            raise failure(ErrorType.VETOED, problem)
+            # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
+            raise failure(ErrorType.NOT_LICENSED, problem)
 
     def _require_time(self, request: FreeRequest) -> None:
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")

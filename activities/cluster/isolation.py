@@ -27,7 +27,7 @@ from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import ActRequest, ActResult, IsolationActivities, Target
 from activities.errors import ErrorType, failure
 from policy.identity import same_machine
-from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
+from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, PRESERVE_ANNOTATION, PRESERVING, Taint
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
@@ -64,7 +64,10 @@ class ClusterIsolation(IsolationActivities):
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: ActRequest) -> ActResult:
-        """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte."""
+        """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
+
+        A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21).
+        """
         target = request.target
         require_cluster(target.cluster, self._cluster)
 
@@ -102,10 +105,15 @@ def another_machine(node: LiveNode, target: Target) -> bool:
 def _way_back(node: LiveNode, *, cordoned: bool, out_of_service: bool) -> Edit:
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
+    preserve, left = node.annotations.get(PRESERVE_ANNOTATION), ""
     if cordoned and node.view.unschedulable:
-        removed.append("our cordon")
-        operations += uncordon()
+        if preserve in PRESERVING:
+            # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
+            left = f"; left cordoned: preserved by the annotation {PRESERVE_ANNOTATION}={preserve}"
+        else:
+            removed.append("our cordon")
+            operations += uncordon()
     if out_of_service and (without := remove_taint(node, OUR_TAINT)):
         removed.append("our out-of-service taint")
         operations += without
-    return Edit(detail=f"removed {', '.join(removed)}", operations=operations)
+    return Edit(detail=f"removed {', '.join(removed)}{left}", operations=operations)

@@ -24,14 +24,12 @@ from policy.dialects import parse
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
 from policy.identity import compare_identity
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
 from policy.report import Observation
 from policy.verdicts import EXCLUDED, Health, judge, need_gone
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
-
-PRESERVING = frozenset({"now", "when-failed", "auto-preserved", "true"})
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time."""

@@ -19,6 +19,7 @@ from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.status import StatusChange, status_change
 from activities.cluster.view import POLICY_KINDS, ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
+from activities.errors import ErrorType, failure
 from policy.healthcheck import ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
@@ -87,8 +88,7 @@ class Publishing:
             except ObjectNotFound:
                 return None
             return change
-        log.info("the status of %s was written by others %d times", report.ref.key, ATTEMPTS)
-        return None
+        raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
     def _change(
         self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], parts: ReportParts

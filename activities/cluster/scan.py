@@ -55,6 +55,7 @@ class ClusterScan(ScanActivities):
         self._publishing = Publishing(self.view, EventRecorder(connection, clock=clock), clock=clock)
         self._essences: OrderedDict[str, str] = OrderedDict()
         self._answered_at = float("-inf")
+        self._given_back = 0
 
     async def __aenter__(self) -> Self:
         self.view.start()
@@ -80,19 +81,22 @@ class ClusterScan(ScanActivities):
 
     @activity.defn(name="scan.release-lease")
     async def release_lease(self, request: ScanRequest) -> None:
-        """Give the cluster Lease back if it is ours."""
+        """Give the cluster Lease back if it is ours. A scan that still runs hears of its cancellation seconds later, and must
+        not take it again."""
         require_cluster(request.cluster, self._cluster)
+        self._given_back += 1
         await self._lease.release(request.holder)
 
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
         loop = asyncio.get_running_loop()
-        end = loop.time() + request.wait.total_seconds()
+        end, given_back = loop.time() + request.wait.total_seconds(), self._given_back
         self.view.look_again()
         await self.view.first_list(before=end)
         await self.view.catch_up(request.resource_version, before=end)
         while True:
             stamp = self.view.stamp
-            needed = request.work_in_hand or bool(self.view.check_objects)
+            wanted = request.work_in_hand or bool(self.view.check_objects)
+            needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
             report = self.view.report(
                 lease=lease, known_inventory=request.inventory, mark=request.resource_version, watching=request.watching

@@ -1,4 +1,4 @@
-"""What needs a Temporal client: opening episodes, describing holders, asking the scanner for a permit."""
+"""What needs a Temporal client: opening episodes, describing holders, asking the scanner for a permit, knowing our own name."""
 
 from __future__ import annotations
 
@@ -60,7 +60,11 @@ class DescribeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeDescription:
-    """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed."""
+    """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed.
+
+    incident: "" where neither the episode nor its memo says, `foreign <type>` for a workflow under that id that is none of ours.
+    control_plane, node_uid, provider_id: what the episode itself says of its node, nothing where it did not answer.
+    """
 
     node: str
     known: bool
@@ -72,6 +76,9 @@ class EpisodeDescription:
     parked: bool = False
     permit: bool = False
     started: datetime | None = None
+    control_plane: bool = False
+    node_uid: str = ""
+    provider_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,20 @@ class AskPermit:
 
     cluster: str
     permit: PermitRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRequest:
+    """Which cluster's scanner asks; the name is the same for all."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentName:
+    """How the cluster Lease names this deployment: unique to its Temporal namespace, and the same for as long as that lives."""
+
+    holder: str
 
 
 class EpisodeActivities(ABC):
@@ -106,3 +127,8 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """Ask the cluster's scanner by update. No running scanner: refused, saying how to start it."""
+
+    @activity.defn(name="episodes.name-deployment")
+    @abstractmethod
+    async def name_deployment(self, request: NameRequest) -> DeploymentName:
+        """Our name on the cluster Lease, for a scanner that was started without it."""

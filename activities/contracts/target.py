@@ -198,7 +198,10 @@ class IsolationActivities(ABC):
     @activity.defn(name="recovery.mark-schedulable")
     @abstractmethod
     async def mark_schedulable(self, request: ActRequest) -> ActResult:
-        """Uncordon if the cordon is ours and remove our mark and taint; everything else stays byte-equal. A gone Node: nothing."""
+        """Remove our mark, our taint, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
+
+        A gone Node: nothing.
+        """
 
 
 class FreeingActivities(ABC):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
@@ -20,14 +20,19 @@ from policy.power import PowerCapability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """The moment after which an act is over, whatever hangs; on the clock that all processes of a machine share."""
+    """The moment after which an act is over, whatever hangs; on the clock that all processes of a machine share.
+
+    not_after: by the wall clock, when a command must have been sent. That other clock stands still while a machine is suspended,
+    and what was to happen before a night must not happen in the morning (S20).
+    """
 
     ends: float
+    not_after: datetime | None = None
 
     @classmethod
-    def within(cls, limit: timedelta) -> Deadline:
+    def within(cls, limit: timedelta, *, not_after: datetime | None = None) -> Deadline:
         """The deadline `limit` from now."""
-        return cls(ends=time.monotonic() + limit.total_seconds())
+        return cls(ends=time.monotonic() + limit.total_seconds(), not_after=not_after)
 
     def remaining(self) -> timedelta:
         """What is left; negative once it is over."""

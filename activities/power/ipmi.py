@@ -166,6 +166,7 @@ class IpmiDriver:
                 "username": self.credentials.username,
                 "password": self.credentials.password,
                 "ends": deadline.ends,
+                "not_after": deadline.not_after.timestamp() if deadline.not_after else None,
             }
         ).encode()
 

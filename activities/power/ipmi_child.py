@@ -5,8 +5,8 @@ line of JSON for each stage and a last one with the answer or the error. Imports
 because it starts once per operation.
 
 What it promises:
-- A state-changing command goes out as one datagram, once, after the line `sent`, never after the deadline, and never if
-  nobody reads that line any more. Only questions are repeated when an answer is lost.
+- A state-changing command goes out as one datagram, once, after the line `sent`, never after the deadline or the wall
+  clock's `not_after`, and never if nobody reads that line any more. Only questions are repeated when an answer is lost.
 - It is dead by the deadline even if the worker was killed or the library hangs: the alarm set first is never caught.
 - Credentials come in by the pipe only and are in no line and no error text.
 
@@ -159,6 +159,9 @@ def log_in(request: dict[str, Any]) -> Any:
         def command_once(self, network_function: int, command: int, data: tuple[int, ...]) -> dict[str, Any]:
             if time.monotonic() >= request["ends"]:
                 expired()
+            # By the wall clock too: the other one, and the alarm with it, stands still while the machine is suspended.
+            if request["not_after"] is not None and time.time() > request["not_after"]:
+                raise OperationError("Expired", "the time by which it was to be sent was over, so it was not sent")
             say(stage="sent")
             self.raw_command(netfn=network_function, command=command, data=data, retry=False)
             while self.lastresponse is None:

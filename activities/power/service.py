@@ -59,7 +59,7 @@ class PowerService(PowerActivities):
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline)
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
         _refuse_late(request)
@@ -71,7 +71,7 @@ class PowerService(PowerActivities):
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline)
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
         if before is PowerState.ON:

@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.publishing import ATTEMPTS
 from activities.cluster.scan import ClusterScan
 from activities.cluster.status import condition_of, status_change
 from activities.cluster.view import ViewLimits
@@ -244,3 +245,34 @@ async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: Ap
         await EventRecorder(two).tell(replace(happening, message="it is otherwise"))
     counts = {event["message"]: event["count"] for event in (await person.list(EVENTS))["items"]}
     assert counts == {"it is so": 2, "it is otherwise": 1}
+
+
+async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
+    scan: ClusterScan, api: ApiServer, person: ApiClient
+) -> None:
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    checks = await reports(scan)
+    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="workers", count=ATTEMPTS))
+    assert await publish(scan, checks) == PublishResult(written=0, failed=("NodeHealthCheck/workers",))
+    assert await publish(scan, checks) == PublishResult(written=1)
+
+
+async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
+    scan: ClusterScan, api: ApiServer, person: ApiClient
+) -> None:
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    uid = (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
+    refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="too few")
+    happening = Happening(
+        about=REF, uid=uid, reason="RemediationSkipped", message="Node/node-1 is left alone: too few", warning=True
+    )
+    async with ClusterConnection.to(api.url, token="abc") as other:
+        await EventRecorder(other).tell(happening)
+    api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="/events/", count=ATTEMPTS))
+    missed = await publish(scan, (), refusals=(refusal,))
+    assert missed.failed == ("Event RemediationSkipped on NodeHealthCheck/workers",)
+    assert await publish(scan, (), refusals=(refusal,)) == PublishResult(written=0)
+    [event] = (await person.list(EVENTS))["items"]
+    assert event["count"] == 2

@@ -14,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.leases import CLUSTER_LEASE
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.scan import ClusterScan
 from activities.cluster.view import ViewLimits
@@ -21,7 +22,7 @@ from activities.contracts.scan import ScanRequest
 from policy.report import ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
-from simulator.client import ApiClient
+from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
 
 pytestmark = pytest.mark.timeout(15)
@@ -179,6 +180,23 @@ async def test_only_one_of_two_temporal_servers_gets_a_cluster(person: ApiClient
     await ActivityEnvironment().run(first.release_lease, asked())
     report = await observe(second, asked(refused, holder="temporal-b/default", wait=4.0))
     assert report.lease.held
+
+
+async def test_a_scan_that_outlives_its_scanner_does_not_take_the_lease_again(person: ApiClient, open_scan: Open) -> None:
+    """S38: a cancelled long poll hears of it seconds later; a Lease given back meanwhile stays given back."""
+    await fleet(person)
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check())
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda report: report.lease.held)
+    lingering = asyncio.create_task(observe(scan, asked(report, wait=10.0)))
+    await until(lambda: bool(scan.view._waiting))
+    await ActivityEnvironment().run(scan.release_lease, asked())
+    await person.create(NODES, node("node-9"))
+    assert not (await lingering).lease.held
+    with pytest.raises(ApiError, match="404"):
+        await person.get(CLUSTER_LEASE)
+    assert (await observe(scan, asked(wait=0.5))).lease.held, "the next scanner's scan may"
 
 
 async def test_a_restless_fleet_is_told_at_most_once_a_second(person: ApiClient, open_scan: Open) -> None:

@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from policy.episodes import Acknowledgement, OffProof, Reading
 from policy.fencing import (
-    flow_may_restart,
     freeing_choice,
-    may_free,
     off_proven,
     power_due,
     proof_stands,
     restart_proven,
-    step_may_retry,
 )
 from policy.plan import FencingPlan, Freeing, PowerDevice
 from policy.power import PowerState
@@ -38,19 +35,6 @@ def read(endpoint: str, state: PowerState, seconds: float) -> Reading:
 
 def a_plan(**fields: object) -> FencingPlan:
     return FencingPlan(source="t", devices=DEVICES, **fields)  # type: ignore[arg-type]
-
-
-# Tries --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("used", "may"), [(0, True), (2, True), (3, False), (4, False)])
-def test_a_step_has_as_many_tries_as_the_plan_says(used: int, may: bool) -> None:
-    assert step_may_retry(used, a_plan(tries=3)) is may
-
-
-@pytest.mark.parametrize(("used", "restarts", "may"), [(0, 0, False), (0, 1, True), (1, 1, False)])
-def test_the_flow_restarts_as_often_as_the_plan_says(used: int, restarts: int, may: bool) -> None:
-    assert flow_may_restart(used, a_plan(restarts=restarts)) is may
 
 
 # The wait -----------------------------------------------------------------------------------------------------------
@@ -182,14 +166,6 @@ def test_a_proof_stands_until_a_power_on_or_a_new_boot_id(
 
 
 @pytest.mark.parametrize(
-    ("proof", "gone", "may"), [(PROOF, False, True), (PROOF, True, False), (None, False, False), (None, True, False)]
-)
-def test_nothing_is_freed_before_its_proof_or_once_the_need_is_gone(proof: OffProof | None, gone: bool, may: bool) -> None:
-    """S1, S6."""
-    assert may_free(proof, need_gone=gone) is may
-
-
-@pytest.mark.parametrize(
     ("freeing", "honoured", "choice"),
     [
         (Freeing.AUTOMATIC, True, Freeing.OUT_OF_SERVICE_TAINT),
@@ -217,11 +193,17 @@ def test_automatic_freeing_takes_the_taint_where_it_is_acted_on(freeing: Freeing
         ({}, {"boot_id": "boot-2", "present": False}, True, (), False),
         ({"boot_id": ""}, {"boot_id": "boot-2"}, True, (), False),
         ({}, {"boot_id": "boot-2"}, True, ("boot-1", "boot-2"), False),
+        ({}, {"boot_id": "boot-2", "ready": True, "ready_since": ago(60)}, True, (), False),
+        ({}, {"boot_id": "boot-2", "ready": True, "ready_since": ago(5)}, True, (), False),
+        ({}, {"boot_id": "boot-2", "ready": True, "ready_since": ago(4)}, True, (), True),
+        ({}, {"boot_id": "boot-2", "ready": True, "ready_since": None}, True, (), True),
+        ({}, {"boot_id": "boot-2", "ready": False, "ready_since": ago(60)}, True, (), True),
     ],
 )
 def test_a_restart_is_proven_by_a_boot_id_first_seen_after_power_on(
     ours: dict[str, object], now: dict[str, object], powered_on: bool, before: tuple[str, ...], proven: bool
 ) -> None:
+    """S2: a machine that booted once more by itself before our power-on, and was Ready by then, restarted without us."""
     found = restart_proven(pinned(**ours), seen(**now), NOW if powered_on else None, boot_ids_before=before)
     assert (found is not None) is proven
     if found is not None:

@@ -9,7 +9,7 @@ from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, NodeView
 from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.reporting import NOT_COVERED
 from policy.verdicts import Health
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref, mark_text
 from tests.policy.test_ledger import ledger_of
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
@@ -120,6 +120,19 @@ def test_a_mark_that_cannot_be_read_is_a_problem_not_an_absence() -> None:
     (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: "scribble"})).report_parts(NOW).observations
     assert found.incident == ""
     assert "expected the JSON of a mark, got 'scribble'" in found.mark_problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 200_000, "[" * 200_000, "9" * 200_000, '{"incident": 1, "note": "' + "x" * 200_000 + '"}', mark_text("i" * 200_000)],
+    ids=["text", "brackets", "number", "object", "incident"],
+)
+def test_a_mark_of_any_size_leaves_a_report_small(value: str) -> None:
+    """An annotation may be 256 KB, and fifty of them in one report would be more than a history takes."""
+    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: value})).report_parts(NOW).observations
+    assert found.incident == ""
+    assert f"{value[:20]}" in found.mark_problem
+    assert len(found.mark_problem) < 600
 
 
 def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:

@@ -13,7 +13,7 @@ import yaml
 from policy.errors import PolicyError
 from policy.plan import FencingPlan, Freeing, SecretRef
 from policy.power_devices import DEVICE_FIELDS, SECRET_FIELDS
-from policy.templates import PLAN_FIELDS, parse_fencing_template
+from policy.templates import MOST_RESTARTS, MOST_TRIES, PLAN_FIELDS, parse_fencing_template
 from tests.policy.builders import a_node
 
 CRD = Path(__file__).parents[2] / "deploy" / "crds" / "fencingtemplates.nodewarden.io.yaml"
@@ -69,6 +69,19 @@ def test_every_field_of_a_template_reaches_the_plan() -> None:
     assert (plan.tries, plan.restarts, plan.freeing) == (1, 0, Freeing.DELETION)
 
 
+def test_the_longest_of_everything_is_still_accepted() -> None:
+    plan = a_plan(
+        waitBeforePower="24h",
+        tries=10,
+        restarts=5,
+        retryInterval="10m",
+        offTimeout="10m",
+        freeTimeout="30m",
+        bootTimeout="2h",
+    )
+    assert (plan.tries, plan.restarts, plan.boot_timeout) == (10, 5, timedelta(hours=2))
+
+
 # Devices ------------------------------------------------------------------------------------------------------------
 
 
@@ -99,20 +112,28 @@ def test_a_secret_may_live_elsewhere_under_other_keys() -> None:
     [
         ({"ip": "BMC-{{ .NodeName }}.lan"}, "ipmi://bmc-node-1.lan:623"),
         ({"ip": "bmc-{{.NodeName}}.lan", "ipport": "623"}, "ipmi://bmc-node-1.lan:623"),
-        ({"address": "fd00::7", "plug": "{{ .NodeName }}"}, "ipmi://[fd00::7]:623/node-1"),
-        ({"host": "pdu", "ipport": 161, "plug": "outlet-{{ .NodeName }}"}, "ipmi://pdu:161/outlet-node-1"),
-        ({"instance": "{{ .ProviderID }}"}, "ipmi:///sim:///node-1"),
+        ({"ip": "{{ .ProviderID }}.lan", "ipport": 161}, "ipmi://machine-7.lan:161"),
     ],
 )
 def test_values_with_the_nodes_name_or_provider_id_identify_its_device(parameters: dict[str, object], endpoint: str) -> None:
     """S10."""
-    (device,) = a_plan({"driver": "ipmi", "parameters": parameters}).devices
+    power = {"driver": "ipmi", "parameters": parameters, "secretRef": {"name": "s"}}
+    (device,) = parse_fencing_template(template(power), a_node("node-1", provider_id="machine-7")).devices
     assert device.endpoint == endpoint
 
 
-def test_another_driver_has_no_port_that_we_would_invent() -> None:
-    (device,) = a_plan({"driver": "redfish", "nodeParameters": {"node-1": {"ip": "h"}}}).devices
-    assert device.endpoint == "redfish://h"
+@pytest.mark.parametrize(
+    ("ip", "port", "endpoint"),
+    [
+        ("BMC-1.Example.org", "0623", "ipmi://bmc-1.example.org:623"),
+        ("FD00:0::0:7", 623, "ipmi://[fd00::7]:623"),
+        ("fd00::7", None, "ipmi://[fd00::7]:623"),
+    ],
+)
+def test_an_endpoint_is_pinned_in_its_one_spelling(ip: str, port: object, endpoint: str) -> None:
+    """S9."""
+    (device,) = a_plan(DEVICE | {"parameters": {}, "nodeParameters": {"node-1": {"ip": ip, "ipport": port or "623"}}}).devices
+    assert device.endpoint == endpoint
 
 
 @pytest.mark.parametrize(
@@ -121,7 +142,7 @@ def test_another_driver_has_no_port_that_we_would_invent() -> None:
         {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}},
         {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-2": {"ip": "10.0.0.2"}}},
         {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-1": {"cipher": 3}}},
-        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1", "comment": "{{ .NodeName }}"}},
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1", "cipher": "{{ .NodeName }}"}},
         {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-1": None}},
     ],
 )
@@ -142,10 +163,16 @@ def test_a_device_that_another_node_has_too_is_refused(others: dict[str, object]
         a_plan(DEVICE | {"nodeParameters": {"node-1": {"ip": "10.0.0.1"}} | others})
 
 
-def test_plugs_of_one_shared_device_are_told_apart() -> None:
-    outlets = {"node-1": {"plug": 1}, "node-2": {"plug": 2}}
-    (device,) = a_plan({"driver": "pdu", "parameters": {"ip": "rack-pdu"}, "nodeParameters": outlets}).devices
-    assert device.endpoint == "pdu://rack-pdu/1"
+def test_a_neighbours_device_is_found_however_it_is_spelled() -> None:
+    """S9, S10."""
+    both = {"node-1": {"ip": "fd00::7", "ipport": "623"}, "node-2": {"ip": "FD00:0:0::7", "ipport": "0623"}}
+    with pytest.raises(PolicyError, match=r"is the device of node node-1 too"):
+        a_plan(DEVICE | {"parameters": {}, "nodeParameters": both})
+
+
+def test_a_neighbours_parameters_that_are_wrong_or_unknown_yet_hold_up_nobody_else() -> None:
+    others = {"node-1": {"ip": "10.0.0.1"}, "node-2": {"ip": "{{ .ProviderID }}"}, "node-3": {"ipport": "x"}}
+    assert len(a_plan(DEVICE | {"nodeParameters": others}).devices) == 1
 
 
 def test_two_supplies_are_two_devices_and_one_of_them_twice_is_refused() -> None:
@@ -154,6 +181,9 @@ def test_two_supplies_are_two_devices_and_one_of_them_twice_is_refused() -> None
     assert len(a_plan([DEVICE, second]).devices) == 2
     with pytest.raises(PolicyError, match="listed twice"):
         a_plan([DEVICE, DEVICE])
+    shouted = DEVICE | {"nodeParameters": {"node-1": {"ip": "BMC.lan"}}}
+    with pytest.raises(PolicyError, match="listed twice"):
+        a_plan([DEVICE | {"nodeParameters": {"node-1": {"ip": "bmc.lan", "ipport": "06230"}}}, shouted])
 
 
 @pytest.mark.parametrize("where", ["parameters", "nodeParameters"])
@@ -178,6 +208,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tries": -1}, f"{AT}.tries", "whole number of at least 1"),
     ({"tries": True}, f"{AT}.tries", "whole number of at least 1"),
     ({"restarts": -1}, f"{AT}.restarts", "at least 0"),
+    ({"tries": 11}, f"{AT}.tries", "at most 10, got 11"),
+    ({"restarts": 6}, f"{AT}.restarts", "at most 5, got 6"),
+    ({"waitBeforePower": "24h1s"}, f"{AT}.waitBeforePower", "at most 24h"),
+    ({"retryInterval": "601s"}, f"{AT}.retryInterval", "at most 10m"),
+    ({"offTimeout": "601s"}, f"{AT}.offTimeout", "at most 10m"),
+    ({"freeTimeout": "31m"}, f"{AT}.freeTimeout", "at most 30m"),
+    ({"bootTimeout": "121m"}, f"{AT}.bootTimeout", "at most 2h"),
     ({"actDeadline": "31s"}, f"{AT}.actDeadline", "at most 30s"),
     ({"actDeadline": "0s"}, f"{AT}.actDeadline", "at least 1s"),
     ({"waitBeforePower": "-1s"}, f"{AT}.waitBeforePower", "at least 0s"),
@@ -206,8 +243,30 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     (
         {"power": [{"driver": "ipmi", "nodeParameters": {"node-1": {"ipport": 1}}}]},
-        f"{AT}.power[0].parameters",
-        "the device's ip or",
+        f"{AT}.power[0].parameters.ip",
+        "expected the address or name of the BMC",
+    ),
+    ({"power": [DEVICE | {"driver": "redfish"}]}, f"{AT}.power[0].driver", "expected one of ipmi, got 'redfish'"),
+    (
+        {"power": [DEVICE | {"parameters": {"lanplus": "1"}}]},
+        f"{AT}.power[0].parameters.lanplus",
+        "expected one of ip, ipport, cipher, privilege",
+    ),
+    (
+        {"power": [DEVICE | {"nodeParameters": {"node-1": {"ip": "a", "plug": "7"}}}]},
+        f"{AT}.power[0].nodeParameters.node-1.plug",
+        "is not a parameter of ipmi",
+    ),
+    ({"power": [DEVICE | {"parameters": {"ipport": 65536}}]}, f"{AT}.power[0].parameters.ipport", "from 1 to 65535"),
+    (
+        {"power": [DEVICE | {"nodeParameters": {"node-1": {"ip": "[fd00::7]"}}}]},
+        f"{AT}.power[0].nodeParameters.node-1.ip",
+        "expected an IP address or a host name",
+    ),
+    (
+        {"power": [{key: value for key, value in DEVICE.items() if key != "secretRef"}]},
+        f"{AT}.power[0].secretRef",
+        "which ipmi needs",
     ),
 ]
 
@@ -226,7 +285,7 @@ def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(
 
 
 def test_a_provider_id_that_the_node_has_not_is_refused() -> None:
-    power = {"driver": "cloud", "parameters": {"instance": "{{ .ProviderID }}"}}
+    power = {"driver": "ipmi", "parameters": {"ip": "{{ .ProviderID }}"}}
     with pytest.raises(PolicyError, match="the node has none"):
         parse_fencing_template(template(power), a_node(provider_id=""))
 
@@ -282,6 +341,7 @@ def test_the_defaults_of_the_schema_are_those_of_a_plan() -> None:
 def test_the_schema_refuses_what_the_reader_refuses() -> None:
     fields = plan_schema()["properties"]
     assert (fields["tries"]["minimum"], fields["restarts"]["minimum"], fields["power"]["minItems"]) == (1, 0, 1)
+    assert (fields["tries"]["maximum"], fields["restarts"]["maximum"]) == (MOST_TRIES, MOST_RESTARTS)
     assert fields["freeing"]["enum"] == list(Freeing)
     for name in ("waitBeforePower", "retryInterval", "actDeadline", "offTimeout", "freeTimeout", "bootTimeout"):
         pattern = re.compile(fields[name]["pattern"])

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from activities.errors import ErrorType
+from activities.power.driver import Deadline
 from activities.power.errors import PowerError
 from activities.power.ipmi import CHILD
 from simulator.bmc.machine import Machine
@@ -29,7 +31,7 @@ asyncio.run(ipmi_driver(int(sys.argv[1])).off(within(float(sys.argv[2]))))
 ROOT = Path(__file__).parents[2]
 
 
-def request_line(stand: Stand, *, operation: str = "off", seconds: float = 10.0) -> bytes:
+def request_line(stand: Stand, *, operation: str = "off", seconds: float = 10.0, not_after: float | None = None) -> bytes:
     return json.dumps(
         {
             "operation": operation,
@@ -40,6 +42,7 @@ def request_line(stand: Stand, *, operation: str = "off", seconds: float = 10.0)
             "username": USERNAME,
             "password": PASSWORD,
             "ends": time.monotonic() + seconds,
+            "not_after": not_after,
         }
     ).encode()
 
@@ -122,6 +125,30 @@ async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand:
     assert says in child.stdout
     assert python_stand.machine.log == []
     assert python_stand.machine.reads == {}
+
+
+@pytest.mark.parametrize("operation", ["off", "on", "nmi"])
+async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_other_clock_says(
+    python_stand: Stand, operation: str
+) -> None:
+    """S20: a suspended machine wakes up with its deadline as far away as before."""
+    line = request_line(python_stand, operation=operation, not_after=time.time() - 0.1)
+    child = await asyncio.to_thread(subprocess.run, CHILD, input=line, capture_output=True, check=False)
+    assert b'"error": "Expired"' in child.stdout
+    assert b'"stage": "logged-in"' in child.stdout
+    assert b'"stage": "sent"' not in child.stdout
+    assert python_stand.machine.log == []
+
+
+async def test_the_driver_hands_the_wall_clock_time_on_to_the_process_that_sends(python_stand: Stand) -> None:
+    """S20."""
+    late = Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) - timedelta(seconds=1))
+    with pytest.raises(PowerError, match="was not sent") as caught:
+        await python_stand.driver().off(late)
+    assert caught.value.type is ErrorType.EXPIRED
+    assert python_stand.machine.log == []
+    await python_stand.driver().off(Deadline.within(timedelta(seconds=10), not_after=datetime.now(UTC) + timedelta(seconds=10)))
+    assert len(python_stand.machine.log) == 1
 
 
 async def test_a_cancelled_operation_leaves_no_process(python_stand: Stand) -> None:

@@ -18,10 +18,12 @@ from temporalio.worker import Worker
 
 from activities.contracts.episodes import (
     AskPermit,
+    DeploymentName,
     DescribeRequest,
     DescribeResult,
     EpisodeActivities,
     EpisodeDescription,
+    NameRequest,
     Opened,
     OpenOutcome,
     OpenRequest,
@@ -90,6 +92,8 @@ class ScriptedCluster(ScanActivities, EpisodeActivities):
     """How many scans answer at once with a new digest."""
     scan_errors: int = 0
     open_errors: int = 0
+    named: int = 0
+    name_errors: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def show(self, new: ScanReport) -> None:
@@ -161,6 +165,14 @@ class ScriptedCluster(ScanActivities, EpisodeActivities):
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
 
+    @activity.defn(name="episodes.name-deployment")
+    async def name_deployment(self, request: NameRequest) -> DeploymentName:
+        self.named += 1
+        if self.name_errors:
+            self.name_errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "Temporal is away")
+        return DeploymentName(holder="default/0815")
+
 
 @dataclass
 class Scan:
@@ -209,7 +221,7 @@ async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, **changes: 
     queue = f"scanners-{cluster}"
     async with (
         Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
-        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe]),
+        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.name_deployment]),
         Worker(
             env.client,
             task_queue=cluster_queue(cluster),
@@ -395,6 +407,18 @@ async def test_a_mark_without_an_episode_on_a_healthy_node_is_cleaned_up(env: Wo
         assert world.opened[0].need.kind is NeedKind.CLEAN_UP
 
 
+async def test_a_scanner_started_with_a_cluster_alone_learns_its_name_before_it_scans(env: WorkflowEnvironment) -> None:
+    """S38: the namespace's name is not ours alone; two deployments with the same one would both hold the Lease."""
+    world = ScriptedCluster(name_errors=1)
+    world.show(report("node-1"))
+    async with scanning(env, world, holder="") as scan:
+        await scan.has_opened(1)
+        assert world.opened[0].holder == "default/0815"
+        assert {request.holder for request in world.requests} == {"default/0815"}
+        await scan.until(lambda status: status.holder == "default/0815")
+        assert world.named == 2
+
+
 async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
     """S18: no view, no episodes."""
     world = ScriptedCluster(scan_errors=2)
@@ -420,10 +444,14 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
     """S14: permits, parked lines and counts outlive every roll."""
     world = ScriptedCluster()
     world.show(report("node-1", "node-2"))
-    async with scanning(env, world) as scan:
+    async with scanning(env, world, holder="") as scan:
         await scan.has_opened(1)
         await scan.release(world.opened[0], parked=True, outcome="", problem="x")
         await scan.has_opened(2)
+        for episode, parked in zip(world.opened, (True, False), strict=True):
+            world.known[episode.node] = EpisodeDescription(
+                node=episode.node, known=True, open=True, workflow_id="w", incident=episode.incident, parked=parked, permit=True
+            )
         world.restless = 1000
         world.changed.set()
         world.show(world.current)
@@ -433,6 +461,7 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
         description = await scan.client_handle().describe()
         assert description.run_id != scan.handle.first_execution_run_id
         assert len(world.opened) == 2
+        assert (world.named, status.holder) == (1, "default/0815"), "the name is carried over too"
 
 
 async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:

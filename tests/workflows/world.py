@@ -16,9 +16,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.episodes import (
     AskPermit,
+    DeploymentName,
     DescribeRequest,
     DescribeResult,
     EpisodeActivities,
+    NameRequest,
     OpenRequest,
     OpenResult,
 )
@@ -99,6 +101,7 @@ class World:
     """How many answers to an off are lost after it was carried out."""
     looks: deque[LookVerdict] = field(default_factory=deque)
     answers: deque[PermitAnswer] = field(default_factory=deque)
+    look_errors: deque[ApplicationError] = field(default_factory=deque)
     lease_holder: str = ""
     preserved: bool = False
     cordoned: bool = False
@@ -194,6 +197,8 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         if world.ready and PowerState.ON not in world.power.values():
             world.lingers -= 1
             world.ready = world.lingers >= 0
+        if world.look_errors:
+            raise world.look_errors.popleft()
         verdict = LookVerdict.GO
         if request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
             verdict = LookVerdict.NEED_GONE
@@ -315,3 +320,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
         return self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+
+    @activity.defn(name="episodes.name-deployment")
+    async def name_deployment(self, request: NameRequest) -> DeploymentName:
+        raise AssertionError("an episode is told by whom it is granted")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
-from policy.nodes import MARK_ANNOTATION
+from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, PRESERVING
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
 
@@ -174,6 +174,27 @@ class TestWayBack:
         await empty.mark_as_ours(out_of_service=noted)
         await empty.isolation.mark_schedulable(await empty.act())
         assert taint in (await empty.node())["spec"]["taints"]
+
+    @pytest.mark.parametrize("value", sorted(PRESERVING))
+    async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World, value: str) -> None:
+        """S21."""
+        await empty.add_node(annotations={PRESERVE_ANNOTATION: value}, unschedulable=True, taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
+        before = (await empty.node())["spec"]["taints"]
+        await empty.mark_as_ours(cordoned=True, out_of_service=True)
+        result = await empty.isolation.mark_schedulable(await empty.act())
+        node = await empty.node()
+        assert "left cordoned: preserved" in result.detail
+        assert node["spec"]["unschedulable"] is True
+        assert node["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
+        assert node["metadata"]["annotations"] == {PRESERVE_ANNOTATION: value}
+        assert not (await empty.isolation.mark_schedulable(await empty.act())).changed
+
+    async def test_an_annotation_that_preserves_nothing_keeps_no_cordon(self, empty: World) -> None:
+        await empty.add_node(annotations={PRESERVE_ANNOTATION: "false"}, unschedulable=True)
+        await empty.mark_as_ours(cordoned=True)
+        result = await empty.isolation.mark_schedulable(await empty.act())
+        assert "unschedulable" not in (await empty.node())["spec"]
+        assert "left cordoned" not in result.detail
 
     async def test_the_mark_of_another_incident_is_left_alone(self, world: World) -> None:
         """S28, S13."""

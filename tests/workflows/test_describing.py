@@ -1,0 +1,153 @@
+"""What the server says of the workflow under an episode's id: also of one that does not answer, or is none of ours."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.contracts.episodes import DescribeRequest, EpisodeDescription, Opened, OpenOutcome, OpenRequest
+from activities.episodes import EpisodeService
+from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, Phase
+from policy.ids import episode_id
+
+pytestmark = pytest.mark.timeout(30)
+
+CLUSTER = "describing"
+SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+@workflow.defn(name="Fencing")
+class AnsweringEpisode:
+    """Holds its node and answers like an episode."""
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> None:
+        self._request = request
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def status(self) -> EpisodeStatus:
+        return EpisodeStatus(
+            incident=self._request.incident,
+            cluster=CLUSTER,
+            node=self._request.node,
+            kind=Kind.FENCING,
+            phase=Phase.RUNNING,
+            step="",
+            doing="",
+            reason="",
+            started=SINCE,
+            control_plane=True,
+            node_uid="uid-1",
+            provider_id="sim:///1",
+        )
+
+
+@workflow.defn(name="Fencing")
+class SpeechlessEpisode:
+    """An episode whose build knows no such query."""
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> None:
+        await asyncio.Future[None]()
+
+
+@workflow.defn(name="Backup")
+class Foreign:
+    """Somebody else's, and done."""
+
+    @workflow.run
+    async def run(self) -> str:
+        return "done"
+
+
+def service(client: Client) -> EpisodeService:
+    async def ours(_: Client) -> str:
+        return "ours"
+
+    return EpisodeService(client, task_queue="unserved", holder=ours)
+
+
+def foreign_worker(client: Client, queue: str, served: type) -> Worker:
+    """Without our plugin, whose sandbox admits the shipped workflows only."""
+    plain = Client(client.service_client, namespace=client.namespace, data_converter=client.data_converter)
+    return Worker(plain, task_queue=queue, workflows=[served], workflow_runner=UnsandboxedWorkflowRunner())
+
+
+async def described(client: Client, node: str) -> EpisodeDescription:
+    found = await ActivityEnvironment().run(service(client).describe, DescribeRequest(cluster=CLUSTER, nodes=(node,)))
+    (only,) = found.episodes
+    assert isinstance(only, EpisodeDescription)
+    return only
+
+
+async def opened(client: Client, episode: FencingInput) -> OpenOutcome:
+    result = await ActivityEnvironment().run(service(client).open, OpenRequest(cluster=CLUSTER, episodes=(episode,)))
+    (only,) = result.outcomes
+    assert isinstance(only, OpenOutcome)
+    return only
+
+
+@asynccontextmanager
+async def holding(client: Client, node: str, kind: str, *, memo: dict[str, Any], by: type | None = None) -> AsyncIterator[None]:
+    """A workflow under the id of the node's episode, run by a worker where there is a class for it."""
+    queue = f"describing-{uuid4()}"
+    request = FencingInput(cluster=CLUSTER, node=node, incident="i-1")
+    handle = await client.start_workflow(kind, request, id=episode_id(CLUSTER, node), task_queue=queue, memo=memo)
+    try:
+        if by is None:
+            yield
+        else:
+            async with foreign_worker(client, queue, by):
+                yield
+    finally:
+        await handle.terminate()
+
+
+async def test_a_workflow_of_a_foreign_type_holds_its_node_and_hides_no_other(env: WorkflowEnvironment) -> None:
+    """S13, S14: what is not known counts."""
+    async with holding(env.client, "node-1", "Backup", memo={"incident": "i-9"}):
+        found = await described(env.client, "node-1")
+        assert (found.known, found.open, found.permit, found.parked) == (True, True, True, False)
+        assert (found.kind, found.incident) == (Kind.FENCING, "foreign Backup")
+        outcome = await opened(env.client, FencingInput(cluster=CLUSTER, node="node-1", incident="foreign"))
+        assert outcome.opened is Opened.REFUSED
+        assert outcome.reason == "foreign Backup holds node-1"
+    closed = await described(env.client, "node-1")
+    assert (closed.known, closed.open, closed.permit) == (True, False, False)
+
+
+async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnvironment) -> None:
+    async with holding(env.client, "node-2", "Fencing", memo={"incident": "i-1"}, by=AnsweringEpisode):
+        found = await described(env.client, "node-2")
+    assert (found.incident, found.started, found.permit) == ("i-1", SINCE, False)
+    assert (found.control_plane, found.node_uid, found.provider_id) == (True, "uid-1", "sim:///1")
+
+
+@pytest.mark.parametrize(("memo", "incident"), [({"incident": "i-1"}, "i-1"), ({}, "")])
+async def test_an_episode_that_does_not_answer_keeps_its_permit(
+    env: WorkflowEnvironment, memo: dict[str, Any], incident: str
+) -> None:
+    """S14. Without a memo its incident stays unknown, which is not the same as another one."""
+    async with holding(env.client, "node-3", "Fencing", memo=memo, by=SpeechlessEpisode):
+        found = await described(env.client, "node-3")
+    assert (found.open, found.permit, found.incident, found.node_uid) == (True, True, incident, "")
+
+
+async def test_the_end_of_a_foreign_workflow_is_no_abort(env: WorkflowEnvironment) -> None:
+    """Its result is not ours to read."""
+    queue = f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, Foreign):
+        await env.client.execute_workflow("Backup", id=episode_id(CLUSTER, "node-4"), task_queue=queue)
+    need = Need(kind=NeedKind.CHECK, since=SINCE)
+    outcome = await opened(env.client, FencingInput(cluster=CLUSTER, node="node-4", incident="i-2", need=need))
+    await env.client.get_workflow_handle(outcome.workflow_id).terminate()
+    assert outcome.opened is Opened.STARTED

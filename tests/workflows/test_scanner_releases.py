@@ -1,0 +1,65 @@
+"""What an episode says of its end and what the server says of it reach the scanner in any order."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from temporalio import activity
+from temporalio.testing import WorkflowEnvironment
+
+from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
+from policy.ids import episode_id
+from policy.report import Observation
+from tests.workflows.test_scanner import ScriptedCluster, report, scanning
+
+
+@dataclass
+class SlowToDescribe(ScriptedCluster):
+    """Looks at once and answers when it is let. `holds`: whether the closing episode still says that it has its permit."""
+
+    holds: bool = True
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @activity.defn(name="episodes.describe")
+    async def describe(self, request: DescribeRequest) -> DescribeResult:
+        seen = tuple(
+            EpisodeDescription(
+                node=episode.node,
+                known=True,
+                open=True,
+                workflow_id=episode_id(episode.cluster, episode.node),
+                incident=episode.incident,
+                permit=self.holds,
+            )
+            for episode in self.opened
+        )
+        self.described.append(request.nodes)
+        self.asked.set()
+        await self.may_answer.wait()
+        return DescribeResult(episodes=seen)
+
+
+@pytest.mark.parametrize("holds", [True, False], ids=["before its release", "between release and close"])
+async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: WorkflowEnvironment, *, holds: bool) -> None:
+    """S14: a line that came back would keep the next node waiting until the next description, a minute later."""
+    world = SlowToDescribe(holds=holds)
+    world.show(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        try:
+            await scan.has_opened(1)
+            # An episode that can't be told of its node is described with the next report.
+            seen = Observation(node="node-1", present=True, uid="uid-node-1", ready=False, boot_id="boot-1")
+            world.show(report("node-1", "node-2", observations=(seen,)))
+            await scan.until(lambda status: status.scans == 2)
+            world.show(report("node-1", "node-2", observations=(seen,)))
+            await asyncio.wait_for(world.asked.wait(), 20)
+            await scan.release(world.opened[0])
+            await scan.until(lambda status: not status.permits)
+        finally:
+            world.may_answer.set()
+        await scan.has_opened(2)
+        status = await scan.until(lambda status: any(permit.node == "node-2" for permit in status.permits))
+        assert [permit.node for permit in status.permits] == ["node-2"]
