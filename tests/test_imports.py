@@ -35,7 +35,8 @@ WRONG_ARROWS = {
 
 PURE = frozenset(
     {"__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime", "decimal"}
-    | {"enum", "fractions", "functools", "hashlib", "heapq", "itertools", "json", "math", "operator", "re", "types", "typing"}
+    | {"enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "math", "operator", "re"}
+    | {"types", "typing"}
 )
 """What of the standard library policy may use: what computes, never what looks at the world."""
 

@@ -68,7 +68,7 @@ class Episode:
         self.acknowledgement: Acknowledgement | None = None
         self.held: PersonRequest | None = None
         self.resumed: PersonRequest | None = None
-        self._news = 0
+        self._news = self._heard = 0
 
     @property
     def target(self) -> Target:
@@ -200,10 +200,13 @@ class Episode:
     # Waiting --------------------------------------------------------------------------------------------------------
 
     async def rest(self, duration: timedelta | None, why: str) -> None:
-        """A durable wait that any news (a person's word, a change of the node, a grant) ends early. None: without limit."""
-        seen = self._news
+        """A durable wait that any news (a person's word, a change of the node, a grant) ends early. None: without limit.
+
+        News that came since the last rest ends this one at once: what is said while the story looks elsewhere is not lost.
+        """
         with contextlib.suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(lambda: self._news != seen, timeout=duration, timeout_summary=why)
+            await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
+        self._heard = self._news
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act; an abort ends it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -606,3 +607,17 @@ async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: Work
         await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
         await run.until(lambda status: "did not when a person said off" in status.problem)
         assert world.consequences() == []
+
+
+async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard(env: WorkflowEnvironment) -> None:
+    """S35: an abort between two rests must not wait for the next news."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.gates["glance"] = asyncio.Event()
+        world.acts.clear()
+        await run.tell(replace(world.observation(), ready=True))
+        await run.did("glance")
+        await run.abort()
+        world.gates["glance"].set()
+        assert (await run.result()).outcome is Outcome.ABORTED
