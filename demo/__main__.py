@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import shutil
 import sys
 import time
@@ -34,6 +35,8 @@ from workers.together import alongside
 from workers.worker import stop_on_signals
 
 CLUSTER = "demo"
+MARKER = ".nodewarden-demo"
+"""Only a folder with this file in it is ever removed."""
 ACCIDENTS = (("database-0", "kubelet-stops"), ("database-1", "kernel-hangs"))
 PATIENCE = 170.0
 """Seconds until both nodes must be back; the demo promises three minutes in all."""
@@ -54,6 +57,7 @@ class Demo:
         self._results: dict[str, EpisodeResult] = {}
         self._began = datetime.now(UTC)
         self._where = ""
+        self._address = ""
 
     async def run(self) -> int:
         """The whole show; returns the exit code."""
@@ -64,6 +68,7 @@ class Demo:
             stop = await stack.enter_async_context(stop_on_signals())
             self._say("Temporal, with its history in a file and its web UI …")
             running = await stack.enter_async_context(process.temporal(settings, embed=True, stop=stop))
+            self._address = running.address
             if running.endpoint is not None:
                 self._where = f"Temporal UI {running.endpoint.ui_url}"
                 self._say(f"  web UI   {running.endpoint.ui_url}")
@@ -153,6 +158,7 @@ class Demo:
         self._say(f"\nStill up. Temporal's web UI: {ui_url}")
         self._say("In another terminal, in this folder:")
         self._say(f"  . .venv/bin/activate; export KUBECONFIG={simulation.kubeconfig} NODEWARDEN_CONFIG={config}")
+        self._say(f"  export TEMPORAL_ADDRESS={self._address}     # for the temporal command")
         self._say("Three things to try there:")
         self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
         self._say(f"  2. python -m simulator break node-7 kubelet-stops --state-dir {self._state}; nodewarden status --watch")
@@ -174,9 +180,24 @@ def main() -> int:
     )
     options = parser.parse_args()
     state: Path = options.state.resolve()
-    shutil.rmtree(state, ignore_errors=True)
-    state.mkdir(parents=True)
-    return asyncio.run(Demo(state, keep=options.keep).run())
+    state.parent.mkdir(parents=True, exist_ok=True)
+    with state.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"a demo runs here already (its folder is {state}); end it, or give another --state", file=sys.stderr)
+            return 2
+        if state.exists() and any(state.iterdir()) and not (state / MARKER).exists():
+            print(f"--state {state}: expected an empty folder or one of an earlier demo; nothing was removed", file=sys.stderr)
+            return 2
+        shutil.rmtree(state, ignore_errors=True)
+        state.mkdir()
+        (state / MARKER).touch()
+        try:
+            return asyncio.run(Demo(state, keep=options.keep).run())
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            print("interrupted; everything that was started has ended", file=sys.stderr)
+            return 130
 
 
 if __name__ == "__main__":

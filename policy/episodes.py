@@ -53,8 +53,8 @@ class FencingInput:
     names us; "" until the scanner's permit says so.
     """
 
-    cluster: str
-    node: str
+    cluster: str = ""  # both have defaults so that an input without them fails the workflow clearly, instead of wedging it
+    node: str = ""
     reason: str = ""
     requester: str = ""
     incident: str = ""

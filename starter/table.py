@@ -30,16 +30,17 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
     parts: list[RenderableType] = [_head(status, now, where)]
     scanner = status.scanner
     report = scanner.report if scanner is not None else None
-    if report is not None:
-        parts.append(_nodes(report.rows, report.inventory, now))
-        if report.checks:
-            parts.append(_checks(status))
-        else:
-            parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
+    # What is being done goes first: a terminal of 24 lines cuts the end off, and the healthy can wait.
     if status.episodes or status.silent:
         parts.append(_episodes(status, now))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
+    if report is not None:
+        if report.checks:
+            parts.append(_checks(status))
+        else:
+            parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
+        parts.append(_nodes(report.rows, report.inventory, now))
     if status.ended:
         parts.append(_ended(status))
     return Group(*(Padding(part, (0, 0, 1, 0)) for part in parts))

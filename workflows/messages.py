@@ -81,7 +81,7 @@ class ScannerInput:
     cluster that may be disrupted at once.
     """
 
-    cluster: str
+    cluster: str = ""
     holder: str = ""
     concurrency: int = 1
     wait: timedelta = timedelta(seconds=60)

@@ -30,7 +30,7 @@ def abort(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "asked at the command line",
+    reason: Reason = "no reason given",
     who: WhoOption = "",
     power_on: Annotated[
         bool, typer.Option("--power-on", help="Switch the machine on again if it was off by then; else it stays off.")
@@ -67,7 +67,7 @@ def hold(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "asked at the command line",
+    reason: Reason = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
@@ -84,7 +84,7 @@ def resume(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Reason = "asked at the command line",
+    reason: Reason = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,

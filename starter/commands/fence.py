@@ -34,7 +34,7 @@ def fence(
     context: typer.Context,
     node: NodeArgument,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "asked at the command line",
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "no reason given",
     who: WhoOption = "",
     template: Annotated[
         str,

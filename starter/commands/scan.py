@@ -40,7 +40,7 @@ def start(
 def stop(
     context: typer.Context,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the record.")] = "asked at the command line",
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the record.")] = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,

@@ -50,16 +50,16 @@ def test_everything_in_its_place() -> None:
     assert drawn(shown, where="Temporal 127.0.0.1:7233") == [
         "nodewarden  cluster prod  4 nodes, view live, cluster Lease held, 0 of 1 permits in use  12:00:00",
         "Temporal 127.0.0.1:7233",
+        "EPISODE   KIND      PHASE     STEP               TRY   SINCE   DOING",
+        "node-2    Fencing   running   power-management   1     1m15s   waits before power is touched (12s)",
+        "                                                               off proven, read 11:59:00",
+        "CHECK                     HEALTHY   BRAKE",
+        "NodeHealthCheck/workers   11/12     may act on 4 more",
         "NODE      ZONE     READY     VERDICT                          SCHEDULABLE",
         "node-2    zone-a   Unknown   unhealthy 1m02s (ReadyUnknown)   cordoned",
         "node-3    zone-b   False     unhealthy in 23s (ReadyFalse)    yes",
         "node-9    zone-a   True      healthy                          yes",
         "node-10   zone-a   True      healthy                          yes",
-        "CHECK                     HEALTHY   BRAKE",
-        "NodeHealthCheck/workers   11/12     may act on 4 more",
-        "EPISODE   KIND      PHASE     STEP               TRY   SINCE   DOING",
-        "node-2    Fencing   running   power-management   1     1m15s   waits before power is touched (12s)",
-        "                                                               off proven, read 11:59:00",
         "ENDED    AT         HOW",
         "node-5   11:59:57   recovered after 2m07s: the node is back Ready with a new boot id",
     ]
@@ -67,7 +67,7 @@ def test_everything_in_its_place() -> None:
 
 def test_countdowns_move_without_asking_anybody() -> None:
     shown = status(row("node-3", Health.SOON, due=NOW + timedelta(seconds=5), ready="False"))
-    assert [drawn(shown, later=seconds)[2].split()[3:6] for seconds in (0, 3, 5, 9)] == [
+    assert [drawn(shown, later=seconds)[-1].split()[3:6] for seconds in (0, 3, 5, 9)] == [
         ["unhealthy", "in", "5s"],
         ["unhealthy", "in", "2s"],
         ["unhealthy", "in", "now"],
@@ -91,7 +91,7 @@ def test_a_narrow_terminal_folds_instead_of_hiding() -> None:
 
 def test_without_any_check_it_says_that_nothing_will_be_done() -> None:
     shown = status(scanner=scanner(report(row("node-1"), checks=())))
-    assert drawn(shown)[-1] == "no health check in this cluster: nothing will be done to it"
+    assert "no health check in this cluster: nothing will be done to it" in drawn(shown)
 
 
 def test_no_scanner_is_said_first() -> None:
@@ -126,8 +126,8 @@ def test_who_waits_and_why() -> None:
     )
     lines = drawn(status(scanner=waiting))
     assert "1 of 1 permits in use" in lines[0]
-    assert lines[-3:] == [
-        "node-3    queued for a permit",
+    first = lines.index("node-3    queued for a permit")
+    assert lines[first + 1 : first + 3] == [
         "node-4    aborted by amy (for 40s)",
         "node-5    Budget: 1 of 1 permits are in use",
     ]
@@ -149,7 +149,7 @@ def test_an_episode_that_does_not_answer_is_not_left_out() -> None:
 
 def test_more_open_episodes_than_fit_are_counted() -> None:
     shown = status(row("node-1"), episodes=(episode(),), left_out=7)
-    assert drawn(shown)[-1] == "… and 7 more open episodes"
+    assert "… and 7 more open episodes" in drawn(shown)
 
 
 def test_a_bad_end_says_that_the_machine_is_off() -> None:

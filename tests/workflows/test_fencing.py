@@ -621,3 +621,11 @@ async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard
         await run.abort()
         world.gates["glance"].set()
         assert (await run.result()).outcome is Outcome.ABORTED
+
+
+async def test_an_input_without_a_node_fails_at_once_instead_of_wedging(env: WorkflowEnvironment) -> None:
+    """A typo in `temporal workflow start --input` must not hold a node's id for ever."""
+    world = World()
+    async with fencing(env, world, node="") as run:
+        with pytest.raises(WorkflowFailureError):
+            await run.result()

@@ -1,0 +1,64 @@
+"""One Temporal server for all system tests, and the tables they leave for the end of the run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system import report
+from tests.system.harness import System
+from tests.system.nursery import Nursery
+from tests.system.temporal_server import TemporalServer
+from tests.system.worker_process import ROOT
+
+NAMESPACES = 24
+"""As many systems may live in one session; each has a namespace of its own."""
+
+MakeSystem = Callable[..., Awaitable[System]]
+
+
+@pytest.fixture(scope="session")
+async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TemporalServer]:
+    """Shared, because it takes seconds to start. A test that kills its server starts one of its own."""
+    names = [f"system-{number}" for number in range(NAMESPACES)]
+    async with TemporalServer(tmp_path_factory.mktemp("temporal"), namespaces=names) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def nursery(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nursery]:
+    """Where killable workers come from."""
+    async with Nursery(ROOT, tmp_path_factory.mktemp("nursery") / "nursery.log") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def free_namespaces(temporal: TemporalServer) -> list[str]:
+    return list(temporal.namespaces)
+
+
+@pytest.fixture
+async def make_system(temporal: TemporalServer, free_namespaces: list[str], tmp_path: Path) -> AsyncIterator[MakeSystem]:
+    """Systems in namespaces of their own, ended with the test: `await make_system(nodes=4)`."""
+    async with AsyncExitStack() as stack:
+
+        async def make(**options: Any) -> System:
+            namespace = free_namespaces.pop(0)
+            options.setdefault("temporal", temporal)
+            if options["temporal"] is temporal:
+                options.setdefault("namespace", namespace)
+            return await stack.enter_async_context(System(tmp_path / namespace, **options))
+
+        yield make
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The tables, also without -s."""
+    for title, lines in report.TABLES.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,53 @@
+"""The worker command with the clocks sped up by which the work of a terminated episode is noticed and taken over.
+
+A terminated episode tells nobody, and what it may have in flight is waited out by the longest act there may be in any template.
+A minute for each is right for a cluster and too long for a test; everything else is the real thing, from the command line on.
+Its neighbour `killable_worker.py` is the one that can be killed on order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+
+from starter.cli import app
+from tests.system.harness import System
+from tests.system.worker_process import OURS, ROOT, WorkerProcess
+from workflows import granting, options, power
+
+LOOK_EVERY = timedelta(seconds=2)
+LONGEST_ACT = timedelta(seconds=3)
+"""As long as the act deadline of the harness's template, the only one in its clusters."""
+
+ACT_WINDOW = timedelta(seconds=6)
+WAITED_OUT = LONGEST_ACT + ACT_WINDOW + options.IN_FLIGHT_MARGIN
+"""How long whoever adopts a node waits before it concludes anything from a reading (S34)."""
+
+
+async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
+    """One such worker for a system; it ends with it."""
+    log = system.folder / f"{name}.log"
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", __name__, "--config", str(system.config), "worker",
+            cwd=system.folder,
+            env={**{key: value for key, value in os.environ.items() if not key.startswith(OURS)}, "PYTHONPATH": str(ROOT)},
+            stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+    worker = WorkerProcess(process, log)
+    system.workers.append(worker)
+    return worker
+
+
+def main() -> None:
+    """The command line as it is, with the clocks sped up."""
+    granting.DESCRIBE_EVERY = LOOK_EVERY
+    power.LONGEST_ACT = LONGEST_ACT
+    options.ACT_WINDOW = ACT_WINDOW
+    app()
+
+
+if __name__ == "__main__":
+    main()

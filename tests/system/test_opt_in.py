@@ -1,0 +1,208 @@
+"""nodewarden acts where it is asked to: without a health check nothing is ever written, and a bad check stops only itself.
+
+The tests of this module are one cluster's story and run in their order: no policy, a policy, two policies of which one breaks,
+none again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from policy.admission import Because
+from policy.episodes import Outcome
+from policy.permits import Permit
+from simulator.client import ApiError
+from simulator.objects import JsonObject
+from simulator.resources import LEASES
+from tests.system import report
+from tests.system.harness import CHECK, CHECKS, TEMPLATE, System
+from tests.system.questions import (
+    check_status,
+    commands,
+    condition,
+    events_about,
+    is_open,
+    opened_at,
+    our_writes,
+    simulated_api,
+    standing,
+)
+from tests.system.temporal_server import TemporalServer
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
+
+OTHER_CHECK, ABSENT = "others", "absent"
+SCANS = 4
+WRITTEN_IN_A_FENCING = {
+    "patch nodes",
+    "patch nodehealthchecks",
+    "create leases",
+    "update leases",
+    "delete leases",
+    "create events",
+}
+"""All that one fencing of a node without workloads writes: its node, the check's status, the two Leases, Events."""
+
+TITLE = "opt-in: requests for a change that nodewarden made"
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    """Scanned once a second; node-1 is broken from the start, and nobody has asked for anything yet."""
+    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=5, demo_workloads=False) as running:
+        simulated_api(running)
+        await running.start_worker()
+        running.cluster.break_node("node-1", "kubelet-stops")
+        await running.warden.start_scanner(running.cluster_name, wait=timedelta(seconds=1))
+        yield running
+
+
+async def _scans(system: System) -> int:
+    scanner = await system.scanner()
+    return scanner.scans if scanner is not None else 0
+
+
+async def _more_scans(system: System, number: int = SCANS) -> None:
+    before = await _scans(system)
+
+    async def enough() -> bool:
+        return await _scans(system) >= before + number
+
+    await system.until(enough, f"{number} more scans", seconds=40)
+
+
+async def _permits(system: System) -> tuple[Permit, ...]:
+    scanner = await system.scanner()
+    assert scanner is not None
+    return scanner.permits
+
+
+def _covering(system: System, name: str, nodes: list[str], **changes: object) -> JsonObject:
+    """A check of those nodes alone."""
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+    check = system.health_check({"minHealthy": 0, "selector": {"matchExpressions": [expression]}, **changes})
+    check["metadata"]["name"] = name
+    return check
+
+
+async def test_without_a_policy_nothing_is_ever_written(system: System) -> None:
+    """Opt-in, S38: not a Lease, not an Event, however sick a node is and however often we look."""
+    await _more_scans(system)
+    scanner = await system.scanner()
+    assert scanner is not None
+    assert scanner.report is not None
+    assert (scanner.report.inventory, scanner.report.lease.needed, scanner.report.lease.held) == (5, False, False)
+    assert scanner.report.view.stale == ""
+    assert our_writes(system) == []
+    assert simulated_api(system).requests.total("list", user_agent="nodewarden/") > 0, "we did look"
+    with pytest.raises(ApiError, match="404"):
+        await system.client.get(LEASES.path("nodewarden", namespace="kube-system"))
+    report.say(TITLE, f"{len(our_writes(system))} in {scanner.scans} scans without a health check")
+
+
+async def test_a_policy_that_appears_is_acted_upon_and_takes_the_lease(system: System) -> None:
+    """Opt-in, S38: from the moment there is a check the cluster is ours, and the node that was sick all along is fenced."""
+    await system.client.create(CHECKS.path(), _covering(system, CHECK, ["node-1", "node-2", "node-3"]))
+    namespace = system.cluster.bmc_secret[0]
+    await system.client.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{namespace}/fencingtemplates", system.fencing_template())
+
+    async def fenced() -> bool:
+        return [each.command for each in commands(system, "node-1")] == ["off", "on"] and not await is_open(system, "node-1")
+
+    await system.until(fenced, "node-1 is fenced and back", seconds=60)
+    lease = await system.client.get(LEASES.path("nodewarden", namespace="kube-system"))
+    scanner = await system.scanner()
+    assert scanner is not None
+    assert lease["spec"]["holderIdentity"] == scanner.holder
+    assert system.namespace in scanner.holder
+    written = {f"{write.verb} {write.resource}" for write in our_writes(system)}
+    assert written - {"patch events", "create namespaces"} == WRITTEN_IN_A_FENCING
+    report.say(TITLE, f"{len(our_writes(system))} once there was one and a node was fenced")
+
+
+async def test_a_missing_template_is_said_and_stops_only_its_own_check(system: System) -> None:
+    """S10: no template, no guess. The check's Event and the scanner's status name what is missing."""
+    reference = {**system.health_check()["spec"]["remediationTemplate"], "name": ABSENT}
+    check = _covering(system, OTHER_CHECK, ["node-4", "node-5"], remediationTemplate=reference)
+    await system.client.create(CHECKS.path(), check)
+    system.cluster.break_node("node-4", "kubelet-stops")
+
+    async def said() -> bool:
+        scanner = await system.scanner()
+        refused = scanner.refused if scanner is not None else ()
+        return any(each.node == "node-4" and each.reason == Because.HELD_OFF and ABSENT in each.message for each in refused)
+
+    await system.until(said, "the scanner says which template is missing")
+
+    async def event_told() -> bool:
+        return any(
+            f"FencingTemplate/{system.cluster.bmc_secret[0]}/{ABSENT}, which does not exist" in event["message"]
+            for event in await events_about(system, CHECKS.kind, OTHER_CHECK)
+            if event["type"] == "Warning"
+        )
+
+    await system.until(event_told, "an Event on the check says it")
+    assert commands(system, "node-4") == []
+    live = await system.live_node("node-4")
+    assert not live["spec"].get("unschedulable")
+    system.cluster.heal_node("node-4")
+
+
+async def test_a_policy_made_invalid_says_so_and_the_others_go_on(system: System) -> None:
+    """A check that becomes bad opens nothing, never falls back to defaults, and is nobody else's trouble."""
+    good = {**system.health_check()["spec"]["remediationTemplate"], "name": TEMPLATE}
+    await system.client.patch(
+        CHECKS.path(OTHER_CHECK), {"spec": {"remediationTemplate": good, "selector": {"matchExpressions": []}}}
+    )
+
+    async def disabled() -> bool:
+        status = await check_status(system, OTHER_CHECK)
+        return status.get("phase") == "Disabled" and condition(status, "Disabled").get("status") == "True"
+
+    await system.until(disabled, "the check's status says that it can't be used")
+    status = await check_status(system, OTHER_CHECK)
+    assert "spec.selector" in status["reason"]
+    assert "an empty selector would take every node" in status["reason"]
+    told = [event for event in await events_about(system, CHECKS.kind, OTHER_CHECK) if event["reason"] == "Disabled"]
+    assert [(event["type"], event.get("count", 1)) for event in told] == [("Warning", 1)]
+    assert "an empty selector would take every node" in told[0]["message"]
+
+    system.cluster.break_node("node-5", "kubelet-stops")
+    before = system.break_node("node-2", "kubelet-stops")
+    result = await system.ended(before)
+    assert result.outcome is Outcome.RECOVERED
+    assert (await check_status(system, CHECK))["phase"] != "Disabled"
+    assert await opened_at(system, "node-5") is None
+    assert commands(system, "node-5") == []
+
+
+async def test_when_the_policy_is_gone_no_episode_is_opened_and_nothing_is_written(system: System) -> None:
+    """Opt-in: what was asked for can be taken back at any time."""
+    for name in (CHECK, OTHER_CHECK):
+        await system.client.delete(CHECKS.path(name))
+
+    async def noticed() -> bool:
+        scanner = await system.scanner()
+        return scanner is not None and scanner.report is not None and not scanner.report.checks and not scanner.permits
+
+    await system.until(noticed, "the scanner knows that there is no check")
+    simulated_api(system).requests.reset()
+    former = await opened_at(system, "node-3")
+    system.cluster.break_node("node-3", "kubelet-stops")
+    await system.until(lambda: _not_ready_for_long(system, "node-3"), "node-3 is sick, and long enough")
+    await _more_scans(system)
+    assert await opened_at(system, "node-3") == former
+    assert await _permits(system) == ()
+    assert commands(system, "node-3") == []
+    assert our_writes(system) == []
+    report.say(TITLE, f"{len(our_writes(system))} in {SCANS} scans after the last health check was deleted")
+
+
+def _not_ready_for_long(system: System, name: str) -> bool:
+    node = system.cluster.view.nodes.get(name)
+    return node is not None and any(taint["key"].endswith("unreachable") for taint in node["spec"].get("taints") or ())

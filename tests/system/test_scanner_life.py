@@ -1,0 +1,384 @@
+"""Scanners that stop, start and are terminated, episodes that are terminated, and two deployments that want one cluster.
+
+Whatever is ended from outside leaves marks and a Lease behind; whoever comes next reads them before it does anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from temporalio.client import WorkflowHistory as History
+
+from policy.admission import Because
+from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase
+from policy.permits import Holding
+from simulator.bmc.machine import Machine
+from simulator.resources import LEASES
+from starter.client import Nodewarden
+from starter.commands.session import Exit
+from tests.system import impatient_worker, report
+from tests.system.harness import System
+from tests.system.questions import (
+    acts,
+    commands,
+    episode,
+    in_phase,
+    opened_at,
+    permit,
+    standing,
+    traces,
+)
+from tests.system.temporal_server import TemporalServer
+from tests.system.witness import Before, PowerLog, early, judge, left_over, proof_moment
+from tests.system.worker_process import OURS, ROOT, WorkerProcess
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+WHO = "ada"
+PLAN = {"waitBeforePower": "3s", "retryInterval": "200ms", "bootTimeout": "20s"}
+LAST = "node-8"
+"""For the last test: nothing happens to it before."""
+
+TITLE = "ended from outside"
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    async with standing(temporal, free_namespaces, tmp_path_factory, nodes=8, zones=2) as running:
+        await impatient_worker.start(running)
+        await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
+        await _start_scanner(running)
+        yield running
+
+
+async def _start_scanner(system: System, *, cap: int = 1) -> None:
+    """One that looks once a second at least, since a terminated episode wakes nobody."""
+    await system.warden.start_scanner(system.cluster_name, cap=cap, wait=timedelta(seconds=1))
+    await system.start_scanner()  # it runs already: this waits until it sees the cluster and holds its Lease
+
+
+async def _stop_scanner(system: System) -> None:
+    await system.warden.stop_scanner(system.cluster_name, who=WHO, reason="maintenance")
+    assert await system.warden.scanner(system.cluster_name).ended()
+
+
+async def _terminate_scanner(system: System) -> None:
+    await system.warden.client.get_workflow_handle(f"scanner/{system.cluster_name}").terminate("pulled the plug")
+
+
+async def _held(system: System, node: str) -> Before:
+    """A sick node whose episode is held by a person before anything destructive: it stays as it is until `resume`."""
+    before = system.break_node(node, "kubelet-stops")
+    await in_phase(system, node, Phase.RUNNING, seconds=40)
+    await system.warden.episode(system.cluster_name, node).hold(who=WHO, reason="a test wants it to stand still")
+    await in_phase(system, node, Phase.RUNNING, doing="held by")
+    return before
+
+
+async def test_a_stopped_scanner_pauses_an_episode_and_a_new_one_lets_it_go_on(system: System) -> None:
+    """S38, S20: without the cluster Lease no last look passes; nothing is sent, nothing fails, and it goes on later."""
+    node = "node-1"
+    before = await _held(system, node)
+    await _stop_scanner(system)
+    await system.warden.resume(system.cluster_name, node, who=WHO, reason="the scanner is gone by now")
+    waiting = await in_phase(system, node, Phase.RUNNING, doing="waits for its licence")
+    assert "no scanner holds this cluster" in waiting.doing
+    assert waiting.problem == ""
+    assert commands(system, node) == []
+
+    await _start_scanner(system)
+    result = await system.ended(before)
+    assert result.outcome is Outcome.RECOVERED
+    assert result.incident == waiting.incident
+    report.say(TITLE, "scanner stopped in mid-episode: the episode waited for its licence, then recovered")
+    assert await system.judge(before, result) == []
+
+
+async def test_a_new_scanner_rebuilds_its_table_from_marks_before_it_admits_anybody(system: System) -> None:
+    """S14: after a terminate the permit of an open episode counts before the first candidate is looked at."""
+    first, second = "node-2", "node-3"
+    before = await _held(system, first)
+    incident = (await in_phase(system, first, Phase.RUNNING)).incident
+    await _terminate_scanner(system)
+    after = system.break_node(second, "kubelet-stops")
+    await _start_scanner(system)
+
+    async def refused_for_the_cap() -> bool:
+        scanner = await system.scanner()
+        refused = scanner.refused if scanner is not None else ()
+        return any(each.node == second and each.reason == Because.CAP and first in each.message for each in refused)
+
+    await system.until(refused_for_the_cap, "the second node is refused, because the first one's permit is known")
+    line = await permit(system, first)
+    assert line is not None
+    assert (line.incident, line.holding) == (incident, Holding.OPEN)
+    assert await opened_at(system, second) is None
+
+    await system.warden.resume(system.cluster_name, first, who=WHO, reason="go on")
+    results = [await system.ended(before), await system.ended(after)]
+    assert [result.outcome for result in results] == [Outcome.RECOVERED] * 2
+    assert results[0].ended <= results[1].started
+    report.say(TITLE, "scanner terminated with an episode open: its successor knew the permit and let nobody in beside it")
+
+
+# Episodes that are ended from outside ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """How a node stood before, the episode that was ended from outside, and how its successor ended."""
+
+    before: Before
+    former: str
+    result: EpisodeResult
+    asked: list[str]
+    commands: list[str]
+    left: list[str]
+    history: History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermaths:
+    """Four at once, on four nodes, with a second deployment's `up` beside them."""
+
+    before_off: Aftermath
+    after_off: Aftermath
+    healthy: Aftermath
+    cancelled: Aftermath
+    rival_up: tuple[int, str]
+    rival_scans: bool
+
+
+@pytest.fixture(scope="module")
+async def aftermaths(system: System, rival: Rival) -> Aftermaths:
+    await _stop_scanner(system)
+    await _start_scanner(system, cap=4)
+    host = system.node_of_pod("demo/database-0")
+    first, second, third = [name for name in system.cluster.nodes if name not in (host, LAST)][:3]
+    before_off, after_off, healthy, cancelled, rival_up = await asyncio.gather(
+        _terminated_before_off(system, first),
+        _terminated_after_off(system, host),
+        _terminated_and_healed(system, second),
+        _cancelled(system, third),
+        rival.command("up"),
+    )
+    return Aftermaths(
+        before_off=before_off,
+        after_off=after_off,
+        healthy=healthy,
+        cancelled=cancelled,
+        rival_up=rival_up,
+        rival_scans=await rival.scans(system.cluster_name),
+    )
+
+
+async def _terminated_before_off(system: System, node: str) -> Aftermath:
+    before = await _held(system, node)
+    former = (await in_phase(system, node, Phase.RUNNING)).incident
+    await episode(system, node).terminate("pulled the plug")
+    assert await traces(system, node) == ["mark", "cordon"]
+    return await _aftermath(system, before, former)
+
+
+async def _terminated_after_off(system: System, node: str) -> Aftermath:
+    machine = system.cluster.chassis.machine(node)
+    off_was_commanded = asyncio.Event()
+    machine.after_set = _when("off", off_was_commanded, machine)
+    before = system.break_node(node, "kernel-hangs")
+    async with asyncio.timeout(30):
+        await off_was_commanded.wait()
+    former = (await in_phase(system, node, Phase.RUNNING)).incident
+    await episode(system, node).terminate("pulled the plug")
+    assert machine.power == "off"
+    return await _aftermath(system, before, former)
+
+
+async def _terminated_and_healed(system: System, node: str) -> Aftermath:
+    before = await _held(system, node)
+    former = (await in_phase(system, node, Phase.RUNNING)).incident
+    await episode(system, node).terminate("pulled the plug")
+    system.cluster.heal_node(node)
+    return await _aftermath(system, before, former)
+
+
+async def _cancelled(system: System, node: str) -> Aftermath:
+    before = await _held(system, node)
+    former = (await in_phase(system, node, Phase.RUNNING)).incident
+    await episode(system, node).cancel()
+    aftermath = await _aftermath(system, before, former, successor=False)
+    system.cluster.heal_node(node)
+    return aftermath
+
+
+async def _aftermath(system: System, before: Before, former: str, *, successor: bool = True) -> Aftermath:
+    """The end of the episode after the one that was terminated, or of that one itself."""
+
+    async def another() -> bool:
+        memo = await (await episode(system, before.node).describe()).memo()
+        return (memo.get("incident") != former) is successor
+
+    await system.until(another, f"an episode of {before.node} after {former}", seconds=40)
+    result = await system.ended(before)
+    return Aftermath(
+        before=before,
+        former=former,
+        result=result,
+        asked=await acts(system, before.node),
+        commands=[each.command for each in PowerLog.of(system.cluster.chassis.machine(before.node), before).commands],
+        left=await traces(system, before.node),
+        history=(await episode(system, before.node).fetch_history()),
+    )
+
+
+def _when(command: str, happened: asyncio.Event, machine: Machine) -> Callable[[Machine, str], Awaitable[None]]:
+    async def hook(_machine: Machine, done: str) -> None:
+        if done == command:
+            machine.after_set = None
+            happened.set()
+
+    return hook
+
+
+async def test_an_episode_terminated_before_off_is_taken_over(system: System, aftermaths: Aftermaths) -> None:
+    """S35: the next episode adopts mark and cordon, and finishes the work."""
+    after = aftermaths.before_off
+    assert after.result.outcome is Outcome.RECOVERED
+    assert any(entry.act == "adopt" and after.former in entry.detail for entry in after.result.record)
+    assert judge(system.cluster, system.witness, after.before, after.result) == []
+    assert after.left == []
+    report.say(TITLE, f"episode terminated before off: {after.result.message}")
+
+
+async def test_an_episode_terminated_after_off_is_taken_over(system: System, aftermaths: Aftermaths) -> None:
+    """S35, S34, S1: what may be in flight is waited out; nothing is freed on a proof that nobody has any more."""
+    after = aftermaths.after_off
+    assert after.result.outcome is Outcome.RECOVERED
+    assert any(entry.act == "adopt" and after.former in entry.detail for entry in after.result.record)
+    assert PowerLog.of(system.cluster.chassis.machine(after.before.node), after.before).transitions == ["on→off", "off→on"]
+    proof_at = proof_moment(after.result)
+    assert proof_at is not None
+    assert proof_at - after.result.started >= impatient_worker.WAITED_OUT
+    assert early(system.witness, after.before, proof_at) == []
+    assert system.cluster.storage.violations == []
+    assert after.left == []
+    report.say(TITLE, f"episode terminated after off: {after.result.message}")
+
+
+async def test_a_node_that_became_healthy_is_only_cleaned(system: System, aftermaths: Aftermaths) -> None:
+    """S35, S17: marks of an episode that is gone, on a node that nothing ails: taken away, without permit or power command."""
+    after = aftermaths.healthy
+    assert after.result.outcome is Outcome.RECOVERED
+    assert after.result.off_proof is None
+    assert after.commands == []
+    assert [name for name in after.asked if name.startswith("power-management")] == []
+    begun = after.history.events[0].workflow_execution_started_event_attributes
+    assert f'"{NeedKind.CLEAN_UP.value}"' in begun.input.payloads[0].data.decode()
+    assert await left_over(system.cluster, after.before) == []
+    report.say(TITLE, f"episode terminated, node healthy again: {after.result.message}")
+
+
+async def test_a_cancelled_episode_undoes_what_it_did(aftermaths: Aftermaths) -> None:
+    """S35: a click on Request Cancellation is an abort, not a way out that leaves marks behind."""
+    after = aftermaths.cancelled
+    assert after.result.outcome is Outcome.ABORTED
+    assert after.left == []
+    assert after.commands == []
+    report.say(TITLE, f"episode cancelled: {after.result.message}")
+
+
+# Two deployments ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """Another deployment: a Temporal namespace of its own, the same cluster, even by the same name."""
+
+    folder: Path
+    config: Path
+    warden: Nodewarden
+
+    async def command(self, *arguments: str, seconds: float = 40) -> tuple[int, str]:
+        """Run `nodewarden …` in its name; exit code and all that it printed."""
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "starter.cli", "--config", str(self.config), *arguments,
+            cwd=self.folder, env={**inherited, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            printed, _ = await asyncio.wait_for(process.communicate(), seconds)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise
+        return process.returncode or 0, printed.decode()
+
+    async def scans(self, cluster: str) -> bool:
+        """Whether a scanner of its own is open."""
+        described = await self.warden.client.get_workflow_handle(f"scanner/{cluster}").describe()
+        return described.close_time is None
+
+
+@pytest.fixture(scope="module")
+async def rival(
+    system: System, temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Rival]:
+    namespace = free_namespaces.pop(0)
+    folder = tmp_path_factory.mktemp("rival")
+    config = folder / "nodewarden.yaml"
+    written = {**yaml.safe_load(system.config.read_text()), "temporal": {"address": temporal.address, "namespace": namespace}}
+    config.write_text(yaml.safe_dump({**written, "state": str(folder / "state")}))
+    async with Nodewarden.connect(system.settings, address=temporal.address, namespace=namespace) as warden:
+        yield Rival(folder=folder, config=config, warden=warden)
+
+
+async def test_up_beside_a_running_deployment_names_it_refuses_and_leaves_nothing_behind(
+    system: System, aftermaths: Aftermaths
+) -> None:
+    """S38: two deployments never share a cluster; the second one says whose it is."""
+    scanner = await system.scanner()
+    assert scanner is not None
+    code, printed = aftermaths.rival_up
+    assert code == Exit.REFUSED, printed
+    assert "is looked after by another deployment" in printed
+    assert scanner.holder in printed
+    assert not aftermaths.rival_scans
+    report.say(TITLE, f"second deployment, up: {printed.strip().splitlines()[-1]}")
+
+
+async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: System, rival: Rival, aftermaths: Aftermaths) -> None:
+    """S38: without the cluster Lease nothing is admitted, and `scan status` names who has it."""
+    scanner = await system.scanner()
+    assert scanner is not None
+    worker = await WorkerProcess.start(rival.folder, config=rival.config, name="rival")
+    try:
+        await rival.warden.start_scanner(system.cluster_name, wait=timedelta(seconds=1))
+        before = await _held(system, LAST)
+
+        async def sees_a_candidate_and_may_not() -> bool:
+            theirs = await rival.warden.scanner_status(system.cluster_name)
+            return any(each.node == LAST and each.reason == Because.NO_CLUSTER_LEASE for each in theirs.refused)
+
+        await system.until(sees_a_candidate_and_may_not, "the rival sees the sick node and may not act", tolerate=True)
+        theirs = await rival.warden.scanner_status(system.cluster_name)
+        assert (theirs.opened, theirs.permits) == (0, ())
+        code, printed = await rival.command("scan", "status")
+        assert code == Exit.OK, printed
+        assert scanner.holder in printed.replace("\n", " ")
+
+        lease = await system.client.get(LEASES.path("nodewarden", namespace="kube-system"))
+        assert lease["spec"]["holderIdentity"] == scanner.holder
+        await system.warden.resume(system.cluster_name, LAST, who=WHO, reason="go on")
+        assert (await system.ended(before)).outcome is Outcome.RECOVERED
+    finally:
+        await worker.kill()
