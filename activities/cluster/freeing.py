@@ -48,9 +48,7 @@ T = TypeVar("T")
 class ClusterFreeing(FreeingActivities):
     """Served by the workers of one cluster's queue. `own_node`: the node this worker runs on, "" where not known."""
 
-    def __init__(
-        self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now
-    ) -> None:
+    def __init__(self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now) -> None:
         self._cluster = cluster
         self._connection = connection
         self._own_node = own_node

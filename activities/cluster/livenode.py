@@ -98,9 +98,7 @@ async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[
         except ObjectConflict:
             continue
         return ActResult(changed=True, detail=edit.detail)
-    raise failure(
-        ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our read and our write"
-    )
+    raise failure(ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our read and our write")
 
 
 def in_time(not_after: datetime | None, now: datetime, act: str) -> None:

@@ -136,9 +136,7 @@ class LastLook:
             return need
         held, why = sight.permit
         if sight.lease_problem or not held:
-            return replace(
-                need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held"
-            )
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
         if veto := _veto(sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
         return need
@@ -173,9 +171,7 @@ class LastLook:
                 return _Answer(verdict=LookVerdict.GO)
             case NeedKind.CLEAN_UP:
                 if sight.node is not None and not sight.node.view.ready:
-                    return _Answer(
-                        verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs"
-                    )
+                    return _Answer(verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs")
                 return _Answer(verdict=LookVerdict.GO)
             case NeedKind.CHECK:
                 return self._need_of_check(request, sight)

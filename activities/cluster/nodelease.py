@@ -39,9 +39,7 @@ async def foreign_holder(connection: ClusterConnection, node: str, now: datetime
     return lease.holder if lease.holder != IDENTITY and lease.live(now) else ""
 
 
-async def take_node_lease(
-    connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now
-) -> NodeLeaseResult:
+async def take_node_lease(connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now) -> NodeLeaseResult:
     """Take, renew or take over (once lapsed) the node's lease; say who has it otherwise."""
     path = node_lease_path(request.target.pinned.node)
     for _ in range(ATTEMPTS):
@@ -60,9 +58,7 @@ async def take_node_lease(
         except (ObjectConflict, ObjectNotFound):
             continue
         return NodeLeaseResult(held=True, holder=IDENTITY)
-    raise failure(
-        ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times"
-    )
+    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
 
 
 async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRequest) -> None:
@@ -80,9 +76,7 @@ async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRe
         except ObjectNotFound:
             return
         return
-    raise failure(
-        ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times"
-    )
+    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
 
 
 async def _create(connection: ClusterConnection, request: NodeLeaseRequest, now: datetime) -> bool:

@@ -49,9 +49,7 @@ async def plan_for(connection: ClusterConnection, node: NodeView, template: Obje
     return plan
 
 
-async def _template_object(
-    connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need
-) -> JsonObject:
+async def _template_object(connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need) -> JsonObject:
     if template is not None:
         return await _read(connection, template, "the request")
     unreadable: list[str] = []

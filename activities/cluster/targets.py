@@ -36,9 +36,7 @@ from policy.plan import FencingPlan
 class ClusterTarget(TargetActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(
-        self, cluster: str, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now
-    ) -> None:
+    def __init__(self, cluster: str, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now) -> None:
         self._cluster = cluster
         self._connection = connection
         self._clock = clock

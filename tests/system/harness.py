@@ -257,9 +257,7 @@ class System:
         found: list[EpisodeResult] = []
 
         async def closed() -> bool:
-            handle = self.warden.client.get_workflow_handle(
-                episode_id(self.cluster_name, before.node), result_type=EpisodeResult
-            )
+            handle = self.warden.client.get_workflow_handle(episode_id(self.cluster_name, before.node), result_type=EpisodeResult)
             described = await handle.describe()
             if described.start_time < before.at or described.close_time is None:
                 return False

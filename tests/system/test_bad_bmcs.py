@@ -1,7 +1,7 @@
 """BMCs that mislead, and a node that is not the one it was: nothing is freed, a person is told why in one line, others go on.
 
-Five nodes fail in five different ways, one after the other under a cap of one, so that each of them is served only if the one
-before has given its permit back.
+Five nodes fail in five different ways under a cap of two, so that the later ones are served only if the earlier ones have given
+their permits back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.system.witness import Before, judge, left_over
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
-TRIES = 2
+TRIES, CAP = 2, 2
 PLAN = {
     "waitBeforePower": "3s",
     "tries": TRIES,
@@ -103,7 +103,7 @@ async def stage(
         nodes = _cast(system)
         async with LoginTap(system.cluster.bmc_endpoint(nodes[REFUSED]).port) as tap:
             await _apply(system, nodes[REFUSED], tap)
-            await system.start_scanner(cap=1)
+            await system.start_scanner(cap=CAP)
             stage = Stage(system=system, tap=tap, spare=[name for name in system.cluster.nodes if name not in nodes.values()])
             befores = {what: Before.of(system.cluster, node) for what, node in nodes.items()}
             system.break_node(nodes[RECREATED], "kubelet-stops")
@@ -198,7 +198,7 @@ async def test_a_wrong_password_is_tried_exactly_once(stage: Stage) -> None:
 
 
 async def test_the_permits_are_free_again_and_the_next_sick_node_is_served(stage: Stage) -> None:
-    """S14: five parked episodes hold their nodes and none of the one permit."""
+    """S14: five parked episodes hold their nodes and none of the two permits."""
     system, node = stage.system, stage.spare[0]
     for case in stage.cases.values():
         if await is_open(system, case.node):

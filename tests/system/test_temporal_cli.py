@@ -1,4 +1,4 @@
-"""The `temporal` command alone is enough: every line of the table in README.md is run, as it is written there, on a running system.
+"""The `temporal` command alone is enough: every line of the table in README.md is run, as it is written there, on a system.
 
 Each node of a small cluster has an episode in another state, so that each line finds one for which it makes sense.
 """
@@ -26,7 +26,7 @@ from workers.embedded_process import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
-PAGE = ROOT / "README.md"
+PAGE, HEAD = ROOT / "README.md", "| tctl | temporal | what for |"
 ROW = re.compile(r"^\| (?P<tctl>–.*|`tctl [^`]+`) \| `(?P<temporal>temporal [^`]+)` \| (?P<purpose>.+) \|$")
 PLAN = {"waitBeforePower": "10m", "tries": 1, "restarts": 0}
 """The check's episodes stay in their wait; those that a person starts have none."""
@@ -59,7 +59,8 @@ class Line:
 
 def read_page() -> list[Line]:
     """All rows; a row that can't be read is a mistake in the page."""
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("|")][2:]
+    lines = PAGE.read_text().splitlines()
+    rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines[lines.index(HEAD) + 2 :]))
     found = [ROW.match(row) for row in rows]
     assert all(found), f"unreadable: {[row for row, match in zip(rows, found, strict=True) if not match]}"
     return [Line(**match.groupdict()) for match in found if match]

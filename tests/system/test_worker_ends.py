@@ -27,9 +27,7 @@ POWER_OFF = "power-management.power-off"
 
 
 @pytest.mark.parametrize("when", list(When))
-async def test_the_other_worker_goes_on_with_what_the_lost_one_had(
-    make_system: MakeSystem, nursery: Nursery, when: When
-) -> None:
+async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem, nursery: Nursery, when: When) -> None:
     """S33, S34: the survivor waits the lost act out, reads, and sends nothing twice; nobody starts anything by hand."""
     system = await make_system(nodes=4)
     workers = [await system.start_worker(killable_from=nursery) for _ in range(2)]

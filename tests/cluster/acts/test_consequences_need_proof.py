@@ -52,16 +52,12 @@ async def assert_done(world: World) -> None:
 
 
 class TestProof:
-    async def test_off_read_from_every_device_after_the_command_is_proof(
-        self, off: World, consequence: Consequence
-    ) -> None:
+    async def test_off_read_from_every_device_after_the_command_is_proof(self, off: World, consequence: Consequence) -> None:
         """S2."""
         await consequence(off.freeing, await off.free())
         await assert_done(off)
 
-    async def test_a_persons_word_is_proof_when_it_says_who_and_why(
-        self, off: World, consequence: Consequence
-    ) -> None:
+    async def test_a_persons_word_is_proof_when_it_says_who_and_why(self, off: World, consequence: Consequence) -> None:
         """S8."""
         await consequence(off.freeing, await off.free(proof=word()))
         await assert_done(off)
@@ -120,9 +116,7 @@ class TestProof:
         self, off: World, consequence: Consequence
     ) -> None:
         """S8: the only substitute for S2, for a device that cannot be read any more."""
-        proof = replace(
-            off_proof(state=PowerState.UNKNOWN), acknowledgement=Acknowledgement(who="ada", why="unplugged", at=NOW)
-        )
+        proof = replace(off_proof(state=PowerState.UNKNOWN), acknowledgement=Acknowledgement(who="ada", why="unplugged", at=NOW))
         await consequence(off.freeing, await off.free(proof=proof))
         await assert_done(off)
 

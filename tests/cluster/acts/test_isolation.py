@@ -166,9 +166,7 @@ class TestWayBack:
         [(False, OUT_OF_SERVICE), (True, {**OUT_OF_SERVICE, "value": "by-hand"})],
         ids=["not noted as ours", "replaced by a person"],
     )
-    async def test_an_out_of_service_taint_of_others_stays(
-        self, empty: World, noted: bool, taint: dict[str, str]
-    ) -> None:
+    async def test_an_out_of_service_taint_of_others_stays(self, empty: World, noted: bool, taint: dict[str, str]) -> None:
         """S28."""
         await empty.add_node(taints=(taint,))
         await empty.mark_as_ours(out_of_service=noted)

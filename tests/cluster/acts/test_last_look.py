@@ -169,9 +169,7 @@ class TestNeedOfACheck:
     @pytest.mark.parametrize(
         "check", [None, ObjectRef(api_version="example.io/v1", kind="Other", name="workers")], ids=["none", "unknown kind"]
     )
-    async def test_a_check_that_cannot_be_looked_up_licenses_nothing(
-        self, licensed: World, check: ObjectRef | None
-    ) -> None:
+    async def test_a_check_that_cannot_be_looked_up_licenses_nothing(self, licensed: World, check: ObjectRef | None) -> None:
         assert (await look(licensed, need=replace(CHECK_NEED, check=check))).verdict is LookVerdict.NOT_LICENSED
 
     async def test_after_off_the_need_no_longer_matters(self, licensed: World) -> None:
@@ -309,9 +307,7 @@ class TestDoubt:
         ],
     )
     @pytest.mark.parametrize("accident", [Accident.REFUSE, Accident.STATUS])
-    async def test_a_read_that_fails_licenses_nothing(
-        self, licensed: World, path: str, what: str, accident: Accident
-    ) -> None:
+    async def test_a_read_that_fails_licenses_nothing(self, licensed: World, path: str, what: str, accident: Accident) -> None:
         request = await licensed.look(need=CHECK_NEED)
         licensed.server.faults.add(Fault(accident=accident, path=path))
         result = await licensed.target.last_look(request)
@@ -328,9 +324,7 @@ class TestDoubt:
     async def test_a_read_that_hangs_licenses_nothing(self, licensed: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(looks, "READ_SECONDS", 0.05)
         request = await licensed.look(need=CHECK_NEED)
-        licensed.server.faults.add(
-            Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30))
-        )
+        licensed.server.faults.add(Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30)))
         result = await licensed.target.last_look(request)
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert "TimeoutError" in result.reason

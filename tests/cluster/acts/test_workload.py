@@ -81,9 +81,7 @@ class TestDeleting:
         """Its StatefulSet waits until it has vanished, whatever its phase."""
         await off.add_pod("db-0")
         await off.others.delete(PODS.path("db-0", namespace="default"))
-        await off.others.patch(
-            PODS.path("db-0", namespace="default", subresource="status"), {"status": {"phase": "Failed"}}
-        )
+        await off.others.patch(PODS.path("db-0", namespace="default", subresource="status"), {"status": {"phase": "Failed"}})
         assert (await count(off)).pods == 1
         assert (await delete(off)).deleted_pods == 1
 

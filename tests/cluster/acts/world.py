@@ -199,8 +199,7 @@ class World:
     ) -> JsonObject:
         templates = templates or (template_ref("blades"),)
         ladder = [
-            {"order": order, "timeout": "5m", "remediationTemplate": _reference(each)}
-            for order, each in enumerate(templates)
+            {"order": order, "timeout": "5m", "remediationTemplate": _reference(each)} for order, each in enumerate(templates)
         ]
         remedy = {"remediationTemplate": _reference(templates[0])} if len(templates) == 1 else {"escalatingRemediations": ladder}
         check = {
@@ -342,9 +341,7 @@ class World:
             not_ready_since=SICK_SINCE,
             endpoints=(ENDPOINT,),
         )
-        target = Target(
-            cluster=CLUSTER, pinned=pinned, incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1"
-        )
+        target = Target(cluster=CLUSTER, pinned=pinned, incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1")
         return replace(target, **fields)
 
     async def act(self, target: Target | None = None, **fields: Any) -> ActRequest:
@@ -397,9 +394,7 @@ def refused(kind: ErrorType, words: str = "") -> Iterator[None]:
 
 
 def our_mark(**added: bool) -> Mark:
-    return Mark(
-        incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1", since="2026-11-21T11:55:00Z", **added
-    )
+    return Mark(incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1", since="2026-11-21T11:55:00Z", **added)
 
 
 def off_proof(
@@ -419,9 +414,7 @@ def word(*, who: str = "ada", why: str = "pulled both plugs") -> OffProof:
 
 
 def template_ref(name: str) -> ObjectRef:
-    return ObjectRef(
-        api_version=TEMPLATES.api_version, kind=TEMPLATES.kind, name=name, namespace=TEMPLATE_NAMESPACE
-    )
+    return ObjectRef(api_version=TEMPLATES.api_version, kind=TEMPLATES.kind, name=name, namespace=TEMPLATE_NAMESPACE)
 
 
 def _reference(ref: ObjectRef) -> JsonObject:
