@@ -19,6 +19,7 @@ from simulator.objects import JsonObject
 from simulator.resources import LEASES
 from tests.system import report
 from tests.system.harness import CHECK, CHECKS, TEMPLATE, System
+from tests.system.nursery import Nursery
 from tests.system.questions import (
     check_status,
     commands,
@@ -35,7 +36,7 @@ from tests.system.temporal_server import TemporalServer
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
 OTHER_CHECK, ABSENT = "others", "absent"
-SCANS = 4
+SCANS = 3
 WRITTEN_IN_A_FENCING = {
     "patch nodes",
     "patch nodehealthchecks",
@@ -51,12 +52,12 @@ TITLE = "opt-in: requests for a change that nodewarden made"
 
 @pytest.fixture(scope="module")
 async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
 ) -> AsyncIterator[System]:
     """Scanned once a second; node-1 is broken from the start, and nobody has asked for anything yet."""
     async with standing(temporal, free_namespaces, tmp_path_factory, nodes=5, demo_workloads=False) as running:
         simulated_api(running)
-        await running.start_worker()
+        await running.start_worker(killable_from=nursery)
         running.cluster.break_node("node-1", "kubelet-stops")
         await running.warden.start_scanner(running.cluster_name, wait=timedelta(seconds=1))
         yield running

@@ -20,6 +20,7 @@ from temporalio.client import WorkflowHistory as History
 from policy.admission import Because
 from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase
 from policy.permits import Holding
+from policy.verdicts import Health
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden
@@ -206,8 +207,15 @@ async def _terminated_after_off(system: System, node: str) -> Aftermath:
 async def _terminated_and_healed(system: System, node: str) -> Aftermath:
     before = await _held(system, node)
     former = (await in_phase(system, node, Phase.RUNNING)).incident
-    await episode(system, node).terminate("pulled the plug")
     system.cluster.heal_node(node)
+
+    async def is_seen_healthy() -> bool:
+        scanner = await system.scanner()
+        rows = scanner.report.rows if scanner is not None and scanner.report is not None else ()
+        return any(row.node == node and row.health is Health.HEALTHY for row in rows)
+
+    await system.until(is_seen_healthy, f"{node} is seen healthy, its episode still held")
+    await episode(system, node).terminate("pulled the plug")
     return await _aftermath(system, before, former)
 
 
@@ -362,8 +370,9 @@ async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: Syste
     assert scanner is not None
     worker = await WorkerProcess.start(rival.folder, config=rival.config, name="rival")
     try:
-        await rival.warden.start_scanner(system.cluster_name, wait=timedelta(seconds=1))
-        before = await _held(system, LAST)
+        before, _ = await asyncio.gather(
+            _held(system, LAST), rival.warden.start_scanner(system.cluster_name, wait=timedelta(seconds=1))
+        )
 
         async def sees_a_candidate_and_may_not() -> bool:
             theirs = await rival.warden.scanner_status(system.cluster_name)

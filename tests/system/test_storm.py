@@ -19,6 +19,7 @@ from simulator.objects import is_ready
 from starter import wording
 from tests.system import report
 from tests.system.harness import CHECK, CHECKS, System
+from tests.system.nursery import Nursery
 from tests.system.questions import check_status, commands, condition, events_about, is_open, standing
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
@@ -43,10 +44,10 @@ class Storm:
 
 @pytest.fixture(scope="module")
 async def storm(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
 ) -> AsyncIterator[Storm]:
     async with standing(temporal, free_namespaces, tmp_path_factory, nodes=NODES, zones=3) as system:
-        await system.start_worker()
+        await system.start_worker(killable_from=nursery)
         await system.apply_policy()
         await system.start_scanner(cap=1)
         befores = {name: Before.of(system.cluster, name) for name in system.cluster.nodes}

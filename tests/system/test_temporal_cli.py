@@ -18,6 +18,7 @@ import pytest
 from policy.episodes import EpisodeResult, Outcome, Phase
 from simulator.resources import LEASES
 from tests.system.harness import System
+from tests.system.nursery import Nursery
 from tests.system.questions import commands, episode, in_phase, is_open, opened_at, parked, standing, traces
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
@@ -102,11 +103,11 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @pytest.fixture(scope="module")
 async def system(
-    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory, nursery: Nursery
 ) -> AsyncIterator[System]:
     """node-1 is well; the check's episodes of four more wait; node-6, whose BMC is dead, needs a person."""
     async with standing(temporal, free_namespaces, tmp_path_factory, nodes=6, demo_workloads=False) as running:
-        await running.start_worker()
+        await running.start_worker(killable_from=nursery)
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         await running.start_scanner(cap=6)
         running.cluster.break_node(UNPLUGGED, "bmc-dead")
