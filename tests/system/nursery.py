@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
+from tests.system import mortal
+
 
 class Born:
     """The test's side of one forked process, shaped like asyncio's own."""
@@ -61,7 +63,7 @@ class Nursery:
     async def __aenter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", __name__,
+                *mortal.command(sys.executable, "-m", __name__),
                 env={**os.environ, "PYTHONPATH": str(self._root)},
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,
             )  # fmt: skip
@@ -107,6 +109,7 @@ def main() -> None:
     for name in EVERYTHING:
         importlib.import_module(name)
     signal.signal(signal.SIGCHLD, _reap)
+    parent = os.getpid()
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # its birth is told before its death
@@ -114,7 +117,7 @@ def main() -> None:
         if pid == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-            _live(request)
+            _live(request, parent)
         _tell(born=pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
@@ -135,9 +138,10 @@ EVERYTHING = (
 """What a worker that serves everything imports; one that is missing here costs time and nothing else."""
 
 
-def _live(request: dict[str, Any]) -> NoReturn:
+def _live(request: dict[str, Any], parent: int) -> NoReturn:
     from tests.system.killable_worker import main as work
 
+    mortal.die_with(parent)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

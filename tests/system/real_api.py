@@ -19,6 +19,7 @@ import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.system import mortal
 from workers.embedded_process import free_ports
 
 VARIABLE = "KUBEBUILDER_ASSETS"
@@ -147,8 +148,7 @@ class RealApiServer:
     async def _launch(self, program: str, *arguments: str) -> asyncio.subprocess.Process:
         with (self._folder / f"{program}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                str(self._programs / program),
-                *arguments,
+                *mortal.command(str(self._programs / program), *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -16,6 +16,7 @@ from typing import Self
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from tests.system import mortal
 from workers import search_attributes
 from workers.connect import runtime
 from workers.embedded_process import find_binary, free_ports, server_arguments
@@ -54,8 +55,7 @@ class TemporalServer:
             arguments += ["--namespace", namespace]
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                str(find_binary()),
-                *arguments,
+                *mortal.command(str(find_binary()), *arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

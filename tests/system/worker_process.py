@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from tests.system import mortal
 from tests.system.nursery import Nursery
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ class WorkerProcess:
         log = folder / f"{name}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "starter.cli", *_arguments(config),
+                *mortal.command(sys.executable, "-m", "starter.cli", *_arguments(config)),
                 cwd=folder, env=_clean(environment),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
