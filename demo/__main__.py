@@ -29,6 +29,7 @@ from starter.display import LineDisplay, LiveDisplay, watch
 from starter.status import ClusterStatus
 from workers import process
 from workers.connect import start_runtime
+from workers.leaving import leave
 from workers.logs import configure
 from workers.settings import Settings, load
 from workers.together import alongside
@@ -201,4 +202,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -161,7 +161,7 @@ class RecordEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeStatus:
-    """Answer of the `status` query: what the CLI and the live table show."""
+    """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else ""."""
 
     incident: str
     cluster: str
@@ -179,6 +179,7 @@ class EpisodeStatus:
     off_proof: OffProof | None = None
     restart_proof: RestartProof | None = None
     permit: bool = False
+    queued: str = ""
     waiting_until: datetime | None = None
     control_plane: bool = False
     node_uid: str = ""

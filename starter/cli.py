@@ -5,6 +5,7 @@ Heavy imports happen inside the commands: help and completion answer before Temp
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,12 +27,16 @@ app = typer.Typer(
 @app.callback()
 def globals_(
     context: typer.Context,
+    *,
     cluster: ClusterOption = "",
     output: OutputOption = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Settings file; default: ./nodewarden.yaml, then the user's.")
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an unexpected error comes from.")] = False,
+    show_version: Annotated[  # noqa: ARG001 - its callback has answered by then
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=version.print_and_exit)
+    ] = False,
 ) -> None:
     """Options that every command understands."""
     context.obj = Session(cluster=cluster, output=output, config=config, debug=debug)
@@ -50,8 +55,15 @@ app.command("version")(version.version)
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    app()
+    """Entry point of the console script. An unexpected error passes through, for its traceback."""
+    try:
+        app()
+    except SystemExit as ending:
+        if "temporalio.bridge" not in sys.modules:
+            raise
+        from workers.leaving import leave
+
+        leave(ending.code if isinstance(ending.code, int) else int(bool(ending.code)))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -25,12 +28,11 @@ from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.scanners import ScannerHandle, StartedScanner
 from starter.status import ClusterStatus, SilentEpisode
-from workers.connect import connect
+from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
-from workers.setting_sources import SettingsError
 from workers.settings import Settings, load
 from workflows import search
-from workflows.ids import WORKFLOW_QUEUE, episode_id
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.messages import ScannerStatus
 
 SHOWN_ENDED = 10
@@ -146,6 +148,21 @@ class Nodewarden:
         """See `EpisodeHandle.resume`."""
         return await self.episode(cluster, node).resume(who=who, reason=reason)
 
+    async def serves(self, cluster: str) -> bool:
+        """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""
+        try:
+            described = await self.client.workflow_service.describe_task_queue(
+                DescribeTaskQueueRequest(
+                    namespace=self.client.namespace,
+                    task_queue=TaskQueue(name=cluster_queue(cluster)),
+                    task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+                ),
+                timeout=ANSWER_WITHIN,
+            )
+        except RPCError as error:
+            raise unanswered(error, what=f"task queue of {cluster}") from error
+        return bool(described.pollers)
+
     def scanner(self, cluster: str) -> ScannerHandle:
         """The scanner of a cluster; whether one runs shows when it is asked."""
         return ScannerHandle(self.client, cluster)
@@ -231,7 +248,7 @@ def _embedded_address(settings: Settings) -> str:
             "temporal.address (TEMPORAL_ADDRESS): expected host:port of a Temporal service; "
             "none is set, and no `nodewarden up` runs here with one of its own"
         )
-        raise SettingsError(message)
+        raise TemporalUnreachableError(message)
     return endpoint.address
 
 

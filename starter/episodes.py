@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,13 +19,15 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episodes import EpisodeResult, EpisodeStatus, RecordEntry
+from policy.episodes import EpisodeResult, EpisodeStatus, Phase, RecordEntry
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.stuck import task_failure
 from workflows.ids import episode_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 ANSWER_WITHIN = timedelta(seconds=10)
+DECIDED_WITHIN = timedelta(seconds=5)
+ASK_AGAIN = timedelta(milliseconds=100)
 
 _NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
 
@@ -55,6 +58,23 @@ class EpisodeHandle:
     async def record(self) -> tuple[RecordEntry, ...]:
         """The decision record, also of an episode that has ended."""
         return await ask(self._client, self.workflow_id, "record", tuple[RecordEntry, ...], what=self._what, run_id=self.run_id)
+
+    async def decided(self, *, within: timedelta | None = None) -> EpisodeStatus | EpisodeResult | None:
+        """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
+        where it has ended by then. None: nobody has answered within that time; the request stands all the same.
+        """
+        try:
+            async with asyncio.timeout((within or DECIDED_WITHIN).total_seconds()):
+                while True:
+                    try:
+                        status = await self.status()
+                    except MissingError:
+                        return await self.result()
+                    if status.permit or status.queued or status.phase is Phase.NEEDS_HUMAN:
+                        return status
+                    await asyncio.sleep(ASK_AGAIN.total_seconds())
+        except (TimeoutError, SilentError):
+            return None
 
     async def is_open(self) -> bool:
         """Whether it runs. False also where there never was one."""

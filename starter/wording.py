@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome
+from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.report import CheckReport, TargetRow
 from policy.verdicts import Health
 from workflows.messages import ScannerStatus
@@ -80,9 +80,21 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
     return f"off proven{devices}, read {clock(read)}" if read else ""
 
 
+def standing(episode: EpisodeStatus | None) -> str:
+    """How a request that was just made stands."""
+    if episode is None:
+        return "nobody has answered yet, it begins once a worker serves it"
+    if episode.phase is Phase.NEEDS_HUMAN:
+        return f"it waits for a person: {episode.problem or episode.doing}"
+    return "it has its permit" if episode.permit else f"it waits for a permit: {episode.queued}"
+
+
 def ending(result: EpisodeResult) -> str:
     """How an episode ended, in a sentence."""
-    left = ", left powered off" if result.left_off else ""
+    left = ""
+    if result.left_off:
+        on_a_word = result.off_proof is not None and result.off_proof.acknowledgement is not None
+        left = ", left as it is, off on a person's word" if on_a_word else ", left powered off"
     return f"{result.outcome.value} after {span(result.ended - result.started)}{left}: {result.message}"
 
 

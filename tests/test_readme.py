@@ -173,7 +173,7 @@ def test_its_search_attributes_are_those_that_are_set() -> None:
 
 def test_what_it_shows_of_the_demo_and_of_the_tests_is_there() -> None:
     """Real output, pasted: the last line of each, and what `make test` closes with."""
-    shown = re.findall(r"^```\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+    shown = blocks("")
     assert sum("✓ 2 nodes broken, 2 recovered" in block for block in shown) == 1
     assert sum(re.search(r"^=+ [0-9]+ passed.* in .*=+$", block, flags=re.MULTILINE) is not None for block in shown) == 1
 

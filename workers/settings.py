@@ -61,6 +61,11 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+def _is_host_and_port(value: str) -> bool:
+    parts = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):(\d{1,5})", value)
+    return parts is not None and 1 <= int(parts[2]) <= 65535
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -83,7 +88,7 @@ class TemporalSettings(_Section):
     @field_validator("address")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
-        if value and not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):\d{1,5}", value):
+        if value and not _is_host_and_port(value):
             message = f"expected host:port such as localhost:7233, got {value!r}"
             raise ValueError(message)
         return value
@@ -186,7 +191,7 @@ class Settings(BaseSettings):
     @field_validator("metrics")
     @classmethod
     def _bindable(cls, value: str) -> str:
-        if value and not re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]+):\d{1,5}", value):
+        if value and not _is_host_and_port(value):
             message = f"expected host:port such as 127.0.0.1:9464, got {value!r}"
             raise ValueError(message)
         return value

@@ -22,6 +22,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
+from workers.liveness import Liveness
 from workers.settings import WorkerSettings
 from workers.together import alongside
 
@@ -86,6 +87,7 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         graceful_shutdown_timeout=settings.graceful_shutdown,
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
+        interceptors=[Liveness()],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

@@ -6,18 +6,31 @@ Each is an idempotent look-and-write on the API's side (`activities/cluster/`); 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import ActRequest, ActResult, EventRequest, NodeLeaseRequest, TargetActivities
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    EventRequest,
+    IsolationActivities,
+    NodeLeaseRequest,
+    TargetActivities,
+)
 from activities.errors import error_message
+from policy.episodes import Phase, Step
+from policy.permits import Release
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Vetoed, turn_for
+from workflows.turns import Turn, Vetoed, turn_for
 
 NODE_LEASE_SECONDS = 600
+UNMARK_PAUSE_MAXIMUM = timedelta(minutes=10)
+UNMARK_FAILURES_TOLD = 3
+"""So many failures in a row, and a person is told that our marks still stand."""
 Activities = TypeVar("Activities")
 
 
@@ -56,6 +69,34 @@ class Bookkeeping:
             )
         except ActivityError as error:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
+
+    async def remove_marks(self, pause: timedelta) -> None:
+        """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
+        failures = 0
+        while True:
+            self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
+            try:
+                result = await self.write(IsolationActivities.mark_schedulable, "recovery: marks the node schedulable")
+                break
+            except Turn as turn:
+                failures += 1
+                self._episode.problem = turn.reason
+                self._episode.enter(doing="can't remove our marks yet")
+                await self._episode.rest(pause, "until the marks are tried again")
+                pause = min(pause * 2, UNMARK_PAUSE_MAXIMUM)
+                if self._episode.permit and failures >= UNMARK_FAILURES_TOLD:
+                    await self.ask_for_a_person(f"our marks can't be removed: {turn.reason}")
+        self._episode.problem = ""
+        self._episode.note("mark-schedulable", "ok", result.detail)
+
+    async def ask_for_a_person(self, problem: str) -> None:
+        """Give the permit back, so that nobody else waits for us, and say what is wrong."""
+        self._episode.problem = problem
+        self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        await self._episode.give_back_permit(
+            Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
+        )
+        await self.tell("NeedsHuman", problem, warning=True)
 
     async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode."""

@@ -88,7 +88,8 @@ class EpisodeConversation:
     @resume.validator
     def _check_resume(self, request: PersonRequest) -> None:
         by_a_person(request.who, request.reason)
-        if self.episode.held is None and self.episode.phase is not Phase.NEEDS_HUMAN:
+        waits = self.episode.phase is Phase.NEEDS_HUMAN or self.episode.acknowledgement is not None
+        if self.episode.held is None and not waits:
             raise ValueError("resume: expected an episode that is held or needs a person; this one goes on by itself")
 
     def _still_open(self, what: str) -> None:

@@ -59,6 +59,7 @@ class Episode:
         self.off_proof: OffProof | None = None
         self.restart_proof: RestartProof | None = None
         self.permit = False
+        self.queued = ""
         self.holder = ""
         self.control_plane = False
         self._target: Target | None = None
@@ -136,6 +137,7 @@ class Episode:
             off_proof=self.off_proof,
             restart_proof=self.restart_proof,
             permit=self.permit,
+            queued=self.queued,
             waiting_until=self.until,
             control_plane=self.control_plane,
             node_uid=self._target.pinned.uid if self._target else "",
@@ -185,8 +187,11 @@ class Episode:
         return f"incident {self.incident} is held before its next destructive act"
 
     def take_resume(self, request: PersonRequest) -> str:
-        """End a hold, or let a parked episode try again."""
+        """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
         self.held = None
+        if (word := self.acknowledgement) is not None:
+            self.acknowledgement = None
+            self.note("acknowledge-off", "taken back", f"{word.who}'s word, by {request.who}: {request.reason}")
         self.resumed = request
         self.note("resume", "asked", f"by {request.who}: {request.reason}")
         self._news += 1
@@ -227,6 +232,7 @@ class Episode:
         pause = timedelta(minutes=1)
         while True:
             answer = await self._ask(request)
+            self.queued = answer.reason if answer.decision is Decision.QUEUED else ""
             if answer.decision is Decision.REFUSED:
                 return answer.reason
             if answer.decision is Decision.GRANTED:
@@ -236,6 +242,7 @@ class Episode:
                 await self.rest(pause, "waits for a permit")
                 pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
             if self.permit:
+                self.queued = ""
                 return ""
             if self.abort_asked is not None:
                 return "aborted while it waited for a permit"

@@ -6,15 +6,13 @@ same story). It is the automaton of the node-fencing proposal, made safe:
     new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
     a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
 
-Power is `workflows/power.py`, consequences `workflows/freeing.py`, looking `workflows/looks.py`; what all kinds of episode
-share is `workflows/episode.py`.
+Power is `workflows/power.py`, consequences `workflows/freeing.py`, looking `workflows/looks.py`, what follows from a look
+`workflows/sighting.py`, tries `workflows/tries.py`; what all kinds of episode share is `workflows/episode.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -36,11 +34,9 @@ from policy.episodes import (
     OffProof,
     Outcome,
     Phase,
-    Pinned,
     Step,
 )
-from policy.fencing import power_due, restart_proven
-from policy.identity import same_machine
+from policy.fencing import power_due
 from policy.permits import PermitRequest, Release
 from policy.plan import FencingPlan
 from workflows import options
@@ -48,16 +44,16 @@ from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.freeing import FreeingSequence
-from workflows.looks import LICENCE_PATIENCE, Looks
+from workflows.looks import Looks
 from workflows.messages import AbortRequest, AcknowledgeRequest
 from workflows.power import PowerSequence
-from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Unlicensed, Vetoed
+from workflows.sighting import Sighting
+from workflows.tries import Tries
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
-UNLICENSED_PAUSE = timedelta(seconds=10)
 SEEN_DOWN_AGAIN = timedelta(seconds=5)
-RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
 
 
 class FencingStory:
@@ -67,7 +63,8 @@ class FencingStory:
     desk: Bookkeeping
     power: PowerSequence
     freeing: FreeingSequence
-    _pinned: Pinned
+    sighting: Sighting
+    tries: Tries
     _plan: FencingPlan
     _need: Need
 
@@ -76,7 +73,6 @@ class FencingStory:
         reason = request.need.reason if request.need else request.reason
         self._request = request
         self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
-        self._boot_ids_before: list[str] = []
         self._resumed_at: datetime | None = None
         self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
@@ -112,11 +108,11 @@ class FencingStory:
             if self.power.proof is None and not await self._was_switched_off():
                 await self._isolate()
                 await self._wait_before_power()
-                await self._in_tries(Step.POWER_MANAGEMENT, self._power_off)
-            await self._in_tries(Step.POWER_MANAGEMENT, self._free)
+                await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_off)
+            await self.tries.carry_out(Step.POWER_MANAGEMENT, self._free)
         if self._leaves_off():
             return await self._left_off()
-        await self._in_tries(Step.POWER_MANAGEMENT, self._power_on)
+        await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
         await self._wait_for_return()
         return await self._returned()
 
@@ -148,7 +144,7 @@ class FencingStory:
 
     def _take_pin(self, pin: PinResult) -> None:
         info = workflow.info()
-        self._pinned, self._plan, self._need = pin.pinned, pin.plan, pin.need
+        self._plan, self._need = pin.plan, pin.need
         self.episode.control_plane = pin.control_plane
         self.episode.observation = pin.observation
         self.episode.target = Target(
@@ -163,6 +159,8 @@ class FencingStory:
         self.desk = Bookkeeping(self.episode)
         self.power = PowerSequence(self.episode, self._plan)
         self.freeing = FreeingSequence(self.episode, self._plan, self.power)
+        self.sighting = Sighting(self.episode, self.power)
+        self.tries = Tries(self.episode, self._plan, before_next=self._may_try_again)
         self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -175,8 +173,10 @@ class FencingStory:
 
     async def _isolate(self) -> None:
         await self.looks.may_go_on()
-        self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="marks the node unschedulable")
-        await self._in_tries(Step.ISOLATION, self._cordon)
+        self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="reads the power state")
+        await self.power.try_out()
+        self.episode.enter(doing="marks the node unschedulable")
+        await self.tries.carry_out(Step.ISOLATION, self._cordon)
         self.episode.enter(phase=Phase.RUNNING, doing="is isolated")
 
     async def _cordon(self) -> None:
@@ -191,7 +191,7 @@ class FencingStory:
             self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
             await self.episode.rest(remaining, "the wait before power-management")
             await self.looks.may_go_on()
-            if self._seems_changed():
+            if self.sighting.seems_changed():
                 await self.looks.before_destruction()
 
     # Power-management -----------------------------------------------------------------------------------------------
@@ -203,11 +203,13 @@ class FencingStory:
         if self._take_acknowledgement():
             return
         await self.desk.take_node_lease(theirs_matters=not self._touched())
-        await self.looks.before_destruction()
-        self._pin_boot()
-        await self.power.command_off()
+        await self.power.command_off(self._last_look_before_off)
         await self.power.await_off()
         await self.desk.tell("NodePoweredOff", "off is proven")
+
+    async def _last_look_before_off(self) -> None:
+        await self.looks.before_destruction()
+        self.sighting.pin_boot()
 
     async def _free(self) -> None:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
@@ -226,7 +228,7 @@ class FencingStory:
         the one we switched off, and nothing of it is freed."""
         deadline = workflow.now() + self._plan.free_timeout
         await self.looks.refresh()
-        while (seen := self.episode.observation) is not None and seen.present and seen.ready:
+        while self.sighting.says_ready():
             if workflow.now() >= deadline:
                 raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
             self.episode.enter(doing="waits until the API server sees the node down", until=deadline)
@@ -238,8 +240,8 @@ class FencingStory:
         await self.desk.take_node_lease(theirs_matters=False)
         await self.freeing.untaint()
         await self.looks.before_restoring()
-        if self.power.powered_on_at is None and (seen := self.episode.observation) is not None:
-            self._boot_ids_before.append(seen.boot_id)  # it may have rebooted by itself between the pin and our off
+        if self.power.powered_on_at is None:
+            self.sighting.remember_boot()
         await self.power.turn_on()
 
     async def _wait_for_return(self) -> None:
@@ -247,20 +249,20 @@ class FencingStory:
         began = [moment for moment in (self.power.powered_on_at, self._resumed_at) if moment is not None]
         deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
         self.episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
-        while not self._is_back():
+        while not self.sighting.is_back():
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 minutes = self._plan.boot_timeout.total_seconds() / 60
                 raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after power-on")
             await self.episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
-            if not self._is_back():
+            if not self.sighting.is_back():
                 await self.looks.refresh()
 
     # Recovery and the ends ------------------------------------------------------------------------------------------
 
     async def _returned(self) -> EpisodeResult:
         """The machine is back: whose is it, and was an abort asked for meanwhile?"""
-        if self._replaced():
+        if self.sighting.is_replaced():
             return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
         if (abort := self.episode.abort_asked) is not None:
             return await self._restore(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
@@ -274,28 +276,14 @@ class FencingStory:
             if self.power.proof is not None or outcome is not Outcome.RECOVERED:
                 return await self._park(message)
             try:
-                await self._in_tries(Step.POWER_MANAGEMENT, self._power_on)
+                await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
             except Turn as turn:
                 return await self._park(f"{message}; but {turn.reason}")
         return await self._restore(outcome, message)
 
     async def _restore(self, outcome: Outcome, message: str) -> EpisodeResult:
         """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
-        pause = self._plan.retry_interval
-        while True:
-            self.episode.enter(step=Step.RECOVERY, doing="removes our marks")
-            try:
-                result = await self.desk.write(IsolationActivities.mark_schedulable, "recovery: marks the node schedulable")
-                break
-            except Turn as turn:
-                self.episode.problem = turn.reason
-                self.episode.enter(doing="can't remove our marks yet")
-                await self.episode.rest(pause, "until the marks are tried again")
-                pause = min(pause * 2, RESTORE_PAUSE_MAXIMUM)
-                if self.episode.permit and pause > self._plan.retry_interval * 4:
-                    await self._ask_for_a_person(f"our marks can't be removed: {turn.reason}")
-        self.episode.problem = ""
-        self.episode.note("mark-schedulable", "ok", result.detail)
+        await self.desk.remove_marks(self._plan.retry_interval)
         return await self._end(outcome, message)
 
     async def _aborted(self, reason: str) -> EpisodeResult:
@@ -320,7 +308,9 @@ class FencingStory:
         """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
         abort = self.episode.abort_asked
         who = f"{abort.who} ({abort.reason})" if abort else "nobody"
-        return await self._restore(Outcome.ABORTED, f"aborted by {who} after off was proven: left off")
+        proof = self.power.proof
+        how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
+        return await self._restore(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off")
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         began = outcome is not Outcome.REFUSED
@@ -349,32 +339,10 @@ class FencingStory:
 
     # Failing --------------------------------------------------------------------------------------------------------
 
-    async def _in_tries(self, step: Step, act: Callable[[], Awaitable[None]]) -> None:
-        """Try a step as often as the plan says; the last failure is the step's."""
-        patience_ends = workflow.now() + LICENCE_PATIENCE
-        number = 1
-        while True:
-            self.episode.step, self.episode.try_number = step.value, number
-            try:
-                await act()
-            except Unlicensed as waits:
-                if workflow.now() >= patience_ends:
-                    raise Hopeless(waits.reason) from waits
-                self.episode.enter(doing=f"waits for its licence: {waits.reason}")
-                await self.episode.rest(UNLICENSED_PAUSE, "until the licence is looked at again")
-            except StepFailed as failed:
-                self.episode.problem = failed.reason
-                self.episode.note(step.value, "failed", f"try {number} of {self._plan.tries}: {failed.reason}")
-                if number == self._plan.tries or isinstance(failed, ProofLost):
-                    raise
-                self.episode.enter(doing=f"will try again: {failed.reason}")
-                await self.episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
-                number += 1
-                if self.power.proof is None and not self.freeing.done:
-                    await self.looks.may_go_on()
-            else:
-                self.episode.problem = ""
-                return
+    async def _may_try_again(self) -> None:
+        """While there is a way back, a hold or an abort is heard between two tries as well."""
+        if self.power.proof is None and not self.freeing.done:
+            await self.looks.may_go_on()
 
     async def _start_over(self, reason: str) -> EpisodeResult | None:
         """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""
@@ -390,11 +358,11 @@ class FencingStory:
         await self.power.settle()
         self.power.remember_what_is_said()
         self.episode.resumed = None
-        await self._ask_for_a_person(problem)
+        await self.desk.ask_for_a_person(problem)
         while True:
             if (abort := self.episode.abort_asked) is not None:
                 return await self._aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")
-            if self._seems_changed() and (ended := await self._ended_by_itself()):
+            if self.sighting.seems_changed() and (ended := await self._ended_by_itself()):
                 return ended
             if self.episode.resumed is not None or self._acknowledged():
                 refused = await self.episode.obtain_permit(self._permit_request())
@@ -409,21 +377,12 @@ class FencingStory:
         self.episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
-    async def _ask_for_a_person(self, problem: str) -> None:
-        """Give the permit back, so that nobody else waits for us, and say what is wrong."""
-        self.episode.problem = problem
-        self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-        await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, parked=True, problem=problem)
-        )
-        await self.desk.tell("NeedsHuman", problem, warning=True)
-
     async def _ended_by_itself(self) -> EpisodeResult | None:
         """A parked node that came back, or was replaced, needs nobody any more."""
         await self.looks.refresh()
-        if self._replaced():
+        if self.sighting.is_replaced():
             return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
-        if self._is_back():
+        if self.sighting.is_back():
             return await self._returned()
         if self.power.proof is None and await self.looks.need_is_gone():
             return await self._way_back(Outcome.RECOVERED, "the node came back by itself")
@@ -432,7 +391,7 @@ class FencingStory:
     def _wait_that_remains(self) -> timedelta:
         """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""
         started = self.episode.started if self._need.kind is NeedKind.CHECK else None
-        return power_due(self._pinned.not_ready_since, self._plan, workflow.now(), started=started)
+        return power_due(self.sighting.pinned.not_ready_since, self._plan, workflow.now(), started=started)
 
     async def _was_switched_off(self) -> bool:
         """Whether an off of an earlier round of the flow turns out to be proven: then only the rest is to be done (S5)."""
@@ -443,14 +402,6 @@ class FencingStory:
     def _touched(self) -> bool:
         """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
         return not self.power.untouched or self.power.proof is not None or self.freeing.began
-
-    def _pin_boot(self) -> None:
-        """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
-        seen = self.episode.observation
-        if seen is not None and seen.boot_id and seen.boot_id != self._pinned.boot_id:
-            self.episode.note("pin", "boot id", f"{self._pinned.boot_id} has become {seen.boot_id}")
-            self._pinned = replace(self._pinned, boot_id=seen.boot_id)
-            self.episode.target = replace(self.episode.target, pinned=self._pinned)
 
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
@@ -469,27 +420,6 @@ class FencingStory:
         self.episode.note("off-proven", "acknowledged", f"by {word.who}: {word.why}")
         return True
 
-    def _seems_changed(self) -> bool:
-        """A hint that the node is back or gone, to be confirmed by a live look before anything follows from it."""
-        seen = self.episode.observation
-        return seen is not None and (seen.ready or not seen.present or seen.uid != self._pinned.uid)
-
-    def _is_back(self) -> bool:
-        """Ready with a boot id that is new since our command, on the name we pinned."""
-        seen = self.episode.observation
-        since = self.power.powered_on_at or (self.power.off_commanded_at if self.power.proof is not None else None)
-        if seen is None or since is None or not (seen.present and seen.ready):
-            return False
-        proof = restart_proven(self._pinned, seen, since, boot_ids_before=self._boot_ids_before)
-        self.episode.restart_proof = proof or self.episode.restart_proof
-        return proof is not None
-
-    def _replaced(self) -> bool:
-        seen = self.episode.observation
-        if seen is None or not seen.present or seen.uid == self._pinned.uid:
-            return False
-        return not same_machine(self._pinned, seen)
-
     async def _is_off_after_all(self) -> bool:
         try:
             return self.power.proof is not None or await self.power.already_off()
@@ -507,10 +437,10 @@ class FencingStory:
             workflow_id=workflow.info().workflow_id,
             incident=self.episode.incident,
             reason=self._need.reason,
-            provider_id=self._pinned.provider_id,
-            zone=self._pinned.zone,
+            provider_id=self.sighting.pinned.provider_id,
+            zone=self.sighting.pinned.zone,
             control_plane=self.episode.control_plane,
-            node_uid=self._pinned.uid,
+            node_uid=self.sighting.pinned.uid,
             ready=self.episode.observation is not None and self.episode.observation.ready,
         )
 

@@ -24,6 +24,9 @@ IN_FLIGHT_MARGIN = timedelta(seconds=2)
 ACT_WINDOW = timedelta(seconds=15)
 """A destructive act that has not begun this long after its last look is not done at all (S20)."""
 
+LOST_WORKER = timedelta(seconds=4)
+"""A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
+
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
 
@@ -45,6 +48,7 @@ def report(cluster: str) -> ActivityConfig:
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(seconds=20),
         retry_policy=RetryPolicy(maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES),
     )
@@ -55,6 +59,7 @@ def temporal_call() -> ActivityConfig:
     return ActivityConfig(
         task_queue=WORKFLOW_QUEUE,
         start_to_close_timeout=timedelta(seconds=20),
+        heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(seconds=60),
         retry_policy=RetryPolicy(
             initial_interval=timedelta(milliseconds=500), maximum_attempts=5, non_retryable_error_types=_FINAL_NAMES
@@ -68,6 +73,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(seconds=60),
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
         priority=_URGENT,
@@ -79,6 +85,7 @@ def cluster_write(cluster: str) -> ActivityConfig:
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(seconds=90),
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -40,6 +40,7 @@ class PowerSequence:
         self._settle_until: datetime | None = None
         self._said: dict[str, PowerState] = {}
         self._said_before_word: dict[str, PowerState] = {}
+        self._tried_out = False
         self.proof: OffProof | None = None
         self.powered_on_at: datetime | None = None
 
@@ -63,6 +64,14 @@ class PowerSequence:
             await self._episode.settle(self._settle_until - workflow.now())
             self._settle_until = None
 
+    async def try_out(self) -> None:
+        """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
+        missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
+        if not self._tried_out:
+            for reading in await self._read_all():
+                self._episode.note("read-power", reading.state.value, reading.endpoint)
+            self._tried_out = True
+
     # Off ------------------------------------------------------------------------------------------------------------
 
     async def already_off(self) -> bool:
@@ -70,11 +79,15 @@ class PowerSequence:
         await self.settle()
         return len(self._off_ended) == len(self._plan.devices) and await self._prove()
 
-    async def command_off(self) -> None:
-        """One off to every device, all before any reading (S4). Raises Hopeless or StepFailed where one can't be commanded."""
-        self._episode.enter(doing="commands power off")
-        self.powered_on_at = None
+    async def command_off(self, look: Callable[[], Awaitable[None]]) -> None:
+        """One off to every device, all before any reading (S4), each right after a last look (S20).
+
+        Raises Hopeless or StepFailed where one can't be commanded, and whatever turn the look finds.
+        """
         for device in self._plan.devices:
+            await look()
+            self._episode.enter(doing="commands power off")
+            self.powered_on_at = None
             try:
                 result = await self._command(PowerActivities.power_off, device, "power off")
             except ActivityError as error:

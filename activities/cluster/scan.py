@@ -26,8 +26,6 @@ from activities.contracts.scan import PublishRequest, PublishResult, ScanActivit
 from policy.report import ReportParts, ScanReport
 from policy.views import digest
 
-LONGEST_HEARTBEAT = 5.0
-
 COSMETIC_SECONDS = 1.0
 """How long a change of nothing but the lines for people is held back, so that a restless fleet is not one scan per heartbeat."""
 
@@ -70,7 +68,7 @@ class ClusterScan(ScanActivities):
         """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
         require_cluster(request.cluster, self._cluster)
         ending = asyncio.Event()
-        async with _beside(_beating(), self._shutting_down(ending)):
+        async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
 
     @activity.defn(name="scan.publish-status")
@@ -126,24 +124,15 @@ class ClusterScan(ScanActivities):
         self.view.poke()
 
 
-async def _beating() -> None:
-    timeout = activity.info().heartbeat_timeout
-    pause = min(timeout.total_seconds() / 4, LONGEST_HEARTBEAT) if timeout else LONGEST_HEARTBEAT
-    while True:
-        activity.heartbeat()
-        await asyncio.sleep(pause)
-
-
 @asynccontextmanager
-async def _beside(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run these while the block runs, and end them with it."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+async def _beside(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run it while the block runs, and end it with it."""
+    task = asyncio.create_task(coroutine)
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def essence_of(report: ScanReport) -> str:

@@ -76,7 +76,7 @@ class ScanActivities(ABC):
     @activity.defn(name="scan.observe-cluster")
     @abstractmethod
     async def observe_cluster(self, request: ScanRequest) -> ScanReport:
-        """Sit on the watch cache until the report changes; renew the cluster Lease meanwhile; heartbeat."""
+        """Sit on the watch cache until the report changes; renew the cluster Lease meanwhile."""
 
     @activity.defn(name="scan.publish-status")
     @abstractmethod

@@ -14,6 +14,7 @@ from starter.commands.session import (
     OutputOption,
     Session,
     WhoOption,
+    given,
     me,
     run,
     say,
@@ -41,7 +42,7 @@ def abort(
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.abort(who=who or me(), reason=reason, power_on=power_on)
+        return await episode.abort(who=who or me(), reason=given("--reason", reason), power_on=power_on)
 
     _told(session_of(context, cluster=cluster, output=output), node, tell)
 
@@ -58,7 +59,7 @@ def ack_off(
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.ack_off(who=who, reason=reason)
+        return await episode.ack_off(who=given("--who", who), reason=given("--reason", reason))
 
     _told(session_of(context, cluster=cluster, output=output), node, tell)
 
@@ -75,7 +76,7 @@ def hold(
     """Let the episode of NODE do nothing destructive until `resume`."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.hold(who=who or me(), reason=reason)
+        return await episode.hold(who=who or me(), reason=given("--reason", reason))
 
     _told(session_of(context, cluster=cluster, output=output), node, tell)
 
@@ -92,7 +93,7 @@ def resume(
     """End a hold of the episode of NODE, or let one that waits for a person try again."""
 
     async def tell(episode: EpisodeHandle) -> str:
-        return await episode.resume(who=who or me(), reason=reason)
+        return await episode.resume(who=who or me(), reason=given("--reason", reason))
 
     _told(session_of(context, cluster=cluster, output=output), node, tell)
 

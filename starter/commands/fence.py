@@ -16,6 +16,7 @@ from starter.commands.session import (
     Session,
     WhoOption,
     complain,
+    given,
     me,
     run,
     say,
@@ -56,12 +57,11 @@ def fence(
         settings = session.settings()
         name = session.one_cluster(settings)
         async with Nodewarden.connect(settings) as warden:
-            episode = await warden.fence(name, node, reason=reason, requester=who or me(), template=named)
+            await session.expect_served(warden, settings, name)
+            episode = await warden.fence(name, node, reason=given("--reason", reason), requester=who or me(), template=named)
             if wait:
                 return await _see_through(session, episode)
-        text = f"{'joined the' if episode.joined else 'started'} fencing of {node} ({episode.workflow_id}, run {episode.run_id})"
-        say(session, text, cluster=name, node=node, workflow_id=episode.workflow_id, run_id=episode.run_id, joined=episode.joined)
-        return None
+            return await _tell_the_decision(session, episode)
 
     run(session, work)
 
@@ -80,12 +80,50 @@ def _template(text: str) -> ObjectRef | None:
     return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
 
 
+async def _tell_the_decision(session: Session, episode: EpisodeHandle) -> Exit:
+    """Say what was begun and what the scanner says to it; a refusal is the command's own."""
+    from policy.episodes import EpisodeResult
+    from starter import wording
+
+    decision = await episode.decided()
+    if isinstance(decision, EpisodeResult):
+        return _ended(session, episode, decision)
+    stands = wording.standing(decision)
+    begun = f"{'joined the' if episode.joined else 'started'} fencing of {episode.node}"
+    say(
+        session,
+        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+        cluster=episode.cluster,
+        node=episode.node,
+        workflow_id=episode.workflow_id,
+        run_id=episode.run_id,
+        joined=episode.joined,
+        permit=decision is not None and decision.permit,
+        stands=stands,
+    )
+    return Exit.OK
+
+
+def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult) -> Exit:
+    from policy.episodes import Outcome
+    from starter import wording
+    from starter.encoding import to_json
+
+    if session.output is Output.JSON:
+        typer.echo(to_json(result))
+    elif result.outcome is Outcome.REFUSED:
+        complain(f"{episode.node} is not fenced: {result.message}")
+    else:
+        typer.echo(f"{episode.node}: {wording.ending(result)}")
+    if result.outcome is Outcome.REFUSED:
+        return Exit.REFUSED
+    return Exit.OK if result.outcome in wording.GOOD_ENDS else Exit.FAILED
+
+
 async def _see_through(session: Session, episode: EpisodeHandle) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
-    from policy.episodes import EpisodeStatus, Outcome, Phase
-    from starter import wording
+    from policy.episodes import EpisodeStatus, Phase
     from starter.changes import episode_changes
-    from starter.encoding import to_json
     from starter.errors import MissingError, SilentError
 
     end = asyncio.create_task(episode.result())
@@ -111,10 +149,7 @@ async def _see_through(session: Session, episode: EpisodeHandle) -> Exit:
         result = await end
     finally:
         end.cancel()
-    typer.echo(to_json(result) if session.output is Output.JSON else f"{episode.node}: {wording.ending(result)}")
-    if result.outcome is Outcome.REFUSED:
-        return Exit.REFUSED
-    return Exit.OK if result.outcome in wording.GOOD_ENDS else Exit.FAILED
+    return _ended(session, episode, result)
 
 
 async def _pause(end: asyncio.Task[EpisodeResult]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.session import ClusterOption, Exit, Output, OutputOption, WhoOption, me, run, say, session_of
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, WhoOption, given, me, run, say, session_of
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
 
@@ -28,6 +28,7 @@ def start(
         settings = session.settings()
         name = session.one_cluster(settings)
         async with Nodewarden.connect(settings) as warden:
+            await session.expect_served(warden, settings, name)
             started = await warden.start_scanner(name, cap=cap or settings.scan.cap, wait=settings.scan.wait)
         text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
         say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)
@@ -54,7 +55,7 @@ def stop(
         settings = session.settings()
         name = session.one_cluster(settings)
         async with Nodewarden.connect(settings) as warden:
-            answer = await warden.stop_scanner(name, who=who or me(), reason=reason)
+            answer = await warden.stop_scanner(name, who=who or me(), reason=given("--reason", reason))
         say(session, answer, cluster=name, answer=answer)
         return None
 

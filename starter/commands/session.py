@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from starter.client import Nodewarden
     from workers.clusters import ClusterSettings
     from workers.settings import Settings
 
@@ -34,9 +35,6 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     INTERRUPTED = 130
 
-
-DRAIN_SECONDS = 0.2
-"""Lets the threads of Temporal's bridge end: an interpreter that exits at once after its last call can crash."""
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 failed, or the node was not repaired; 2 wrong usage or settings; 3 refused (the reason is printed); "
@@ -95,6 +93,20 @@ class Session:
             raise SettingsError(message)
         return known[0]
 
+    async def expect_served(self, warden: Nodewarden, settings: Settings, name: str) -> None:
+        """Before something is begun for a cluster: a name that neither the settings nor any worker knows is a slip of the pen."""
+        from workers.setting_sources import SettingsError
+
+        if not self.cluster or await warden.serves(name):
+            return
+        known = settings.connections()
+        if name not in known:
+            message = (
+                f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
+                f"{', '.join(sorted(known)) or 'none'}"
+            )
+            raise SettingsError(message)
+
 
 ClusterOption = Annotated[str, typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.")]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
@@ -112,15 +124,8 @@ def session_of(context: typer.Context, *, cluster: str = "", output: Output | No
 def run(session: Session, work: Callable[[], Coroutine[Any, Any, Exit | None]]) -> NoReturn:
     """Run a command's work and exit: with its code, or with one line on stderr and the code of what went wrong."""
 
-    async def drained() -> Exit | None:
-        try:
-            return await work()
-        finally:
-            if "temporalio.bridge" in sys.modules:
-                await asyncio.sleep(DRAIN_SECONDS)
-
     try:
-        code = asyncio.run(drained())
+        code = asyncio.run(work())
     except KeyboardInterrupt:
         raise typer.Exit(Exit.INTERRUPTED) from None
     except BrokenPipeError:
@@ -158,6 +163,16 @@ def complain(text: str) -> None:
     """A line on stderr for each line of the text, each with our name."""
     for line in text.splitlines():
         typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
+
+
+def given(option: str, text: str) -> str:
+    """The text, where it says something: it goes into the decision record, and people will ask for it afterwards."""
+    from workers.setting_sources import SettingsError
+
+    if not text.strip():
+        message = f"{option}: expected a name or a sentence for the decision record, got nothing"
+        raise SettingsError(message)
+    return text.strip()
 
 
 def say(session: Session, text: str, /, **answer: object) -> None:

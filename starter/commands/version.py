@@ -22,6 +22,13 @@ def version(context: typer.Context, output: OutputOption = None) -> None:
     say(session_of(context, output=output), text, **versions)
 
 
+def print_and_exit(asked: bool) -> None:
+    """What `--version` does, before anything else is looked at."""
+    if asked:
+        typer.echo(f"nodewarden {_installed('nodewarden')}")
+        raise typer.Exit
+
+
 def _installed(name: str) -> str:
     try:
         return installed(name)

@@ -50,13 +50,17 @@ def cluster() -> str:
 
 
 @pytest.fixture
-def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str) -> Path:
-    """An environment of a person with no settings but TEMPORAL_ADDRESS; an empty working directory."""
+def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, request: pytest.FixtureRequest) -> Path:
+    """An environment of a person with no settings but TEMPORAL_ADDRESS, and the test's cluster if it has one; an empty working
+    directory."""
     for name in list(os.environ):
         if name.startswith(("NODEWARDEN_", "TEMPORAL_", "KUBE", "XDG_")) or name == "NODE_NAME":
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", server)
     monkeypatch.setenv("NODEWARDEN_STATE", str(tmp_path / "state"))
+    if "cluster" in request.fixturenames:
+        known = f"clusters: {{{request.getfixturevalue('cluster')}: {{context: test}}}}"
+        (tmp_path / "nodewarden.yaml").write_text(known, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path

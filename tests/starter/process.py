@@ -33,9 +33,15 @@ class Process:
 
     async def ended(self) -> int:
         """Its exit code, once it has ended."""
-        async with asyncio.timeout(60):
+        try:
+            async with asyncio.timeout(60):
+                await asyncio.shield(self._reading)
+                return await self.process.wait()
+        except TimeoutError:
+            self.tell(signal.SIGABRT)  # says where each of its threads is
             await self._reading
-            return await self.process.wait()
+            lines = "\n".join(self.said)
+            raise AssertionError(f"it has not ended:\n{lines}") from None
 
     def tell(self, what: signal.Signals) -> None:
         self.process.send_signal(what)
@@ -55,7 +61,7 @@ async def nodewarden(*arguments: str, module: str = "starter.cli", **environment
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=Path.cwd(),
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **environment},
     )
     try:
         yield Process(process)

@@ -29,13 +29,13 @@ CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealt
 class FencingStandIn:
     """Runs until it is aborted (ends `aborted`), acknowledged (`recovered`), or the node's name says `refused-…`.
 
-    A node called `sick-…` parks at once; `resume` lets it go on.
+    A node called `sick-…` parks at once; `resume` lets it go on. One called `queued-…` waits for its permit.
     """
 
     @workflow.init
     def __init__(self, request: FencingInput) -> None:
         self._input = request
-        self._phase = Phase.NEEDS_HUMAN if request.node.startswith("sick") else Phase.RUNNING
+        self._phase = {"sick": Phase.NEEDS_HUMAN, "queued": Phase.QUEUED}.get(request.node.split("-")[0], Phase.RUNNING)
         self._outcome: Outcome | None = Outcome.REFUSED if request.node.startswith("refused") else None
         self._message = "no permit was to be had"
         self._record: list[RecordEntry] = []
@@ -68,6 +68,8 @@ class FencingStandIn:
             doing="does as the script says",
             reason=self._input.reason,
             started=self._started,
+            permit=self._phase is Phase.RUNNING and self._outcome is None,
+            queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
             problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
         )
 

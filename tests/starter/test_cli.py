@@ -7,14 +7,18 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from policy.episodes import Outcome
+from starter import episodes
 from starter.cli import app
 from starter.client import Nodewarden
+from tests.workers.server import SILENT
 from workers.embedded_process import free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -66,20 +70,74 @@ def test_completion_is_offered() -> None:
 
 async def test_version_is_there_for_people_and_programs() -> None:
     assert (await nodewarden("version")).output.startswith("nodewarden ")
+    assert (await nodewarden("--version")).output == f"nodewarden {metadata.version('nodewarden')}\n"
     assert json.loads((await nodewarden("version", "-o", "json")).output)["temporalio"]
 
 
 async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     """S13."""
     first = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
-    assert (first.exit_code, first.output.split(" (")[0]) == (0, "started fencing of node-1")
+    assert (first.exit_code, first.output.split(" (")[0]) == (0, "started fencing of node-1: it has its permit")
     again = await nodewarden("-c", cluster, "-o", "json", "fence", "node-1", "--reason", "smoke")
-    assert json.loads(again.output)["joined"] is True
+    answer = json.loads(again.output)
+    assert (answer["joined"], answer["permit"]) == (True, True)
     other = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "noise")
     assert other.exit_code == 3
     assert other.stdout == ""
     assert other.stderr.startswith("nodewarden: node-1 is held by Fencing ")
     assert other.stderr.endswith(" (running): smoke\n")
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "out", "err"),
+    [
+        ("queued-1", 0, "started fencing of queued-1: it waits for a permit: 1 of 1 in use: node-held (", ""),
+        ("sick-1", 0, "started fencing of sick-1: it waits for a person: the BMC refuses our password (", ""),
+        ("refused-1", 3, "", "nodewarden: refused-1 is not fenced: no permit was to be had\n"),
+    ],
+)
+async def test_fence_says_what_the_scanner_says_to_it(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path, client: object, cluster: str, node: str, code: int, out: str, err: str
+) -> None:
+    result = await nodewarden("fence", node, "-c", cluster)
+    assert (result.exit_code, result.stderr) == (code, err)
+    assert result.stdout.startswith(out)
+    assert bool(result.stdout) is bool(out)
+
+
+async def test_fence_says_when_nobody_has_answered(
+    keyboard: Path, cluster: str, client: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
+    monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
+    result = await nodewarden("fence", "node-1", "-c", cluster)
+    assert (result.exit_code, result.stdout.split(" (")[0]) == (
+        0,
+        "started fencing of node-1: nobody has answered yet, it begins once a worker serves it",
+    )
+
+
+@pytest.mark.parametrize("words", [("fence", "node-1"), ("scan", "start")])
+async def test_a_cluster_that_nobody_knows_is_code_2_and_nothing_is_begun(
+    keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...]
+) -> None:
+    result = await nodewarden(*words, "-c", f"{cluster}x")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"nodewarden: --cluster: no worker serves '{cluster}x', and it is not among the clusters known here: {cluster}\n",
+    )
+    assert not await warden.episode(f"{cluster}x", "node-1").is_open()
+
+
+@pytest.mark.parametrize(
+    "words", [("fence", "node-1"), ("abort", "node-1"), ("hold", "node-1"), ("resume", "node-1"), ("scan", "stop")]
+)
+async def test_an_empty_reason_is_code_2(keyboard: Path, client: object, cluster: str, words: tuple[str, ...]) -> None:
+    result = await nodewarden(*words, "-c", cluster, "--reason", " ")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing\n",
+    )
 
 
 async def test_fence_passes_its_template_on_and_refuses_a_misspelt_one(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
@@ -116,7 +174,7 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     [
         ("node-1", acknowledge, 0, "node-1: recovered after "),
         ("node-2", abort, 1, "node-2: aborted after "),
-        ("refused-1", leave, 3, "refused-1: refused after "),
+        ("refused-1", leave, 3, "nodewarden: refused-1 is not fenced: no permit was to be had"),
         ("sick-1", leave, 1, "nodewarden: sick-1 waits for a person: the BMC refuses our password; see `nodewarden ack-off`"),
     ],
 )
@@ -234,7 +292,7 @@ async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: p
 async def test_without_any_temporal_it_says_what_to_set(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     result = await nodewarden("status", "-c", "prod")
-    assert result.exit_code == 2
+    assert result.exit_code == 5
     assert "TEMPORAL_ADDRESS" in result.stderr
 
 

@@ -20,8 +20,8 @@ from starter.errors import EpisodeHeldError, MissingError, RefusedError, Request
 from starter.stuck import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
+from workers.connect import TemporalUnreachableError
 from workers.identity import holder
-from workers.setting_sources import SettingsError
 from workers.settings import load
 from workflows.messages import ScannerInput
 
@@ -254,7 +254,7 @@ async def test_a_status_never_shows_another_clusters_episodes(warden: Nodewarden
 
 async def test_connecting_without_any_address_says_what_to_set(keyboard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
-    with pytest.raises(SettingsError, match=r"TEMPORAL_ADDRESS.*no `nodewarden up` runs here"):
+    with pytest.raises(TemporalUnreachableError, match=r"TEMPORAL_ADDRESS.*no `nodewarden up` runs here"):
         async with Nodewarden.connect():
             pass
 

@@ -7,10 +7,10 @@ set while the worker runs; the file's vanishing tells that the worker obeyed.
 from __future__ import annotations
 
 import faulthandler
-import functools
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,11 @@ def main() -> None:
     """The command line as it is, with the switch in every worker that it makes."""
     faulthandler.register(signal.SIGUSR1)
     switch = KillSwitch(Path(os.environ[ORDER_VARIABLE]))
-    worker.Worker = functools.partial(Worker, interceptors=[switch])  # type: ignore[assignment, misc]
+
+    def with_switch(*arguments: Any, interceptors: Sequence[Interceptor], **options: Any) -> Worker:
+        return Worker(*arguments, interceptors=[switch, *interceptors], **options)
+
+    worker.Worker = with_switch  # type: ignore[assignment, misc]
     app()
 
 

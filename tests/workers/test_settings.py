@@ -95,6 +95,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ("scan: {wiat: 30s}", "scan.wiat", "unknown key; did you mean wait?"),
         ("colour: red", "colour", "unknown key; known here: clusters, embedded, "),
         ("temporal: {address: localhost}", "temporal.address", "expected host:port such as localhost:7233, got 'localhost'"),
+        ("temporal: {address: 'localhost:72333'}", "temporal.address", "expected host:port such as localhost:7233, got"),
         ("metrics: nine", "metrics", "expected host:port such as 127.0.0.1:9464, got 'nine'"),
         ("clusters: {a/b: {context: x}}", "clusters", "expected a cluster name of letters, digits"),
         ("clusters: {a: {in_cluster: true, context: x}}", "clusters.a", "give one of: kubeconfig/context, in_cluster, server"),

@@ -1,0 +1,274 @@
+"""What people say to a fencing, and what follows: abort, hold, resume, a word for off, a start by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Kind, Need, NeedKind, Outcome, Phase
+from policy.permits import Decision, PermitAnswer
+from policy.power import PowerState
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import NODE, World, plan
+from workflows.fencing import Fencing
+from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+
+
+async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
+    """S35: every end runs its compensation."""
+    world = World(plan=plan(wait_before_power=timedelta(days=3650)))
+    world.gates["event NodeIsolated"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodeIsolated")
+        await run.abort()
+        world.gates["event NodeIsolated"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "ada (drill)" in result.message
+    assert world.count("off") == 0
+    assert not world.cordoned
+    assert not result.left_off
+
+
+async def test_an_abort_after_off_finishes_consequences_and_leaves_the_power_off(env: WorkflowEnvironment) -> None:
+    """S35: power-on after an abort is a decision of its own, and the result says that the machine was left off."""
+    world = World()
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        await run.abort()
+        world.gates["event NodePoweredOff"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert result.left_off
+    assert world.pods == 0
+    assert world.count("on") == 0
+    assert not world.tainted
+    assert not world.cordoned
+
+
+async def test_an_abort_with_power_on_brings_the_node_back(env: WorkflowEnvironment) -> None:
+    """S35: asked for, power comes back."""
+    world = World()
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        await run.abort(power_on=True)
+        world.gates["event NodePoweredOff"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert not result.left_off
+    assert world.count("on") == 1
+    assert world.ready
+
+
+async def test_an_abort_reaches_a_parked_episode(env: WorkflowEnvironment) -> None:
+    """needs-human is an open state: a person can end it."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        await run.abort()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.consequences() == []
+    assert not world.cordoned
+
+
+async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> None:
+    """S8: with who and why, and nothing less."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=" "))
+        assert "reason" in str(refused.value.cause)
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.off_proof is not None
+    assert result.off_proof.acknowledgement is not None
+    assert result.off_proof.acknowledgement.who == "ada"
+    assert world.pods == 0
+    assert "ask-permit" in world.acts  # it had given its permit back
+
+
+async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironment) -> None:
+    """S8: a word given in advance would be no observation."""
+    world = World()
+    world.gates["cordon"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("cordon")
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="sure"))
+
+
+async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvironment) -> None:
+    """A person's hold is obeyed before the next destructive act."""
+    world = World()
+    world.gates["cordon"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("cordon")
+        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looking at it"))
+        world.gates["cordon"].set()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        assert world.count("off") == 0
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: WorkflowEnvironment) -> None:
+    """S14: nobody acts without a permit, however started."""
+    world = World(
+        need=Need(kind=NeedKind.PERSON, reason="drill", requester="ada"),
+        ready=True,
+        answers=deque([PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100_000),
+    )
+    async with fencing(env, world, permit_granted=False, holder="") as run:
+        status = await run.until(lambda status: status.phase is Phase.QUEUED and "1 of 1" in status.doing)
+        assert not status.permit
+        assert set(world.acts) == {"pin", "ask-permit"}  # it asks again now and then, in case the scanner has forgotten it
+        await run.handle.signal(Fencing.permit_granted)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
+    """S17, S18: refused with the reason."""
+    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    world = World(answers=deque([refusal]))
+    async with fencing(env, world, permit_granted=False) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.REFUSED
+    assert "short circuit" in result.message
+    assert world.acts == ["pin", "ask-permit"]
+
+
+async def test_an_abort_needs_a_name_and_a_reason(env: WorkflowEnvironment) -> None:
+    """Bad input is refused with what was expected, and leaves no trace in history."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.abort, AbortRequest(who="", reason="x"))
+        assert "who" in str(refused.value.cause)
+
+
+async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
+    """Search attributes, details and the record are there for whoever looks."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        description = await run.handle.describe()
+        found = {pair.key.name: pair.value for pair in description.typed_search_attributes}
+        assert found["Node"] == NODE
+        assert found["Phase"] == Phase.NEEDS_HUMAN
+        assert found["Kind"] == Kind.FENCING
+        assert found["Zone"] == "a"
+        record = await run.handle.query(Fencing.record)
+        assert [entry.act for entry in record][:3] == ["pin", "phase", "mark-unschedulable"] or record[0].act == "pin"
+
+
+async def test_cancelling_the_workflow_is_an_abort(env: WorkflowEnvironment) -> None:
+    """S35: whatever ends an episode runs its compensation; a click on "Request Cancellation" too."""
+    world = World(plan=plan(wait_before_power=timedelta(days=3650)))
+    world.gates["event NodeIsolated"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodeIsolated")
+        await run.handle.cancel()
+        world.gates["event NodeIsolated"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "cancelled" in result.message
+    assert world.count("off") == 0
+    assert not world.cordoned
+
+
+async def test_a_hold_that_comes_during_the_last_look_makes_it_look_again(env: WorkflowEnvironment) -> None:
+    """S20: what was seen before a hold says nothing about the moment after it."""
+    world = World()
+    world.gates["look"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("look")
+        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="wait"))
+        world.gates["look"].set()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        world.ready = True  # the node came back while it was held
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go"))
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.count("off") == 0
+    assert world.count("look") == 2
+
+
+async def test_abort_with_power_on_switches_on_even_if_freeing_fails(env: WorkflowEnvironment) -> None:
+    """S35: the two are decisions of their own."""
+    world = World(free_errors=deque([failure(ErrorType.UNREACHABLE, "the API server is away")] * 99))
+    async with fencing(env, world) as run:
+        await run.parked()
+        await run.abort(power_on=True)
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.count("on") == 1
+    assert not result.left_off
+
+
+async def test_a_person_is_asked_in_a_parked_episode_whatever_a_look_answers(env: WorkflowEnvironment) -> None:
+    """S35: a look that fails for good must not wedge the episode; abort still reaches it."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.look_errors.extend([failure(ErrorType.UNAUTHORIZED, "forbidden")] * 3)
+        world.ready = True
+        await run.tell(world.observation())
+        await run.abort()
+        assert (await run.result()).outcome is Outcome.ABORTED
+
+
+async def test_an_acknowledgement_ends_when_the_device_comes_to_say_on(env: WorkflowEnvironment) -> None:
+    """S8, S6: a word stands against a silent device, not against one that has been switched on since."""
+    silent = failure(ErrorType.UNREACHABLE, "no answer")
+    world = World(off_errors=deque([silent] * 9), read_errors=deque([silent] * 400))
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.read_errors.clear()  # it answers again, and the machine is on
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.until(lambda status: "did not when a person said off" in status.problem)
+        assert world.consequences() == []
+
+
+async def test_a_word_that_comes_while_a_parked_episode_looks_elsewhere_is_heard(env: WorkflowEnvironment) -> None:
+    """S35: an abort between two rests must not wait for the next news."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.gates["glance"] = asyncio.Event()
+        world.acts.clear()
+        await run.tell(replace(world.observation(), ready=True))
+        await run.did("glance")
+        await run.abort()
+        world.gates["glance"].set()
+        assert (await run.result()).outcome is Outcome.ABORTED
+
+
+async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvironment) -> None:
+    """S8: whoever doubts it while the episode still waits for its permit is heard; the devices are asked again."""
+    world = World(ignores_off=True)
+    world.gates["ask-permit"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.parked()
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.did("ask-permit")
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="bob", reason="the fan still turns"))
+        world.gates["ask-permit"].set()
+        status = await run.parked()
+        assert "says on" in status.problem
+        assert world.consequences() == []
+        record = await run.handle.query(Fencing.record)
+    assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)

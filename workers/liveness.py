@@ -1,0 +1,42 @@
+"""A worker's sign of life for whatever it does for longer than a moment: so that its loss is noticed in seconds.
+
+Without it Temporal can only wait until an attempt's whole time is over. Which activities say when they are missed is
+`workflows/options.py` (`heartbeat_timeout`); how often is ours. A power command and a consequence say nothing: their
+workflow waits out their full deadline in any case (S34).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+BEATS_PER_TIMEOUT = 4
+
+
+class Liveness(Interceptor):
+    """Heartbeats beside every activity that has a heartbeat time-out. They carry nothing."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Wrap the activities of a worker."""
+        return _Beside(next)
+
+
+class _Beside(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        timeout = activity.info().heartbeat_timeout
+        if timeout is None:
+            return await self.next.execute_activity(input)
+        beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT))
+        try:
+            return await self.next.execute_activity(input)
+        finally:
+            beating.cancel()
+
+
+async def _beat(pause: float) -> None:
+    while True:
+        await asyncio.sleep(pause)
+        activity.heartbeat()

@@ -1,0 +1,69 @@
+"""What the latest look says about the machine that was pinned: is it back, is it another one, which boot is it?
+
+A sighting is a conclusion from `Episode.observation`, which `workflows/looks.py` and the scanner's signals keep; the rules are
+`policy/fencing.py` and `policy/identity.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from policy.episodes import Pinned
+from policy.fencing import restart_proven
+from policy.identity import same_machine
+from workflows.episode import Episode
+from workflows.power import PowerSequence
+
+
+class Sighting:
+    """The pinned machine as it was last seen."""
+
+    def __init__(self, episode: Episode, power: PowerSequence) -> None:
+        self._episode = episode
+        self._power = power
+        self._boot_ids_before: list[str] = []
+
+    @property
+    def pinned(self) -> Pinned:
+        """Whom the episode is about."""
+        return self._episode.target.pinned
+
+    def seems_changed(self) -> bool:
+        """A hint that the node is back or gone, to be confirmed by a live look before anything follows from it."""
+        seen = self._episode.observation
+        return seen is not None and (seen.ready or not seen.present or seen.uid != self.pinned.uid)
+
+    def says_ready(self) -> bool:
+        """Whether the node is there and Ready, whatever its boot."""
+        seen = self._episode.observation
+        return seen is not None and seen.present and seen.ready
+
+    def is_back(self) -> bool:
+        """Ready with a boot id that is new since our command, on the name we pinned."""
+        seen = self._episode.observation
+        off_since = self._power.off_commanded_at if self._power.proof is not None else None
+        since = self._power.powered_on_at or off_since
+        if seen is None or since is None or not self.says_ready():
+            return False
+        proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._boot_ids_before)
+        self._episode.restart_proof = proof or self._episode.restart_proof
+        return proof is not None
+
+    def is_replaced(self) -> bool:
+        """Whether another machine has taken the name; a new Node object of the same machine has not."""
+        seen = self._episode.observation
+        if seen is None or not seen.present or seen.uid == self.pinned.uid:
+            return False
+        return not same_machine(self.pinned, seen)
+
+    def pin_boot(self) -> None:
+        """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
+        seen = self._episode.observation
+        if seen is not None and seen.boot_id and seen.boot_id != self.pinned.boot_id:
+            self._episode.note("pin", "boot id", f"{self.pinned.boot_id} has become {seen.boot_id}")
+            self._episode.target = replace(self._episode.target, pinned=replace(self.pinned, boot_id=seen.boot_id))
+
+    def remember_boot(self) -> None:
+        """Before power-on: the boot shown now is an old one, too; it may have rebooted by itself between the pin and our off."""
+        if (seen := self._episode.observation) is not None:
+            self._boot_ids_before.append(seen.boot_id)

@@ -1,0 +1,54 @@
+"""How often a step is tried, and what does not count as a try.
+
+The story says what a step does; the plan says how often. What happens once the tries are used up is the story's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from temporalio import workflow
+
+from policy.episodes import Step
+from policy.plan import FencingPlan
+from workflows.episode import Episode
+from workflows.looks import LICENCE_PATIENCE
+from workflows.turns import Hopeless, ProofLost, StepFailed, Unlicensed
+
+UNLICENSED_PAUSE = timedelta(seconds=10)
+
+
+class Tries:
+    """Carries out steps as often as the plan allows. `before_next` is asked before every further try, and may raise a turn."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, *, before_next: Callable[[], Awaitable[None]]) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._before_next = before_next
+
+    async def carry_out(self, step: Step, act: Callable[[], Awaitable[None]]) -> None:
+        """The last failure is the step's. Waiting for the cluster Lease uses up patience, not tries."""
+        patience_ends = workflow.now() + LICENCE_PATIENCE
+        number = 1
+        while True:
+            self._episode.step, self._episode.try_number = step.value, number
+            try:
+                await act()
+            except Unlicensed as waits:
+                if workflow.now() >= patience_ends:
+                    raise Hopeless(waits.reason) from waits
+                self._episode.enter(doing=f"waits for its licence: {waits.reason}")
+                await self._episode.rest(UNLICENSED_PAUSE, "until the licence is looked at again")
+            except StepFailed as failed:
+                self._episode.problem = failed.reason
+                self._episode.note(step.value, "failed", f"try {number} of {self._plan.tries}: {failed.reason}")
+                if number == self._plan.tries or isinstance(failed, ProofLost):
+                    raise
+                self._episode.enter(doing=f"will try again: {failed.reason}")
+                await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                number += 1
+                await self._before_next()
+            else:
+                self._episode.problem = ""
+                return
