@@ -10,6 +10,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check --no-input
 OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
+# Whole systems in one process, the rest in another; PARALLEL= runs all in one, as plain pytest does.
+PARALLEL ?= --numprocesses 2 --dist loadgroup
 IMAGE   ?= nodewarden:dev
 
 # Tests and the demo start `temporal` and `nodewarden` as a user would, by name.
@@ -25,7 +27,7 @@ demo: $(STAMP) ## Run the main job on a simulated cluster and real parts; KEEP=1
 
 .PHONY: test
 test: lint ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not minutes

@@ -27,6 +27,9 @@ ACT_WINDOW = timedelta(seconds=15)
 LOST_WORKER = timedelta(seconds=4)
 """A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
 
+LOST_SCAN = timedelta(seconds=6)
+"""The same for the long poll, which shows it all day long and may be busy reading a large cluster."""
+
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
 
@@ -36,7 +39,7 @@ def scan(cluster: str, wait: timedelta) -> ActivityConfig:
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=wait + SCAN_GRACE,
-        heartbeat_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_SCAN,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
         priority=_URGENT,

@@ -165,14 +165,15 @@ class PowerSequence:
         await self.settle()
         self._episode.enter(doing="commands power on")
         for device in self._plan.devices:
+            asked_at = workflow.now()
             try:
                 result = await self._command(PowerActivities.power_on, device, "power on")
             except ActivityError as error:
                 self._waited_out(device, "power-on", error)
-                self._is_switched_on()
+                self._is_switched_on(asked_at)
                 await self.settle()
             else:
-                self._is_switched_on()
+                self._is_switched_on(asked_at)
                 self._episode.note("power-on", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
         deadline = workflow.now() + self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=deadline)
@@ -184,10 +185,11 @@ class PowerSequence:
             pause = longer(pause)
         self._off_ended.clear()
 
-    def _is_switched_on(self) -> None:
-        """From here on the machine may be on: the proof is over, whatever the answer was."""
+    def _is_switched_on(self, asked_at: datetime) -> None:
+        """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
+        node may long be back by the time that we know of it."""
         self.proof = None
-        self.powered_on_at = self.powered_on_at or workflow.now()
+        self.powered_on_at = self.powered_on_at or asked_at
 
     # One device -----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""One Temporal server for all system tests, and the tables they leave for the end of the run."""
+"""One Temporal server for all system tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.system import report
 from tests.system.harness import System
 from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
@@ -54,11 +53,3 @@ async def make_system(temporal: TemporalServer, free_namespaces: list[str], tmp_
             return await stack.enter_async_context(System(tmp_path / namespace, **options))
 
         yield make
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The tables, also without -s."""
-    for title, lines in report.TABLES.items():
-        terminalreporter.section(title)
-        for line in lines:
-            terminalreporter.write_line(line)

@@ -19,7 +19,7 @@ from policy.permits import Holding
 from simulator.objects import uid_of
 from simulator.resources import NODES, SECRETS
 from starter.errors import RefusedError
-from tests.system import report
+from tests import report
 from tests.system.harness import System
 from tests.system.login_tap import LoginTap
 from tests.system.nursery import Nursery

@@ -22,7 +22,7 @@ import pytest
 
 from policy.episodes import EpisodeResult
 from simulator.bmc.machine import Machine
-from tests.system import report
+from tests import report
 from tests.system.conftest import MakeSystem
 from tests.system.harness import Pace, System
 from tests.system.nursery import Nursery

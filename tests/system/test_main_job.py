@@ -20,7 +20,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, name_of, nam
 from simulator.resources import EVENTS, LEASES, STATEFUL_SETS
 from simulator.storage import WriteInterval
 from starter.errors import RequestError
-from tests.system import report
+from tests import report
 from tests.system.conftest import MakeSystem
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.witness import Before

@@ -17,7 +17,7 @@ from policy.permits import Permit
 from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import LEASES
-from tests.system import report
+from tests import report
 from tests.system.harness import CHECK, CHECKS, TEMPLATE, System
 from tests.system.nursery import Nursery
 from tests.system.questions import (

@@ -25,7 +25,8 @@ from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden
 from starter.commands.session import Exit
-from tests.system import impatient_worker, report
+from tests import report
+from tests.system import impatient_worker
 from tests.system.harness import System
 from tests.system.questions import (
     acts,

@@ -17,7 +17,7 @@ from policy.verdicts import Health
 from simulator.bmc.machine import PowerCommand
 from simulator.objects import is_ready
 from starter import wording
-from tests.system import report
+from tests import report
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.nursery import Nursery
 from tests.system.questions import check_status, commands, condition, events_about, is_open, standing

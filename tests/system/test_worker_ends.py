@@ -10,7 +10,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
 from simulator.bmc.machine import Machine
-from tests.system import report
+from tests import report
 from tests.system.conftest import MakeSystem
 from tests.system.harness import System
 from tests.system.nursery import Nursery

@@ -137,7 +137,7 @@ async def test_slots_and_heartbeats_are_as_configured(client: Client) -> None:
     worker = build(client, Serving(queue="q", activities=activities_of(Slow()), slots=3), WorkerSettings())
     config = worker.config(active_config=True)
     assert config["max_concurrent_activities"] == 3
-    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=5)
+    assert config["max_heartbeat_throttle_interval"] == timedelta(seconds=2)
     assert config["graceful_shutdown_timeout"] == timedelta(seconds=30)
 
 

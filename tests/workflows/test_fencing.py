@@ -412,3 +412,14 @@ async def test_each_device_is_looked_at_before_its_own_off(env: WorkflowEnvironm
         assert "vetoed" in status.problem
         assert world.count("off") == 1
         assert world.consequences() == []
+
+
+async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_needs_nobody(env: WorkflowEnvironment) -> None:
+    """S34: the answer is waited out for longer than the node needs to boot; what counts is when it was asked to."""
+    world = World(plan=plan(act_deadline=timedelta(seconds=5)), on_lost=True)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.restart_proof is not None
+    assert world.count("event NeedsHuman") == 0
+    assert world.count("on") == 1

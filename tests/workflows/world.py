@@ -97,6 +97,9 @@ class World:
     free_errors: deque[ApplicationError] = field(default_factory=deque)
     lingers: int = 0
     """How often a node that is off is still seen Ready, as until its lease lapses."""
+    on_lost: bool = False
+    """The answer to the next on is lost after it was carried out: its worker dies, and the time-out tells of it."""
+    ready_since: datetime | None = None
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
     looks: deque[LookVerdict] = field(default_factory=deque)
@@ -134,6 +137,7 @@ class World:
             boot_id=self.boot_id,
             provider_id="sim://7",
             system_uuid="sys-7",
+            ready_since=self.ready_since if self.ready else None,
             unhealthy=not self.ready,
         )
 
@@ -305,7 +309,10 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         before = world.power[endpoint]
         world.power[endpoint] = PowerState.ON
         if world.boots and before is PowerState.OFF and PowerState.OFF not in world.power.values():
-            world.boot_id, world.ready = "boot-2", True
+            world.boot_id, world.ready, world.ready_since = "boot-2", True, clock()
+        if world.on_lost:
+            world.on_lost = False
+            await asyncio.Event().wait()  # until the attempt's time is over
         return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
 
     @activity.defn(name="episodes.open")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from simulator.api.server import ApiServer
+from tests import report
 from tests.simulator.api.client import (
     BUDGETS,
     CONFIG_MAPS,
@@ -31,6 +32,7 @@ from tests.simulator.api.client import (
     pod,
 )
 
+TITLE = "simulated API server: checks that a real one passes"
 NAMED = os.environ.get("NODEWARDEN_API_BATTERY", "")
 COMPLETE = ("discovery", "crud", "conflict", "list", "patch", "status", "delete", "watch", "evict", "kinds")
 # What an examiner of a whole API server finds missing here, and simulator/README.md names: CEL, server-side apply.
@@ -42,15 +44,14 @@ Check = Callable[[Client], Awaitable[bool]]
 @pytest.mark.skipif(not NAMED, reason="NODEWARDEN_API_BATTERY names no battery file")
 @pytest.mark.system
 @pytest.mark.timeout(180)
-async def test_the_named_battery(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_named_battery() -> None:
     async with ApiServer() as api:
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(Path(NAMED)), api.url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         output, _ = await process.communicate()
     total = next(line for line in output.decode().splitlines() if line.startswith("TOTAL"))
-    with capsys.disabled():
-        print(f"\n{total}")
+    report.say(TITLE, total)
     found = re.search(r"\{.*\}", total)
     assert found is not None, total
     areas = {area: tuple(map(int, figure.split("/"))) for area, figure in ast.literal_eval(found[0]).items()}
@@ -129,8 +130,7 @@ OWN: dict[str, Check] = {
 }
 
 
-async def test_our_own_short_list(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_our_own_short_list(client: Client) -> None:
     passed = {area: await check(client) for area, check in OWN.items()}
-    with capsys.disabled():
-        print(f"\nAPI simulator, own short list: {sum(passed.values())} / {len(passed)}")
+    report.say(TITLE, f"our own short list: {sum(passed.values())} of {len(passed)}")
     assert all(passed.values()), passed

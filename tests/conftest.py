@@ -1,0 +1,42 @@
+"""How the tests are spread over processes, and the tables that they leave for the end of the run.
+
+`make test` runs two processes (pytest-xdist): one waits for whole systems most of the time, the other takes the rest meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests import report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The system tests share a server and the machine's time: one process runs them, one after the other. Elsewhere a file's
+    tests stay together."""
+    for item in items:
+        group = "system" if item.get_closest_marker("system") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In one of several processes: hand the tables over."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["tables"] = report.TABLES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """In the process that prints: take them."""
+    report.TABLES.update(getattr(node, "workeroutput", {}).get("tables", {}))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The tables, also without -s."""
+    for title, lines in report.TABLES.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)
