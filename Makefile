@@ -11,7 +11,7 @@ OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
 # Whole systems in one process, the rest in another; PARALLEL= runs all in one, as plain pytest does.
-PARALLEL ?= --numprocesses 2 --dist loadgroup
+PARALLEL ?= --numprocesses 2
 IMAGE   ?= nodewarden:dev
 
 # Tests and the demo start `temporal` and `nodewarden` as a user would, by name.

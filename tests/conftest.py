@@ -8,17 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The system tests share a server and the machine's time: one process runs them, one after the other. Elsewhere a file's
-    tests stay together."""
-    for item in items:
-        group = "system" if item.get_closest_marker("system") else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+class BySurroundings(LoadScopeScheduling):
+    """A file's tests stay together. The system tests share a server and the machine's time: one process runs them all."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/system" if nodeid.startswith("tests/system/") else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> BySurroundings:
+    """Who runs what (`--dist loadgroup` of this version leaves the groups out with this pytest)."""
+    return BySurroundings(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
