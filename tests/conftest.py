@@ -1,23 +1,35 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs two processes (pytest-xdist): one waits for whole systems most of the time, the other takes the rest meanwhile.
+`make test` runs two processes (pytest-xdist): first both take what needs no whole system, then one of them has the machine for
+itself and runs the systems, whose accidents and time-outs are measured in seconds.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from tests import report
 
+SYSTEM = "tests/system/"
+
+hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The systems come last, in one process or in two."""
+    items.sort(key=lambda item: item.nodeid.startswith(SYSTEM))
+
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together. The system tests share a server and the machine's time: one process runs them all."""
+    """A file's tests stay together, and all system tests, which share a server."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/system" if nodeid.startswith("tests/system/") else nodeid.partition("::")[0]
+        return SYSTEM if nodeid.startswith(SYSTEM) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

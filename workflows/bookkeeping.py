@@ -43,7 +43,8 @@ class Bookkeeping:
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the turn it means."""
         try:
-            return await workflow.execute_activity_method(act, ActRequest(target=self._episode.target), **self._writing(summary))
+            request = ActRequest(target=self._episode.target, not_after=workflow.now() + options.WRITE_WINDOW)
+            return await workflow.execute_activity_method(act, request, **self._writing(summary))
         except ActivityError as error:
             raise turn_for(error, summary) from error
 

@@ -85,7 +85,7 @@ class FencingStory:
         if refused:
             return await self._end(Outcome.REFUSED, refused)
         if self._need.kind is NeedKind.CLEAN_UP:
-            return await self._restore(Outcome.RECOVERED, "the node is healthy; the marks of an earlier episode are gone")
+            return await self._clean_up()
         while True:
             try:
                 return await self._flow()
@@ -137,10 +137,22 @@ class FencingStory:
                 return refused
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
-            await self.desk.write(TargetActivities.mark, "isolation: marks the node")
+            await self.tries.carry_out(Step.ISOLATION, self._mark)
         except Turn as turn:
+            await self.desk.remove_marks(self._plan.retry_interval)  # an answer may have been lost
             return turn.reason
+        await self.power.settle()  # a terminated predecessor's last act: what is looked at from here on is what it has left
         return ""
+
+    async def _mark(self) -> None:
+        await self.desk.write(TargetActivities.mark, "isolation: marks the node")
+
+    async def _clean_up(self) -> EpisodeResult:
+        """Marks that nobody owns go from a node that is well; one that is not keeps them, and a person or a check decides."""
+        reason = await self.looks.why_not_clean_up()
+        if reason:
+            return await self._end(Outcome.RELEASED, f"the marks of an earlier episode are left: {reason}")
+        return await self._restore(Outcome.RECOVERED, "the node is healthy; the marks of an earlier episode are gone")
 
     def _take_pin(self, pin: PinResult) -> None:
         info = workflow.info()
@@ -227,13 +239,13 @@ class FencingStory:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
         the one we switched off, and nothing of it is freed."""
         deadline = workflow.now() + self._plan.free_timeout
-        await self.looks.refresh()
-        while self.sighting.says_ready():
+        while not (seen := await self.looks.refresh()) or self.sighting.says_ready():
             if workflow.now() >= deadline:
+                if not seen:
+                    raise StepFailed("the node can't be looked at")
                 raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
             self.episode.enter(doing="waits until the API server sees the node down", until=deadline)
             await self.episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
-            await self.looks.refresh()
 
     async def _power_on(self) -> None:
         await self.episode.wait_while_held()
@@ -249,14 +261,12 @@ class FencingStory:
         began = [moment for moment in (self.power.powered_on_at, self._resumed_at) if moment is not None]
         deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
         self.episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
-        while not self.sighting.is_back():
+        while not (await self.looks.refresh() and self.sighting.is_back()):
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 minutes = self._plan.boot_timeout.total_seconds() / 60
                 raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after power-on")
             await self.episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
-            if not self.sighting.is_back():
-                await self.looks.refresh()
 
     # Recovery and the ends ------------------------------------------------------------------------------------------
 
@@ -287,30 +297,34 @@ class FencingStory:
         return await self._end(outcome, message)
 
     async def _aborted(self, reason: str) -> EpisodeResult:
-        """Aborted while off was not proven. An off that was commanded is waited out and read before anything is undone."""
-        if not self.power.untouched and await self._is_off_after_all():
+        """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
+        if not self._touched():
+            return await self._restore(Outcome.ABORTED, reason)
+        abort, is_off, but = self.episode.abort_asked, await self._is_off_after_all(), ""
+        if is_off:
             try:
                 await self._free()
             except Turn as turn:
-                reason = f"{reason}; not all is freed: {turn.reason}"
+                but = f"; not all is freed: {turn.reason}"
             if self._leaves_off():
-                return await self._left_off()
+                return await self._left_off(but)
+        if is_off or (abort is not None and abort.power_on):
             try:
                 await self._power_on()
                 await self._wait_for_return()
             except Turn as turn:
-                reason = f"{reason}; power on: {turn.reason}"
-        elif not self.power.untouched and self.power.powered_on_at is None:
-            reason = f"{reason}; the power state is not known, it may be off"
-        return await self._restore(Outcome.ABORTED, reason)
+                but += f"; power on: {turn.reason}"
+        elif self.power.powered_on_at is None:
+            but = "; the power state is not known, it may be off"
+        return await self._restore(Outcome.ABORTED, f"{reason}{but}")
 
-    async def _left_off(self) -> EpisodeResult:
+    async def _left_off(self, but: str = "") -> EpisodeResult:
         """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
         abort = self.episode.abort_asked
         who = f"{abort.who} ({abort.reason})" if abort else "nobody"
         proof = self.power.proof
         how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
-        return await self._restore(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off")
+        return await self._restore(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         began = outcome is not Outcome.REFUSED
@@ -371,22 +385,36 @@ class FencingStory:
                 self.episode.resumed = self.episode.acknowledgement = None
                 self.episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
                 self.episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-            await self.episode.rest(None, "a person's word")
+            if self.episode.abort_asked is None:  # it may have come while we looked elsewhere
+                await self.episode.rest(None, "a person's word")
         self.episode.restarts, self.episode.problem, self._resumed_at = 0, "", workflow.now()
         self._take_acknowledgement()
         self.episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
     async def _ended_by_itself(self) -> EpisodeResult | None:
-        """A parked node that came back, or was replaced, needs nobody any more."""
-        await self.looks.refresh()
+        """A parked node that came back, or was replaced, needs nobody any more. Believed only of what was read just now."""
+        if not await self.looks.refresh():
+            return None
         if self.sighting.is_replaced():
             return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
         if self.sighting.is_back():
             return await self._returned()
         if self.power.proof is None and await self.looks.need_is_gone():
-            return await self._way_back(Outcome.RECOVERED, "the node came back by itself")
+            return await self._back_by_itself()
         return None
+
+    async def _back_by_itself(self) -> EpisodeResult | None:
+        """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
+        message = "the node came back by itself" if self.sighting.says_ready() else "the need is gone"
+        if self._touched():
+            try:
+                await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
+            except Turn as turn:
+                self.episode.problem = f"{message}; but {turn.reason}"
+                self.episode.enter(doing="needs a person")
+                return None
+        return await self._restore(Outcome.RECOVERED, message)
 
     def _wait_that_remains(self) -> timedelta:
         """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""

@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import ActRequest, FreeingActivities, FreeRequest, Workload
+from activities.errors import ErrorType, error_message, error_type
 from policy.fencing import freeing_choice
 from policy.plan import FencingPlan, Freeing
 from workflows import options
@@ -60,7 +61,9 @@ class FreeingSequence:
             if choice is Freeing.DELETION:
                 left = await self._delete()
             elif not self._tainted:
-                await self._taint()
+                if not await self._taint():
+                    choice = Freeing.DELETION
+                    continue
                 left = await self._left()
             else:
                 await self._power.read_again()  # the taint goes on taking effect: so must the proof
@@ -92,7 +95,8 @@ class FreeingSequence:
         self._tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 
-    async def _taint(self) -> None:
+    async def _taint(self) -> bool:
+        """False: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
         self.began = True
         try:
@@ -105,9 +109,13 @@ class FreeingSequence:
                 ),
             )
         except ActivityError as error:
+            if error_type(error) is ErrorType.NOT_FOUND:
+                self._episode.note("taint-out-of-service", "not there", error_message(error))
+                return False
             raise turn_for(error, "the out-of-service taint can't be set") from error
         self._tainted = True
         self._episode.note("taint-out-of-service", "ok", result.detail)
+        return True
 
     async def _delete(self) -> Workload:
         request = await self._licence()

@@ -14,10 +14,14 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from policy.episodes import Need
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import AbortAsked, Hopeless, NeedGone, TargetChanged, Turn, Vetoed, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed, turn_for
 
 LICENCE_PATIENCE = timedelta(minutes=30)
 """How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
+
+
+CLEAN_UP_LOOKS = 5
+CLEAN_UP_PAUSE = timedelta(seconds=10)
 
 
 class Looks:
@@ -72,6 +76,8 @@ class Looks:
             raise TargetChanged(result.reason)
         if result.verdict is LookVerdict.VETOED:
             raise Hopeless(f"the machine is left off: {result.reason}")
+        if result.verdict is not LookVerdict.GO:
+            raise StepFailed(f"it can't be seen whether the machine is to be left off: {result.reason}")
 
     async def need_is_gone(self) -> bool:
         """Whether the need is provably gone. Not being able to look is not being gone."""
@@ -82,12 +88,30 @@ class Looks:
             return False
         return result.verdict is LookVerdict.NEED_GONE
 
-    async def refresh(self) -> None:
-        """See the node as it is now; a failed read leaves what was known."""
+    async def refresh(self) -> bool:
+        """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""
         try:
             await self._look(destructive=False, need_matters=False)
         except Turn as turn:
             self._episode.note("look", "failed", turn.reason)
+            return False
+        return True
+
+    async def why_not_clean_up(self) -> str:
+        """Whether marks without an owner are mere left-overs, as a look at the node tells; "" where they are."""
+        for _ in range(CLEAN_UP_LOOKS):
+            try:
+                result = await self._look(destructive=False, need_matters=True)
+            except Turn as turn:
+                reason = turn.reason
+            else:
+                if result.verdict is LookVerdict.GO:
+                    return ""
+                reason = result.reason
+                if result.verdict is not LookVerdict.NOT_LICENSED:
+                    return reason
+            await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
+        return reason
 
     async def _look(self, *, destructive: bool, need_matters: bool) -> LookResult:
         request = LookRequest(

@@ -24,6 +24,9 @@ IN_FLIGHT_MARGIN = timedelta(seconds=2)
 ACT_WINDOW = timedelta(seconds=15)
 """A destructive act that has not begun this long after its last look is not done at all (S20)."""
 
+WRITE_WINDOW = timedelta(seconds=90)
+"""A write that has not been carried out this long after it was decided is not carried out at all, whoever still holds it."""
+
 LOST_WORKER = timedelta(seconds=4)
 """A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
 
@@ -89,7 +92,7 @@ def cluster_write(cluster: str) -> ActivityConfig:
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
-        schedule_to_close_timeout=timedelta(seconds=90),
+        schedule_to_close_timeout=WRITE_WINDOW,
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         priority=_URGENT,

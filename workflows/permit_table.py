@@ -80,7 +80,7 @@ class PermitTable:
                     self._queue.pop(request.incident, None)
             return
         if permit is not None and episode.incident in {"", permit.incident}:
-            self._confirm(permit, parked=episode.parked)
+            self._confirm(permit, episode)
             return
         asks = not episode.parked and not room
         self._permits[episode.node] = Permit(
@@ -107,12 +107,17 @@ class PermitTable:
                 )
             )
 
-    def _confirm(self, permit: Permit, *, parked: bool) -> None:
-        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer."""
-        if parked:
-            self._permits[permit.node] = replace(permit, holding=Holding.PARKED)
-        elif permit.holding is Holding.RESERVED:
-            self._permits[permit.node] = replace(permit, holding=Holding.OPEN)
+    def _confirm(self, permit: Permit, episode: EpisodeDescription) -> None:
+        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
+        line does not say of the node (it was taken in while its episode was silent) the episode does."""
+        holding = Holding.OPEN if permit.holding is Holding.RESERVED else permit.holding
+        self._permits[permit.node] = replace(
+            permit,
+            holding=Holding.PARKED if episode.parked else holding,
+            control_plane=permit.control_plane or episode.control_plane,
+            node_uid=permit.node_uid or episode.node_uid,
+            provider_id=permit.provider_id or episode.provider_id,
+        )
 
     def _change(self, node: str, incident: str, holding: Holding, only: Holding | None = None) -> None:
         permit = self._permits.get(node)

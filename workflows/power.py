@@ -19,6 +19,7 @@ from policy.episodes import OffProof, Reading
 from policy.fencing import off_proven
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
+from policy.templates import LONGEST_ACT
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, told_of, turn_for
@@ -26,8 +27,6 @@ from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, told_of
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
 """Polls back off to this, so that a long wait stays a short history."""
-LONGEST_ACT = timedelta(seconds=30)
-"""The longest `actDeadline` a template may ask for; a predecessor's plan is not known."""
 
 
 class PowerSequence:
@@ -43,6 +42,8 @@ class PowerSequence:
         self._tried_out = False
         self.proof: OffProof | None = None
         self.powered_on_at: datetime | None = None
+        self._on_since: datetime | None = None
+        """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
 
     def expect_in_flight(self) -> None:
         """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
@@ -71,6 +72,7 @@ class PowerSequence:
             for reading in await self._read_all():
                 self._episode.note("read-power", reading.state.value, reading.endpoint)
             self._tried_out = True
+            self._said.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
@@ -87,15 +89,14 @@ class PowerSequence:
         for device in self._plan.devices:
             await look()
             self._episode.enter(doing="commands power off")
-            self.powered_on_at = None
             try:
                 result = await self._command(PowerActivities.power_off, device, "power off")
             except ActivityError as error:
                 self._waited_out(device, "power-off", error)
                 await self.settle()
-                self._off_ended[device.endpoint] = workflow.now()
+                self._is_switched_off(device, workflow.now())
             else:
-                self._off_ended[device.endpoint] = result.ended_at  # by the clock that will read the state
+                self._is_switched_off(device, result.ended_at)  # by the clock that will read the state
                 self._episode.note("power-off", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
 
     async def await_off(self) -> None:
@@ -120,8 +121,9 @@ class PowerSequence:
         states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
         if any(reading.state is PowerState.ON for reading in readings):
             self.proof = self._episode.off_proof = None
+            self._on_since = workflow.now()
             raise ProofLost(f"off no longer holds: {states}")
-        fresh = off_proven(self._plan.devices, self._off_ended, readings, self.powered_on_at)
+        fresh = off_proven(self._plan.devices, self._off_ended, readings, self._on_since)
         if fresh is None:
             raise StepFailed(f"off can't be read again: {states}")  # silence licenses nothing, and takes nothing back
         self.proof = self._episode.off_proof = fresh
@@ -150,7 +152,7 @@ class PowerSequence:
 
     async def _prove(self) -> bool:
         readings = await self._read_all()
-        proof = off_proven(self._plan.devices, self._off_ended, readings, self.powered_on_at)
+        proof = off_proven(self._plan.devices, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else ", ".join(f"{r.endpoint} says {r.state.value}" for r in readings)
         if proof is None:
             return False
@@ -190,6 +192,14 @@ class PowerSequence:
         node may long be back by the time that we know of it."""
         self.proof = None
         self.powered_on_at = self.powered_on_at or asked_at
+        self._on_since = asked_at
+
+    def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:
+        """An off has ended. The first one after an on, whoever's, begins a new round: earlier offs prove nothing (S6)."""
+        if self._on_since is not None:
+            self._off_ended.clear()
+            self.powered_on_at = self._on_since = None
+        self._off_ended[device.endpoint] = ended
 
     # One device -----------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class HealthScanner:
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
+        self._heard_at: datetime | None = None
         self._told = dict(state.told)
         self._published = state.published
         self._scans = self._began_with = state.scans
@@ -120,7 +121,7 @@ class HealthScanner:
         while not self._scan_has_ended():
             await workflow.wait_condition(lambda: self._scan_has_ended() or self._news != self._heard)
             self._heard = self._news
-            if not self._scan_has_ended() and self._fresh and self._stop is None and self._report is not None:
+            if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
                 await self._admit(self._report)
                 await self._publish(self._report)
         try:
@@ -136,7 +137,7 @@ class HealthScanner:
         finally:
             self._scan = None
         await self._take_breath(began)
-        self._fresh, self._problem = True, ""
+        self._fresh, self._heard_at, self._problem = True, workflow.now(), ""
         self._scans += 1
         self._granting.hear_report()
         return self._stop is None
@@ -308,10 +309,17 @@ class HealthScanner:
         return self._scan is None or self._scan.done()
 
     def _can_answer(self) -> bool:
-        return self._granting.known and self._fresh and self._report is not None and self._report.lease.held
+        return self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
+
+    def _is_fresh(self) -> bool:
+        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
+        oldest = self._input.wait + options.SCAN_GRACE
+        return self._fresh and self._heard_at is not None and workflow.now() - self._heard_at < oldest
 
     def _why_not(self) -> str:
         lease = self._report.lease.problem if self._report else ""
+        if self._fresh and not self._is_fresh():
+            return "no scan has been answered lately: does a worker serve the cluster?"
         return self._problem or lease or "the cluster Lease is not held"
 
     def _scan_request(self) -> ScanRequest:

@@ -52,7 +52,8 @@ class ClusterIsolation(IsolationActivities):
             in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
             require_pinned(node, target)
             found = readable_mark(node.view)
-            if found is not None and not is_ours(found, target):
+            if not is_ours(found, target):
+                # Without any mark, too: the episode marked it first, so that it has ended since or somebody took the mark away.
                 raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, it is not cordoned")
             if node.view.unschedulable:
                 whose = "by us" if found and found.cordoned else "by somebody else, whose it stays"

@@ -129,6 +129,8 @@ class LastLook:
         observation = _observation(request, sight)
         if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
+        if not request.destructive and not request.need_matters and (veto := _veto(sight)):
+            return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
         if sight.doubts:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
         need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)

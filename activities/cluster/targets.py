@@ -55,6 +55,8 @@ class ClusterTarget(TargetActivities):
                 f"Node/{request.node} is another object now: uid {view.uid}, asked for was {request.node_uid}",
             )
         mark = readable_mark(view)
+        # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
+        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         plan = await plan_for(self._connection, view, request.template, need)
         return PinResult(
@@ -62,7 +64,7 @@ class ClusterTarget(TargetActivities):
             plan=plan,
             need=need,
             control_plane=view.control_plane,
-            adopted_incident=mark.incident if mark is not None and mark.incident != request.incident else "",
+            adopted_incident=mark.incident if mark is not None and adopted else "",
             observation=observe(view.name, view),
         )
 
@@ -127,3 +129,7 @@ def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
         not_ready_since=None if view.ready else view.ready_since,
         endpoints=tuple(device.endpoint for device in plan.devices),
     )
+
+
+def _this_run() -> str:
+    return activity.info().workflow_run_id or ""

@@ -21,7 +21,8 @@ from policy.report import Observation
 class PinResult:
     """The target and the plan as they stand at the start; `need` is filled in where the input left it open.
 
-    adopted_incident: a mark of an earlier episode was found on the node (that episode is not open, the id is ours).
+    adopted_incident: a mark of an earlier episode was found on the node, or of another run of this one; the id is ours, so that
+    neither is open.
     """
 
     pinned: Pinned
@@ -47,8 +48,8 @@ class Target:
 class LookVerdict(StrEnum):
     """The last look's answer. Only `go` lets the act happen.
 
-    need-gone: do the way back. vetoed: a person or another owner says no (wait). target-changed: not the pinned one.
-    not-licensed: cluster Lease or permit not provably held, or the view is not live (wait).
+    need-gone: do the way back. vetoed: a person or another owner says no. target-changed: not the pinned one.
+    not-licensed: cluster Lease or permit not provably held, or something could not be read (look again later).
     """
 
     GO = "go"

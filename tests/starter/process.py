@@ -52,6 +52,11 @@ class Process:
             self.said.append(line.decode().rstrip())
 
 
+def _hears_an_interrupt() -> None:
+    """A test run in the background has it ignored, and so would have what it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @asynccontextmanager
 async def nodewarden(*arguments: str, module: str = "starter.cli", **environment: str) -> AsyncIterator[Process]:
     """stdout and stderr in one; killed if the test forgets it."""
@@ -61,6 +66,7 @@ async def nodewarden(*arguments: str, module: str = "starter.cli", **environment
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=Path.cwd(),
+        preexec_fn=_hears_an_interrupt,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1", **environment},
     )
     try:

@@ -43,7 +43,7 @@ LANE_PACE = Pace(heartbeat=0.4, grace=1.5, boot=1.0)
 VICTIM = "demo/database-0"
 """The pod whose node is broken: it has a single-writer volume."""
 
-POLLS = frozenset({"power-management.read-workload", "target.last-look"})
+POLLS = frozenset({"power-management.read-power", "power-management.read-workload", "target.last-look"})
 """Repeated until something comes about: how often differs from run to run, so only the first of a series is a boundary."""
 
 OPENING = "episodes.open"
@@ -249,9 +249,9 @@ async def boundaries(system: System, before: Before) -> list[KillOrder]:
         if event.HasField("activity_task_scheduled_event_attributes"):
             name = event.activity_task_scheduled_event_attributes.activity_type.name
             counts[name] = counts.get(name, 0) + 1
-            if not (after_timer and name in POLLS):
+            after_timer = after_timer and name in POLLS
+            if not after_timer:
                 activities.append((name, counts[name]))
-            after_timer = False
     return [KillOrder(when=when, activity=name, occurrence=number) for name, number in activities for when in When]
 
 

@@ -125,7 +125,9 @@ def _status_told_the_story(showing: Showing) -> None:
     assert {"power-management"} <= set(steps) <= set(STEPS)
     assert steps == sorted(steps, key=STEPS.index)
     assert all(f"NodeHealthCheck/{CHECK}" in status.reason for status in showing.statuses[1:])
-    assert all(status.permit for status in showing.statuses if status.phase is not Phase.FINAL)
+    permits = [status.permit for status in showing.statuses]
+    assert permits == sorted(permits, reverse=True), "a permit that was given back stays so"
+    assert all(status.permit for status in showing.statuses if status.step != "recovery")
     assert any(status.off_proof is not None for status in showing.statuses)
     assert any(f"`{showing.before.node}`" in text and "off proven" in text for text in showing.details)
 

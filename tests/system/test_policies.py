@@ -98,10 +98,17 @@ async def objections(system: System) -> Objections:
     await _take_lease_of_others(system, LEASED)
     results = {node: await system.ended(before) for node, before in befores.items() if node != OWN}
     own = await parked(system, OWN)
-    # A check in short circuit, a paused one too, refuses every request that a person makes, for whichever node.
-    await system.client.patch(CHECKS.path(PAUSED_CHECK), {"spec": {"pauseRequests": []}})
     for node in results:
         system.cluster.heal_node(node)
+
+    async def is_seen_well() -> bool:
+        scanner = await system.scanner()
+        rows = scanner.report.rows if scanner is not None and scanner.report is not None else ()
+        return {row.node for row in rows if row.ready == "True"} >= results.keys()
+
+    await system.until(is_seen_well, "the scanner sees them well again")
+    # A check in short circuit, a paused one too, refuses every request that a person makes, for whichever node.
+    await system.client.patch(CHECKS.path(PAUSED_CHECK), {"spec": {"pauseRequests": []}})
     return Objections(befores=befores, results=results, own=own)
 
 

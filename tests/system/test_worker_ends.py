@@ -26,10 +26,13 @@ DRAINING = "stopping: running activities get time to end"
 POWER_OFF = "power-management.power-off"
 
 
-@pytest.mark.parametrize("when", list(When))
-async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem, nursery: Nursery, when: When) -> None:
+async def test_the_other_worker_goes_on_with_what_the_lost_one_had(make_system: MakeSystem, nursery: Nursery) -> None:
     """S33, S34: the survivor waits the lost act out, reads, and sends nothing twice; nobody starts anything by hand."""
-    system = await make_system(nodes=4)
+    systems = [await make_system(nodes=4) for _ in When]
+    await asyncio.gather(*(_lose_one(system, nursery, when) for system, when in zip(systems, When, strict=True)))
+
+
+async def _lose_one(system: System, nursery: Nursery, when: When) -> None:
     workers = [await system.start_worker(killable_from=nursery) for _ in range(2)]
     await system.apply_policy()
     await system.start_scanner()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome
+from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.plan import Freeing, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
@@ -423,3 +424,113 @@ async def test_a_node_that_is_back_before_the_lost_answer_to_on_is_known_of_need
     assert result.restart_proof is not None
     assert world.count("event NeedsHuman") == 0
     assert world.count("on") == 1
+
+
+async def test_a_parked_node_that_is_back_but_cannot_be_switched_on_waits_for_a_person_once(env: WorkflowEnvironment) -> None:
+    """S35: no second parking inside the first one, and a word that comes while power-on is tried is heard."""
+    silent = failure(ErrorType.UNREACHABLE, "no answer")
+    world = World(ignores_off=True, on_errors=deque([silent] * 50))
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.ready = True
+        await run.tell(world.observation())
+        await run.until(lambda status: "came back by itself; but" in status.problem)
+        assert (await run.status()).phase is Phase.NEEDS_HUMAN
+        assert world.count("event NeedsHuman") == 1
+        await run.tell(world.observation())
+        await run.abort()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.count("event NeedsHuman") == 1
+
+
+async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserved(env: WorkflowEnvironment) -> None:
+    """S21: not being able to read who objects is no leave to switch on."""
+    world = World(plan=plan(freeing=Freeing.NONE))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.glances.extend([LookVerdict.GO] * 2 + [LookVerdict.NOT_LICENSED])  # seen down; need not gone; then the doubt
+        world.gates["event NodePoweredOff"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert any("can't be seen whether" in entry.detail for entry in result.record)
+    assert world.count("on") == 1
+
+
+async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
+    """S6, S1: the machine was asked on since; that the next off could not be sent does not make the old one count again."""
+    world = World(plan=plan(tries=2, restarts=0), ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        offs = world.count("off")
+        world.ready, world.boots = True, False  # back by itself: it is asked on, and stays as it is
+        world.gates["on"] = asyncio.Event()
+        await run.tell(world.observation())
+        await run.did("on")
+        world.read_errors.extend([failure(ErrorType.UNREACHABLE, "no answer")] * 60)
+        world.gates["on"].set()
+        await run.until(lambda status: "came back by itself; but" in status.problem)
+        world.read_errors.clear()
+        world.ready = False
+        world.power = dict.fromkeys(world.power, PowerState.OFF)  # a PDU was pulled meanwhile
+        world.off_errors.extend([failure(ErrorType.UNREACHABLE, "BMC busy")] * 20)
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go on"))
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
+        assert world.count("off") == offs
+        assert world.consequences() == []
+
+
+async def test_a_clean_up_leaves_a_node_alone_that_is_not_ready_after_all(env: WorkflowEnvironment) -> None:
+    """S35: its machine may be off; the mark stays, so that somebody looks."""
+    world = World(need=Need(kind=NeedKind.CLEAN_UP), adopted="older", ready=True, cordoned=True)
+    world.gates["mark"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("mark")
+        world.ready = False
+        world.gates["mark"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert world.cordoned
+    assert world.count("uncordon") == 0
+
+
+async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
+    """S35: what a signal says is believed only once it was read."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.look_errors.append(failure(ErrorType.UNAUTHORIZED, "forbidden"))
+        await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
+        async with asyncio.timeout(20):
+            while not any((entry.act, entry.outcome) == ("look", "failed") for entry in await run.handle.query(Fencing.record)):
+                await asyncio.sleep(0.02)
+        await run.abort()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+
+
+async def test_a_node_that_is_deleted_after_off_is_freed_by_deletion_and_switched_on(env: WorkflowEnvironment) -> None:
+    """S9: a Node object that is gone strands neither its pods nor a machine that is off."""
+    world = World(boots=False)
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.present = False
+        world.need = Need(kind=NeedKind.PERSON)
+        world.gates["event NodePoweredOff"].set()
+        await run.did("on")
+        assert world.consequences() == ["delete-workload"]
+        assert world.pods == 0
+
+
+async def test_a_lost_answer_to_the_first_mark_leaves_none_behind(env: WorkflowEnvironment) -> None:
+    """S35: it is tried again; where it can't be had at all, "refused" means that nothing is left."""
+    lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
+    world = World(mark_errors=deque([lost]))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    refused = World(mark_errors=deque([lost] * 9))
+    async with fencing(env, refused) as run:
+        assert (await run.result()).outcome is Outcome.REFUSED
+    assert not refused.marked

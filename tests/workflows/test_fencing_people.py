@@ -272,3 +272,37 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
         assert world.consequences() == []
         record = await run.handle.query(Fencing.record)
     assert any((entry.act, entry.outcome) == ("acknowledge-off", "taken back") for entry in record)
+
+
+async def test_an_acknowledgement_ends_though_the_device_had_said_on_before_any_off(env: WorkflowEnvironment) -> None:
+    """S8: the first reading of all is older than everything that a person's word is about."""
+    silent = failure(ErrorType.UNREACHABLE, "no answer")
+    world = World(off_errors=deque([silent] * 9))
+    world.gates["cordon"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("cordon")  # it has said on by now
+        world.read_errors.extend([silent] * 400)
+        world.gates["cordon"].set()
+        await run.parked()
+        world.read_errors.clear()
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I think so"))
+        await run.until(lambda status: "did not when a person said off" in status.problem)
+        assert world.consequences() == []
+
+
+async def test_abort_with_power_on_of_an_acknowledged_machine_switches_it_on(env: WorkflowEnvironment) -> None:
+    """S35: also where no off was ever sent, and freeing fails."""
+    silent = failure(ErrorType.UNREACHABLE, "no answer")
+    away = failure(ErrorType.UNREACHABLE, "the API server is away")
+    world = World(off_errors=deque([silent] * 9), read_errors=deque([silent] * 400), free_errors=deque([away] * 99))
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        world.read_errors.clear()
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.until(lambda status: "API server is away" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        await run.abort(power_on=True)
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.count("on") == 1
+    assert "not all is freed" in result.message

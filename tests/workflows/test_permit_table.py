@@ -87,3 +87,12 @@ def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:
     table.reconcile(described("node-1", open=False), NOW, room=False)
     assert holdings(table) == {}
     assert table.queue() == ()
+
+
+def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
+    """S15: a control-plane member that was taken in unseen counts as one as soon as its episode says so."""
+    table = PermitTable((line("cp-1"),))
+    table.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
+    permit = table.of("cp-1")
+    assert permit is not None
+    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, True, "u", "p")

@@ -37,6 +37,7 @@ from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, ViewState
 from tests.replay.recording import keep_history
+from workflows import options
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.messages import ScannerInput, ScannerResult, ScannerStatus, StopRequest
 from workflows.scanner import HealthScanner
@@ -314,6 +315,22 @@ async def test_nothing_is_opened_without_a_live_view_and_the_cluster_lease(
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1 and bool(status.refused))
         assert world.opened == []
+
+
+async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S18: without a worker no scan fails, it is only not answered; what was true then is not acted upon now."""
+    monkeypatch.setattr(options, "SCAN_GRACE", timedelta(seconds=1))
+    world = ScriptedCluster()
+    world.show(report("node-1", "node-2"))
+    async with scanning(env, world, wait=timedelta(seconds=1)) as scan:
+        await scan.has_opened(1)
+        await asyncio.sleep(2.5)  # scans time out meanwhile, and are tried again
+        await scan.release(world.opened[0])
+        await scan.until(lambda status: not status.permits)
+        await asyncio.sleep(0.5)
+        assert len(world.opened) == 1
+        world.show(report("node-2"))
+        await scan.has_opened(2)
 
 
 async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:

@@ -103,6 +103,9 @@ class World:
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
     looks: deque[LookVerdict] = field(default_factory=deque)
+    glances: deque[LookVerdict] = field(default_factory=deque)
+    """The same for looks before what restores."""
+    mark_errors: deque[ApplicationError] = field(default_factory=deque)
     answers: deque[PermitAnswer] = field(default_factory=deque)
     look_errors: deque[ApplicationError] = field(default_factory=deque)
     lease_holder: str = ""
@@ -192,6 +195,8 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def mark(self, request: ActRequest) -> ActResult:
         await self.world.act("mark")
         self.world.marked = request.target.incident
+        if self.world.mark_errors:
+            raise self.world.mark_errors.popleft()
         return ActResult(changed=True, detail="marked")
 
     @activity.defn(name="target.last-look")
@@ -204,8 +209,12 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         if world.look_errors:
             raise world.look_errors.popleft()
         verdict = LookVerdict.GO
-        if request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
+        if not request.destructive and world.glances:
+            verdict = world.glances.popleft()
+        elif request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
             verdict = LookVerdict.NEED_GONE
+        elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not world.ready:
+            verdict = LookVerdict.VETOED
         elif request.destructive and (not world.present or world.uid != request.target.pinned.uid):
             verdict = LookVerdict.TARGET_CHANGED
         elif request.destructive and world.looks:
@@ -245,6 +254,8 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         world = self.world
         if world.free_errors:
             raise world.free_errors.popleft()
+        if not world.present:
+            raise failure(ErrorType.NOT_FOUND, f"Node/{NODE} is gone: delete what is left of its workload")
         world.consequence(request, "taint")
         await world.act("taint")
         world.tainted = True

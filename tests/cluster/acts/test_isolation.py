@@ -37,6 +37,8 @@ class TestCordon:
 
     async def test_cordoning_twice_writes_once(self, world: World) -> None:
         """S33."""
+        await world.mark_as_ours()
+        world.server.requests.reset()
         await world.isolation.mark_unschedulable(await world.act())
         again = await world.isolation.mark_unschedulable(await world.act())
         assert not again.changed
@@ -66,6 +68,7 @@ class TestCordon:
 
     async def test_other_taints_stay_as_they_were(self, empty: World) -> None:
         await empty.add_node(taints=(CUSTOM_TAINT,))
+        await empty.mark_as_ours()
         before = (await empty.node())["spec"]["taints"]
         await empty.isolation.mark_unschedulable(await empty.act())
         assert (await empty.node())["spec"]["taints"] == before
@@ -76,6 +79,13 @@ class TestCordon:
         with refused(ErrorType.VETOED, "incident-2"):
             await world.isolation.mark_unschedulable(await world.act())
         assert "unschedulable" not in (await world.node())["spec"]
+
+    async def test_a_cordon_that_comes_after_its_episode_has_ended_is_refused(self, world: World) -> None:
+        """S33, S34: whoever was frozen in the middle finds no mark any more, and puts none back."""
+        with refused(ErrorType.VETOED, "held by nobody"):
+            await world.isolation.mark_unschedulable(await world.act())
+        assert await world.mark() is None
+        assert world.writes == 0
 
     async def test_a_node_recreated_since_is_not_cordoned(self, world: World) -> None:
         """S9."""
@@ -93,6 +103,8 @@ class TestCordon:
 
     async def test_a_time_that_runs_out_while_others_write_counts_too(self, world: World) -> None:
         """S20: each new look asks the clock again."""
+        await world.mark_as_ours()
+        world.server.requests.reset()
         request = await world.act(not_after=NOW)
 
         async def somebody_writes() -> None:
@@ -106,6 +118,8 @@ class TestCordon:
 
     async def test_a_lost_answer_does_not_turn_our_cordon_into_somebody_elses(self, world: World) -> None:
         """S33."""
+        await world.mark_as_ours()
+        world.server.requests.reset()
         world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
         with refused(ErrorType.AMBIGUOUS):
             await world.isolation.mark_unschedulable(await world.act())
@@ -128,6 +142,8 @@ class TestWayBack:
 
     async def test_a_second_call_finds_nothing_to_do(self, world: World) -> None:
         """S33."""
+        await world.mark_as_ours()
+        world.server.requests.reset()
         await world.isolation.mark_unschedulable(await world.act())
         await world.isolation.mark_schedulable(await world.act())
         writes = world.writes
@@ -238,6 +254,8 @@ class TestWayBack:
 
     async def test_what_others_write_between_our_read_and_our_write_survives(self, world: World) -> None:
         """S28."""
+        await world.mark_as_ours()
+        world.server.requests.reset()
         await world.isolation.mark_unschedulable(await world.act())
         taints = [*(await world.node())["spec"]["taints"], CUSTOM_TAINT]
         world.connection.before_writes.append(lambda: world.change_node({"spec": {"taints": taints}}))

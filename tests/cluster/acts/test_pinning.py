@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.target import PinResult
 from activities.errors import ErrorType
@@ -39,8 +40,11 @@ def asked(**fields: Any) -> FencingInput:
     return replace(FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT), **fields)
 
 
-async def pin(world: World, **fields: Any) -> PinResult:
-    return await world.target.pin(asked(**fields))
+async def pin(world: World, *, run_id: str = "run-1", **fields: Any) -> PinResult:
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, workflow_run_id=run_id)
+    result: PinResult = await environment.run(world.target.pin, asked(**fields))
+    return result
 
 
 async def test_the_whole_identity_of_the_node_and_its_device_is_pinned(ready: World) -> None:
@@ -222,6 +226,11 @@ class TestMarkFound:
     async def test_our_own_is_not(self, ready: World) -> None:
         await ready.mark_as_ours()
         assert (await pin(ready)).adopted_incident == ""
+
+    async def test_our_own_of_another_run_is_adopted(self, ready: World) -> None:
+        """S34: a terminated or reset run may have left an act under way, whatever its incident was called."""
+        await ready.mark_as_ours()
+        assert (await pin(ready, run_id="run-2")).adopted_incident == INCIDENT
 
     async def test_an_unreadable_one_is_never_taken_for_absent(self, ready: World) -> None:
         await ready.put_mark("not json")
