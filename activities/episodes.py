@@ -167,7 +167,7 @@ class EpisodeService(EpisodeActivities):
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
-        """One short update; whatever goes wrong is a refusal with its reason, so that an episode never hangs on it."""
+        """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
         scanner = self._client.get_workflow_handle(scanner_id(request.cluster))
         try:
             answer: PermitAnswer = await scanner.execute_update(

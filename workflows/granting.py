@@ -143,7 +143,8 @@ class Granting:
             self._held_off[release.node] = HeldOff(node=release.node, reason=release.problem, until=until)
 
     def hear_report(self) -> None:
-        """A scan has come in that is younger than every release heard so far."""
+        """A scan has come in after every release heard so far: what it says of their nodes may be believed again. It may be older
+        than the latest by a moment; the clean-up that this could cause looks for itself."""
         self._settling.clear()
 
     def guard(self, permit: Permit, report: ScanReport | None) -> str:

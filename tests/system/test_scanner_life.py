@@ -45,7 +45,7 @@ from tests.system.worker_process import OURS, ROOT, WorkerProcess
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 WHO = "ada"
-PLAN = {"waitBeforePower": "3s", "retryInterval": "200ms", "bootTimeout": "20s"}
+PLAN = {"waitBeforePower": "6s", "retryInterval": "200ms", "bootTimeout": "20s"}
 LAST = "node-8"
 """For the last test: nothing happens to it before."""
 
