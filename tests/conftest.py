@@ -1,7 +1,7 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs two processes (pytest-xdist): first both take what needs no whole system, then one of them has the machine for
-itself and runs the systems, whose accidents and time-outs are measured in seconds.
+`make test` runs two processes (pytest-xdist): first both take what is not hurried, then one of them has the machine for itself
+and runs simulated clusters and whole systems.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import report
 
-SYSTEM = "tests/system/"
+ALONE = ("tests/simulator/cluster/", "tests/system/")
+"""Where accidents and time-outs are measured in fractions of a second."""
 
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The systems come last, in one process or in two."""
-    items.sort(key=lambda item: item.nodeid.startswith(SYSTEM))
+    """What wants the machine for itself comes last, in one process or in two."""
+    items.sort(key=lambda item: item.nodeid.startswith(ALONE))
 
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together, and all system tests, which share a server."""
+    """A file's tests stay together, and so do all that want the machine for themselves."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SYSTEM if nodeid.startswith(SYSTEM) else nodeid.partition("::")[0]
+        return "alone" if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
