@@ -59,12 +59,12 @@ class EpisodeHandle:
         """The decision record, also of an episode that has ended."""
         return await ask(self._client, self.workflow_id, "record", tuple[RecordEntry, ...], what=self._what, run_id=self.run_id)
 
-    async def decided(self, *, within: timedelta | None = None) -> EpisodeStatus | EpisodeResult | None:
+    async def decided(self) -> EpisodeStatus | EpisodeResult | None:
         """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
         where it has ended by then. None: nobody has answered within that time; the request stands all the same.
         """
         try:
-            async with asyncio.timeout((within or DECIDED_WITHIN).total_seconds()):
+            async with asyncio.timeout(DECIDED_WITHIN.total_seconds()):
                 while True:
                     try:
                         status = await self.status()

@@ -282,14 +282,20 @@ class FencingStory:
     async def _way_back(self, outcome: Outcome, message: str) -> EpisodeResult | None:
         """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
         is a person's case, since nobody else knows by now what should become of it."""
+        if self._touched() and (self.power.proof is not None or outcome is not Outcome.RECOVERED):
+            return await self._park(message)
+        if problem := await self._switch_on_again():
+            return await self._park(f"{message}; but {problem}")
+        return await self._restore(outcome, message)
+
+    async def _switch_on_again(self) -> str:
+        """Why a machine that we touched can't be switched on; "" where it is on again, or was never touched."""
         if self._touched():
-            if self.power.proof is not None or outcome is not Outcome.RECOVERED:
-                return await self._park(message)
             try:
                 await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
             except Turn as turn:
-                return await self._park(f"{message}; but {turn.reason}")
-        return await self._restore(outcome, message)
+                return turn.reason
+        return ""
 
     async def _restore(self, outcome: Outcome, message: str) -> EpisodeResult:
         """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
@@ -407,13 +413,10 @@ class FencingStory:
     async def _back_by_itself(self) -> EpisodeResult | None:
         """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
         message = "the node came back by itself" if self.sighting.says_ready() else "the need is gone"
-        if self._touched():
-            try:
-                await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
-            except Turn as turn:
-                self.episode.problem = f"{message}; but {turn.reason}"
-                self.episode.enter(doing="needs a person")
-                return None
+        if problem := await self._switch_on_again():
+            self.episode.problem = f"{message}; but {problem}"
+            self.episode.enter(doing="needs a person")
+            return None
         return await self._restore(Outcome.RECOVERED, message)
 
     def _wait_that_remains(self) -> timedelta:

@@ -7,14 +7,11 @@ Its neighbour `killable_worker.py` is the one that can be killed on order.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
 from datetime import timedelta
 
 from starter.cli import app
 from tests.system.harness import System
-from tests.system.worker_process import OURS, ROOT, WorkerProcess
+from tests.system.worker_process import WorkerProcess
 from workflows import granting, options, power
 
 LOOK_EVERY = timedelta(seconds=2)
@@ -28,15 +25,7 @@ WAITED_OUT = LONGEST_ACT + ACT_WINDOW + options.IN_FLIGHT_MARGIN
 
 async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
     """One such worker for a system; it ends with it."""
-    log = system.folder / f"{name}.log"
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __name__, "--config", str(system.config), "worker",
-            cwd=system.folder,
-            env={**{key: value for key, value in os.environ.items() if not key.startswith(OURS)}, "PYTHONPATH": str(ROOT)},
-            stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    worker = WorkerProcess(process, log)
+    worker = await WorkerProcess.start(system.folder, config=system.config, name=name, module=__name__)
     system.workers.append(worker)
     return worker
 

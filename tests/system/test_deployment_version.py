@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,7 +19,7 @@ from tests.system.harness import System
 from tests.system.questions import commands, episode, in_phase, standing, status
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
-from tests.system.worker_process import OURS, ROOT, WorkerProcess
+from tests.system.worker_process import WorkerProcess
 from workers.embedded_process import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
@@ -45,16 +43,8 @@ async def system(
 
 async def start_version(system: System, build_id: str) -> WorkerProcess:
     """`nodewarden worker --deployment … --build-id …`, as one would deploy it."""
-    log = system.folder / f"version-{build_id}.log"
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "starter.cli", "--config", str(system.config),
-            "worker", "--deployment", DEPLOYMENT, "--build-id", build_id,
-            cwd=system.folder,
-            env={**{key: value for key, value in os.environ.items() if not key.startswith(OURS)}, "PYTHONPATH": str(ROOT)},
-            stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )  # fmt: skip
-    worker = WorkerProcess(process, log)
+    flags = ("--deployment", DEPLOYMENT, "--build-id", build_id)
+    worker = await WorkerProcess.start(system.folder, config=system.config, name=f"version-{build_id}", arguments=flags)
     system.workers.append(worker)
     return worker
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -67,13 +67,23 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, folder: Path, *, config: Path, name: str = "worker", environment: Mapping[str, str] | None = None
+        cls,
+        folder: Path,
+        *,
+        config: Path,
+        name: str = "worker",
+        environment: Mapping[str, str] | None = None,
+        module: str = "starter.cli",
+        arguments: Sequence[str] = (),
     ) -> WorkerProcess:
-        """The real command, with these settings and none that happen to be in our environment."""
+        """The real command, with these settings and none that happen to be in our environment; it dies with us.
+
+        module: another one whose command line is the real one's. arguments: more of them for `worker`.
+        """
         log = folder / f"{name}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *mortal.command(sys.executable, "-m", "starter.cli", *_arguments(config)),
+                *mortal.command(sys.executable, "-m", module, *_arguments(config), *arguments),
                 cwd=folder, env=_clean(environment),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip

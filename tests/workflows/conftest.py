@@ -24,12 +24,19 @@ FAST = [
 @pytest.fixture(scope="session")
 async def env() -> AsyncIterator[WorkflowEnvironment]:
     """A real server whose workflows skip their timers."""
-    started = await WorkflowEnvironment.start_time_skipping_v2(
+    try:
+        started = await _start()
+    except RuntimeError:  # the port that the SDK had found free was taken by a neighbour before the server had it
+        started = await _start()
+    yield started
+    await started.shutdown()
+    await asyncio.sleep(0.2)  # the bridge's threads end after this; leaving at once can crash the interpreter
+
+
+async def _start() -> WorkflowEnvironment:
+    return await WorkflowEnvironment.start_time_skipping_v2(
         dev_server_existing_path=str(Path(sys.executable).with_name("temporal")),
         plugins=[PLUGIN],
         search_attributes=search.ALL,
         dev_server_extra_args=[arg for setting in FAST for arg in ("--dynamic-config-value", setting)],
     )
-    yield started
-    await started.shutdown()
-    await asyncio.sleep(0.2)  # the bridge's threads end after this; leaving at once can crash the interpreter

@@ -534,3 +534,19 @@ async def test_a_lost_answer_to_the_first_mark_leaves_none_behind(env: WorkflowE
     async with fencing(env, refused) as run:
         assert (await run.result()).outcome is Outcome.REFUSED
     assert not refused.marked
+
+
+async def test_an_off_before_somebody_elses_on_proves_nothing_any_more(env: WorkflowEnvironment) -> None:
+    """S6, S1: it was seen on after our off; that it says off again is not our doing, and licenses nothing."""
+    world = World(plan=plan(tries=1, restarts=0))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.power = dict.fromkeys(world.power, PowerState.ON)
+        world.gates["event NodePoweredOff"].set()
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "off no longer holds" in status.problem)
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        world.off_errors.extend([failure(ErrorType.UNREACHABLE, "BMC busy")] * 9)
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go on"))
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
+        assert world.consequences() == []

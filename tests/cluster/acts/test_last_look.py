@@ -348,6 +348,14 @@ class TestDoubt:
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert not result.observation.present
 
+    async def test_who_preserves_is_heard_even_when_something_else_cannot_be_read(self, licensed: World) -> None:
+        """S21: an annotation that was read says "leave it off", whatever the node's lease would say."""
+        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
+        result = await look(licensed, destructive=False, need_matters=False)
+        assert result.verdict is LookVerdict.VETOED
+        assert PRESERVE_ANNOTATION in result.reason
+
     async def test_restoring_does_not_depend_on_what_it_does_not_need(self, licensed: World) -> None:
         licensed.permits.error = RuntimeError("connection refused")
         licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/|nodehealthchecks/"))
