@@ -58,3 +58,16 @@ def format_duration(duration: timedelta) -> str:
     decimals = f".{fraction:06d}".rstrip("0") if fraction else ""
     parts = (f"{hours}h" if hours else "", f"{minutes}m" if minutes else "", f"{seconds}{decimals}s" if rest else "")
     return sign + "".join(parts)
+
+
+def go_duration(duration: timedelta) -> str:
+    """As Go prints it (`10m0s`, `1h0m0s`, `1.5s`): for words that have to be equal to those of a program written in Go."""
+    microseconds = duration // timedelta(microseconds=1)
+    if abs(microseconds) < 1_000_000:
+        return format_duration(duration) if microseconds == 0 else f"{microseconds / 1000:g}ms"
+    sign = "-" if microseconds < 0 else ""
+    minutes, rest = divmod(abs(microseconds), 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds, fraction = divmod(rest, 1_000_000)
+    decimals = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"{sign}{f'{hours}h' if hours else ''}{f'{minutes}m' if hours or minutes else ''}{seconds}{decimals}s"

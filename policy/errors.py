@@ -6,6 +6,8 @@ new episodes under it. What activities raise is in `activities/errors.py`.
 
 from __future__ import annotations
 
+LONGEST_SHOWN = 80
+
 
 class PolicyError(ValueError):
     """A policy object, template or request that cannot be used as written.
@@ -18,3 +20,13 @@ class PolicyError(ValueError):
         self.subject = subject
         self.field = field
         self.problem = problem
+
+
+def shown(value: object) -> str:
+    """A wrong value for a message: as JSON people would name it, and never long."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
+        return f"{value[: LONGEST_SHOWN - 3]!r}..."
+    text = repr(value) if not isinstance(value, dict | list) or len(value) < LONGEST_SHOWN else f"{len(value)} entries"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."

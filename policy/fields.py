@@ -7,11 +7,14 @@ A field that is `null` counts as absent, as for an API server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from policy.durations import format_duration, parse_duration
-from policy.errors import PolicyError
+from policy.errors import PolicyError, shown
 from policy.healthcheck import ObjectRef
+
+LONGEST_DURATION = 64
+"""Of the text; a longer one is garbage that is not worth parsing."""
 
 
 class Fields:
@@ -27,6 +30,15 @@ class Fields:
     def refuse(self, name: str, problem: str) -> PolicyError:
         """The error about one field of this object, to be raised by the caller. `name` "": about the object itself."""
         return PolicyError(self._subject, self._at(name), problem)
+
+    def at(self, name: str) -> str:
+        """The path of one field of this object, for warnings."""
+        return self._at(name)
+
+    def renamed(self, names: Mapping[str, str]) -> Fields:
+        """The same object with other names for some fields."""
+        values = {names.get(name, name): value for name, value in self._values.items()}
+        return Fields(values, subject=self._subject, path=self._path)
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -53,7 +65,7 @@ class Fields:
             return default
         if not isinstance(value, str) or (not value and default != ""):
             quote = " (quote it)" if isinstance(value, bool | int | float) else ""
-            raise self.refuse(name, f"expected a non-empty string{quote}, got {_shown(value)}")
+            raise self.refuse(name, f"expected a non-empty string{quote}, got {shown(value)}")
         return value
 
     def whole(self, name: str, default: int | None = None, *, minimum: int, maximum: int | None = None) -> int:
@@ -64,7 +76,7 @@ class Fields:
         within = isinstance(value, int) and value >= minimum and (maximum is None or value <= maximum)
         if not isinstance(value, int) or isinstance(value, bool) or not within:
             bounds = f"of at least {minimum}" + (f" and at most {maximum}" if maximum is not None else "")
-            raise self.refuse(name, f"expected a whole number {bounds}, got {_shown(value)}")
+            raise self.refuse(name, f"expected a whole number {bounds}, got {shown(value)}")
         return value
 
     def duration(
@@ -80,8 +92,8 @@ class Fields:
         if value is None and default is not None:
             return default
         bounds = f"of at least {format_duration(minimum)}" + (f" and at most {format_duration(maximum)}" if maximum else "")
-        if not isinstance(value, str):
-            raise self.refuse(name, f'expected a duration such as "300s", {bounds}, got {_shown(value)}')
+        if not isinstance(value, str) or len(value) > LONGEST_DURATION:
+            raise self.refuse(name, f'expected a duration such as "300s", {bounds}, got {shown(value)}')
         try:
             duration = parse_duration(value)
         except ValueError as error:
@@ -90,18 +102,29 @@ class Fields:
             raise self.refuse(name, f"expected a duration {bounds}, got {value!r}")
         return duration
 
+    def moment(self, name: str) -> datetime:
+        """A mandatory moment as the API writes it (RFC 3339); without a zone it is UTC."""
+        value = self._values.get(name)
+        try:
+            found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except ValueError:
+            found = None
+        if found is None:
+            raise self.refuse(name, f"expected a moment such as 2026-11-21T09:30:00Z, got {shown(value)}")
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
+
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings, empty where the field is absent."""
         values = self._list(name)
         if not all(isinstance(value, str) for value in values):
-            raise self.refuse(name, f"expected a list of strings, got {_shown(values)}")
+            raise self.refuse(name, f"expected a list of strings, got {shown(values)}")
         return tuple(str(value) for value in values)
 
     def within(self, name: str) -> Fields:
         """The object in a mandatory field."""
         value = self._values.get(name)
         if not isinstance(value, Mapping):
-            raise self.refuse(name, f"expected an object, got {_shown(value)}")
+            raise self.refuse(name, f"expected an object, got {shown(value)}")
         return Fields(value, subject=self._subject, path=self._at(name))
 
     def within_or_empty(self, name: str) -> Fields:
@@ -119,7 +142,7 @@ class Fields:
         for index, value in enumerate(values):
             path = f"{name}[{index}]"
             if not isinstance(value, Mapping):
-                raise self.refuse(path, f"expected an object, got {_shown(value)}")
+                raise self.refuse(path, f"expected an object, got {shown(value)}")
             found.append(Fields(value, subject=self._subject, path=self._at(path)))
         return tuple(found)
 
@@ -138,16 +161,8 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.refuse(name, f"expected a list, got {_shown(value)}")
+            raise self.refuse(name, f"expected a list, got {shown(value)}")
         return value
 
     def _at(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path and name else self._path or name
-
-
-def _shown(value: object) -> str:
-    """A wrong value for a message: as JSON people would name it, and never long."""
-    if value is None:
-        return "nothing"
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,7 +1,7 @@
 """A health check after its dialect has been read: the one typed object that everything downstream knows.
 
 The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API) end in
-`policy/dialects/`; how a target is judged by it is `policy/verdicts.py`, whether we may act on the sum `policy/brakes.py`.
+`policy/dialects/`; how a target is judged by it is `policy/rules/`, whether we may act on the sum `policy/brakes.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from policy.selectors import Selector
+from policy.storms import Storm
 
 
 class Dialect(StrEnum):
@@ -19,6 +20,9 @@ class Dialect(StrEnum):
     MEDIK8S = "medik8s"
     OPENSHIFT = "openshift"
     CLUSTER_API = "cluster-api"
+
+
+_SECOND = "cluster.x-k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +36,24 @@ class ObjectRef:
 
     @property
     def key(self) -> str:
-        """Readable and unique in a cluster: `NodeHealthCheck/workers`, `MachineHealthCheck/openshift-machine-api/w`."""
-        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+        """Readable and unique in a cluster: `NodeHealthCheck/workers`, `MachineHealthCheck/openshift-machine-api/w`. Two groups
+        have a kind MachineHealthCheck; Cluster API's is called as kubectl would call it,
+        `MachineHealthCheck.cluster.x-k8s.io/default/w`.
+        """
+        kind = f"{self.kind}.{_SECOND}" if self.api_version.startswith(f"{_SECOND}/") else self.kind
+        return f"{kind}/{self.namespace}/{self.name}" if self.namespace else f"{kind}/{self.name}"
+
+
+_GROUPS = {
+    "remediation.medik8s.io": Dialect.MEDIK8S,
+    "machine.openshift.io": Dialect.OPENSHIFT,
+    "cluster.x-k8s.io": Dialect.CLUSTER_API,
+}
+
+
+def dialect_of(ref: ObjectRef) -> Dialect:
+    """Whose rules hold for a health check of that group, also for one that can't be read."""
+    return _GROUPS.get(ref.api_version.partition("/")[0], Dialect.MEDIK8S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +77,17 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnhealthyRange:
+    """Cluster API's `[3-5]`: remediate only while so many are unhealthy, both ends included."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"[{self.least}-{self.most}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
     """One way to remediate, in ascending `order`. `timeout` None: this rung never times out."""
 
@@ -67,7 +98,14 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One policy object. Exactly one of min_healthy and max_unhealthy is set; `paused` says why, "" when it is not."""
+    """One policy object. `paused` says why, "" when it is not.
+
+    Of min_healthy, max_unhealthy and unhealthy_range at most one holds a check back; which fields a dialect fills is said in its
+    reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
+    Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
+    back; negative waits for a person (medik8s). external_strategy: OpenShift's old way of annotating a Machine for its
+    bare-metal operator. storm: how far the storm was when the object's status was last written.
+    """
 
     ref: ObjectRef
     dialect: Dialect
@@ -75,9 +113,28 @@ class HealthCheck:
     generation: int
     selector: Selector
     conditions: tuple[UnhealthyCondition, ...]
+    machine_conditions: tuple[UnhealthyCondition, ...] = ()
     min_healthy: Threshold | None = None
     max_unhealthy: Threshold | None = None
+    unhealthy_range: UnhealthyRange | None = None
     rungs: tuple[Rung, ...] = ()
     paused: str = ""
+    startup_timeout: timedelta | None = None
+    cluster_name: str = ""
+    healthy_delay: timedelta = timedelta(0)
+    external_strategy: bool = False
+    storm_cooldown: timedelta | None = None
+    storm: Storm = Storm()
     warnings: tuple[str, ...] = ()
-    """What was asked for and is not carried out, where that only delays the way back; shown in the check's report."""
+    """What was understood although it is not written as the dialect wants it, and what is not carried out where that only delays
+    the way back; shown in the check's report."""
+
+    @property
+    def of_machines(self) -> bool:
+        """Whether its targets are Machines with their Nodes, or Nodes alone."""
+        return self.dialect is not Dialect.MEDIK8S
+
+    @property
+    def template(self) -> ObjectRef | None:
+        """The template of the first rung: the remedy that a target gets first."""
+        return self.rungs[0].template if self.rungs else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from policy.healthcheck import ObjectRef
+from policy.healthcheck import Dialect, ObjectRef
 from policy.verdicts import Health
 
 MAXIMUM_CANDIDATES = 50
@@ -49,6 +49,8 @@ class ControlPlane:
 class CheckReport:
     """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
 
+    unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
+    starting, deleting, excluded and recovering targets, too. left_out ones are not in the total at all.
     remaining: how many targets that now count as healthy may be disrupted before the brake closes. Disrupting a target that is
     unhealthy already takes none of it, so an open brake with 0 remaining still lets those be repaired.
     """
@@ -60,7 +62,6 @@ class CheckReport:
     healthy: int = 0
     soon: int = 0
     unhealthy: int = 0
-    skipped: int = 0
     remaining: int = 0
     allowed: bool = False
     paused: str = ""
@@ -70,6 +71,15 @@ class CheckReport:
     recovering: int = 0
     """Healthy by their conditions, but still marked by an episode: not counted as healthy until that has ended."""
     warnings: tuple[str, ...] = ()
+    dialect: Dialect = Dialect.MEDIK8S
+    starting: int = 0
+    deleting: int = 0
+    excluded: int = 0
+    left_out: int = 0
+    storm_active: datetime | None = None
+    storm_cooling: datetime | None = None
+    overlaps: tuple[str, ...] = ()
+    mixed_control_plane: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +88,7 @@ class Candidate:
 
     ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
     healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
+    machine: namespace and name of its Machine, where a check covers that. node is "" for a Machine that has never had one.
     """
 
     node: str
@@ -93,6 +104,7 @@ class Candidate:
     refused: str = ""
     ready: bool = True
     healthy_under: tuple[str, ...] = ()
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +120,7 @@ class TargetRow:
     since: datetime | None = None
     due: datetime | None = None
     schedulable: bool = True
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,25 @@
 """What a report shows of a ledger: which checks may act, who is to be acted on first, and what people see.
 
-Drawn up from the nodes that something ails, never from all of them, and cut to the sizes of `policy/report.py`. Keeping the
+Drawn up from the targets that something ails, never from all of them, and cut to the sizes of `policy/report.py`. Keeping the
 verdicts is `policy/ledger.py`; who of the candidates is really admitted is `policy/admission.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 
-from policy.brakes import Brake, Counts, brake
+from policy.brakes import Brake, Counts
 from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck, ObjectRef
+from policy.healthcheck import HealthCheck, ObjectRef, dialect_of
 from policy.marks import mark_of
-from policy.nodes import MARK_ANNOTATION, READY, NodeView
+from policy.nodes import MARK_ANNOTATION, READY
+from policy.remediations import Remediation
+from policy.remedies import Action, remedy
 from policy.report import (
     MAXIMUM_CANDIDATES,
     MAXIMUM_OBSERVATIONS,
@@ -28,208 +31,295 @@ from policy.report import (
     ReportParts,
     TargetRow,
 )
+from policy.storms import Storm
+from policy.surroundings import Surroundings
+from policy.targets import NEVER, SICKNESS, Target
 from policy.templates import is_fencing_template
-from policy.verdicts import EXCLUDED, Health, Verdict
+from policy.verdicts import Health, Standing, Verdict
 
 NOT_COVERED = "NotCovered"
-"""The reason in the row of a node that no health check selects."""
+"""The reason in the row of a node that no health check covers."""
 
-_SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
-_NEVER = datetime.max.replace(tzinfo=UTC)
-
-
-class Judged:
-    """One node and what each check that selects it thinks of it, by the check's key."""
-
-    __slots__ = ("marked", "verdicts", "view")
-
-    def __init__(self, view: NodeView) -> None:
-        self.view = view
-        self.verdicts: dict[str, Verdict] = {}
-        self.marked = MARK_ANNOTATION in view.annotations
-
-    @property
-    def sick(self) -> bool:
-        """Whether some check does not call it healthy."""
-        return any(verdict.health is not Health.HEALTHY for verdict in self.verdicts.values())
-
-    def due(self, key: str) -> datetime | None:
-        """When that check's verdict expires."""
-        verdict = self.verdicts.get(key)
-        return verdict.due if verdict is not None else None
-
-    def worst(self) -> tuple[str, Verdict] | None:
-        """The gravest verdict and its check: the oldest of the sickest, None where no check selects the node."""
-        if not self.verdicts:
-            return None
-        return min(self.verdicts.items(), key=lambda item: (_SICKNESS[item[1].health], item[1].since or _NEVER, item[0]))
-
-    def shown(self) -> tuple[object, ...]:
-        """Whatever of the node a report may show or a decision may depend on. Nothing else is a change."""
-        view = self.view
-        ready = view.condition(READY)
-        return (
-            dict(self.verdicts),
-            (ready.status, ready.since) if ready else None,
-            (view.uid, view.boot_id, view.provider_id, view.system_uuid),
-            (view.zone, view.control_plane, view.unschedulable),
-            view.annotations.get(MARK_ANNOTATION),
-        )
+MAXIMUM_OVERLAPS = 5
+"""Of other checks named in one check's report."""
 
 
-def draw_up(
-    *,
-    checks: Mapping[str, HealthCheck],
-    bad: Mapping[str, tuple[ObjectRef, str]],
-    counts: Mapping[str, Counts],
-    nodes: Mapping[str, Judged],
-    sick: Mapping[str, Judged],
-    marked: Mapping[str, Judged],
-    watching: frozenset[str],
-    names: Iterator[str],
-    control_plane: ControlPlane,
-    next_due: datetime | None,
-) -> ReportParts:
-    """The report's parts. `sick` and `marked` are indexes into `nodes`, `names` all names in order."""
-    brakes = {key: brake(check, counts[key]) for key, check in checks.items()}
-    ranked, waiting = _rank(sick, checks, brakes, watching)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`."""
+
+    now: datetime
+    checks: Mapping[str, HealthCheck]
+    bad: Mapping[str, tuple[ObjectRef, str]]
+    counts: Mapping[str, Counts]
+    brakes: Mapping[str, Brake]
+    storms: Mapping[str, Storm]
+    nodes: Mapping[str, Target]
+    machines: Mapping[str, Target]
+    machines_of: Mapping[str, Mapping[str, Target]]
+    sick: Mapping[str, Target]
+    marked: Mapping[str, Target]
+    remediations: Mapping[str, Remediation]
+    surroundings: Surroundings
+    control_plane: ControlPlane
+    overlap_strictest: bool
+    next_due: datetime | None
+
+    def together(self, victim: str) -> list[Target]:
+        """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
+        node, machine = self.nodes.get(victim), self.machines.get(victim)
+        found = [*self.machines_of.get(victim, {}).values()]
+        found += [target for target in (node, machine) if target is not None]
+        return found
+
+    def say(self, victim: str) -> dict[str, list[tuple[Target, Verdict]]]:
+        """What every check thinks of everything that belongs to one victim."""
+        said: defaultdict[str, list[tuple[Target, Verdict]]] = defaultdict(list)
+        for target in self.together(victim):
+            for key, verdict in target.verdicts.items():
+                if verdict.standing is not Standing.LEFT_OUT:
+                    said[key].append((target, verdict))
+        return dict(said)
+
+
+def shown(target: Target) -> object:
+    """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
+    verdicts, machine, view = dict(target.verdicts), target.machine, target.node
+    of_machine = (machine.node_name, machine.provider_id, machine.controller, machine.deleting) if machine is not None else None
+    if view is None:
+        return verdicts, of_machine
+    ready = view.condition(READY)
+    return (
+        verdicts,
+        of_machine,
+        (ready.status, ready.since) if ready else None,
+        (view.uid, view.boot_id, view.provider_id, view.system_uuid),
+        (view.zone, view.control_plane, view.unschedulable, target.updating),
+        view.annotations.get(MARK_ANNOTATION),
+    )
+
+
+def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> ReportParts:
+    """The report's parts. `names`: all names of Nodes in order."""
+    ranked, waiting = _rank(known, watching)
     chosen = nsmallest(MAXIMUM_CANDIDATES, ranked)
-    candidates = tuple(_candidate(sick[name], checks[key], refused) for _, _, name, key, refused in chosen)
-    reports = [_check_report(checks[key], counts[key], brakes[key], waiting[key]) for key in checks]
-    reports += [CheckReport(ref=ref, reason="InvalidObject", message=error, error=error) for ref, error in bad.values()]
+    candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
+    overlaps = overlapping(known)
+    reports = [_check_report(known, key, waiting[key], overlaps.get(key, ())) for key in known.checks]
+    reports += [
+        CheckReport(ref=ref, dialect=dialect_of(ref), reason="InvalidObject", message=error, error=error)
+        for ref, error in known.bad.values()
+    ]
     return ReportParts(
-        inventory=len(nodes),
+        inventory=len(known.nodes),
         checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
         candidates=candidates,
         candidates_left_out=len(ranked) - len(candidates),
-        observations=_observations(nodes, marked, watching),
-        control_plane=control_plane,
-        rows=_rows(nodes, sick, marked, watching, names),
-        next_due=next_due,
+        observations=_observations(known, watching),
+        control_plane=known.control_plane,
+        rows=_rows(known, watching, names),
+        next_due=known.next_due,
     )
 
 
 # Candidates ---------------------------------------------------------------------------------------------------------
 
 _Ranked = tuple[int, datetime, str, str, str]
-"""Rank, since, node, check and why it can't be acted on: sorts as candidates go into the report."""
+"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
 
 
-def _rank(
-    sick: Mapping[str, Judged], checks: Mapping[str, HealthCheck], brakes: Mapping[str, Brake], watching: frozenset[str]
-) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
-    """The candidates in brief, and for each check by which others' brakes its nodes are held back.
+def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
+    """The candidates in brief, and for each check by which others its targets are held back.
 
-    Every check that selects a node has a say: one closed brake is enough. Those that can be acted on go first, then those whose
-    episode is open already, then those that can't be acted on, so that neither of the latter crowds out the first.
+    Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
+    on go first, then those whose episode is open already, then those that can't be acted on, so that neither of the latter crowds
+    out the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    brakes = known.brakes
     if not any(brake.allowed for brake in brakes.values()):
         return ranked, waiting
-    for name, judged in sick.items():
-        offended = [key for key, verdict in judged.verdicts.items() if _calls_for_action(verdict) and brakes[key].allowed]
+    seen: set[str] = set()
+    for target in known.sick.values():
+        victim = target.victim
+        if victim in seen:
+            continue
+        seen.add(victim)
+        said = known.say(victim)
+        offended = [
+            key for key, pairs in said.items() if brakes[key].allowed and any(verdict.calls_for_action for _, verdict in pairs)
+        ]
         if not offended:
             continue
-        closed = sorted(key for key in judged.verdicts if not brakes[key].allowed)
+        closed = sorted(key for key in said if not brakes[key].allowed) if known.overlap_strictest else []
         if closed:
             for key in offended:
                 waiting[key][closed[0]] += 1
             continue
-        since, key, refused = _under_which(judged, offended, checks)
-        rank = 2 if refused else 1 if name in watching else 0
-        ranked.append((rank, since, name, key, refused))
+        since, key, refused = _under_which(known, said, offended)
+        for other in offended:
+            if other != key:
+                waiting[other][key] += 1
+        rank = 2 if refused else 1 if victim in watching else 0
+        ranked.append((rank, since, victim, key, refused))
     return ranked, waiting
 
 
-def _calls_for_action(verdict: Verdict) -> bool:
-    """Unhealthy, or it would be if nobody had excluded the node: those are listed too, so that people learn why."""
-    return verdict.health is Health.UNHEALTHY or verdict.reason == EXCLUDED
+def gives_the_remedy(known: Known, victim: str) -> str:
+    """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
+    said = known.say(victim)
+    offended = [key for key, pairs in said.items() if any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)]
+    return _under_which(known, said, offended)[1] if offended else ""
 
 
-def _under_which(judged: Judged, offended: list[str], checks: Mapping[str, HealthCheck]) -> tuple[datetime, str, str]:
-    """Since when, under which check, and why not: of several checks one that can be carried out, then the oldest offence."""
+def _under_which(
+    known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
+) -> tuple[datetime, str, str]:
+    """Since when, under which check, and why not: of several checks one that can be carried out, then the one whose deadline
+    expired first, ties by name."""
     choices = []
     for key in offended:
-        verdict = judged.verdicts[key]
-        refused = verdict.message if verdict.reason == EXCLUDED else _not_carried_out(checks[key])
-        choices.append((bool(refused), verdict.since or _NEVER, key, refused))
-    _, since, key, refused = min(choices)
+        for target, verdict in said[key]:
+            if not verdict.calls_for_action:
+                continue
+            excluded = verdict.standing is Standing.EXCLUDED
+            refused = verdict.message if excluded else _not_carried_out(known.checks[key], target, verdict)
+            choices.append((bool(refused), verdict.expired or NEVER, key, verdict.since or NEVER, refused))
+    _, _, key, since, refused = min(choices)
     return since, key, refused
 
 
-def _not_carried_out(check: HealthCheck) -> str:
-    if not check.rungs:
-        return f"{check.ref.key} names no remediation template"
-    template = check.rungs[0].template
-    if not is_fencing_template(template):
+def _not_carried_out(check: HealthCheck, target: Target, verdict: Verdict) -> str:
+    wanted = remedy(check, target, verdict)
+    if check.template is not None and not is_fencing_template(check.template):
+        template = check.template
         return f"{template.kind} of {template.api_version} is carried out by a later version; this one needs a FencingTemplate"
-    return ""
+    if wanted.action is not Action.FENCE:
+        return f"{wanted.message or f'{wanted.action} is carried out by a later version'}; this one needs a FencingTemplate"
+    return "" if target.node is not None else "it has no Node that could be fenced"
 
 
-def _candidate(judged: Judged, check: HealthCheck, refused: str) -> Candidate:
-    view, verdict = judged.view, judged.verdicts[check.ref.key]
-    healthy_under = () if judged.marked else (key for key, other in judged.verdicts.items() if other.health is Health.HEALTHY)
+def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
+    check, said = known.checks[key], known.say(victim)
+    target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
+    view, machine = target.node, target.machine
+    marked = any(each.marked for each in known.together(victim))
+    healthy_under = () if marked else (other for other, pairs in said.items() if _counts_as_healthy(pairs))
     return Candidate(
-        node=view.name,
-        uid=view.uid,
+        node=target.node_name,
+        uid=view.uid if view else "",
         check=check.ref,
-        since=verdict.since or _NEVER,
+        since=verdict.since or NEVER,
         reason=verdict.reason,
         message=verdict.message,
-        template=check.rungs[0].template if check.rungs else None,
-        provider_id=view.provider_id,
-        zone=view.zone,
-        control_plane=view.control_plane,
+        template=check.template,
+        provider_id=(view.provider_id if view else "") or (machine.provider_id if machine else ""),
+        zone=view.zone if view else "",
+        control_plane=target.control_plane,
         refused=refused,
-        ready=view.ready,
+        ready=view.ready if view else False,
         healthy_under=tuple(sorted(healthy_under)),
+        machine=f"{machine.namespace}/{machine.name}" if machine else "",
     )
 
 
-def _check_report(check: HealthCheck, counts: Counts, brake: Brake, waiting: Counter[str]) -> CheckReport:
+def _counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+    return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def overlapping(known: Known) -> dict[str, tuple[str, ...]]:
+    """Which checks share a sick victim with which others. Only what ails is looked at: healthy overlaps do no harm yet."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for target in known.sick.values():
+        keys = known.say(target.victim).keys()
+        if len(keys) > 1:
+            for key in keys:
+                found[key] |= keys - {key}
+    return {key: tuple(sorted(others)) for key, others in found.items()}
+
+
+def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
+    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
     held_back = [
-        f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and may not act now"
+        f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
+        + ("gives the remedy" if known.brakes[other].allowed else "may not act now")
         for other, number in sorted(waiting.items())
     ]
+    storm = known.storms.get(key, Storm())
     return CheckReport(
         ref=check.ref,
         uid=check.uid,
         generation=check.generation,
+        dialect=check.dialect,
         total=counts.total,
         healthy=counts.healthy,
         soon=counts.soon,
+        starting=counts.starting,
         unhealthy=counts.unhealthy,
-        skipped=counts.skipped,
+        deleting=counts.deleting,
+        excluded=counts.excluded,
+        left_out=counts.left_out,
         recovering=counts.recovering,
         remaining=brake.remaining,
         allowed=brake.allowed,
         paused=check.paused,
         reason=brake.reason.value,
         message="; ".join((brake.message, *held_back)),
-        warnings=check.warnings,
+        warnings=(*check.warnings, *notices(check, counts, overlaps)),
+        overlaps=overlaps[:MAXIMUM_OVERLAPS],
+        mixed_control_plane=mixed_control_plane(check, counts),
+        storm_active=storm.active,
+        storm_cooling=storm.cooling,
     )
+
+
+def notices(check: HealthCheck, counts: Counts, overlaps: tuple[str, ...]) -> tuple[str, ...]:
+    """What its owner should know of a check that is in use: other checks cover its sick targets, or its budget could cost
+    quorum."""
+    found = []
+    if overlaps:
+        more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
+        found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
+    if mixed_control_plane(check, counts):
+        found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
+    return tuple(found)
+
+
+def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
+    """Whether a check of Machines mixes control plane and workers. With maxUnhealthy 1 that is safe: the proposal's own
+    exception."""
+    if not check.of_machines or not 0 < counts.control_plane < counts.total:
+        return False
+    limit = check.max_unhealthy
+    return limit is None or limit.percent or limit.value > 1 or check.unhealthy_range is not None
 
 
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(nodes: Mapping[str, Judged], marked: Mapping[str, Judged], watching: frozenset[str]) -> tuple[Observation, ...]:
+def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, ...]:
     """Watched nodes first: an open episode must hear of its node whatever the number of stray marks."""
-    strays = nsmallest(max(MAXIMUM_OBSERVATIONS - len(watching), 0), (name for name in marked if name not in watching))
-    return tuple(_observation(name, nodes.get(name)) for name in [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *strays])
+    room = max(MAXIMUM_OBSERVATIONS - len(watching), 0)
+    strays = nsmallest(room, (name for name in known.marked if name not in watching))
+    return tuple(_observation(known, name) for name in [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *strays])
 
 
-def _observation(name: str, judged: Judged | None) -> Observation:
-    if judged is None:
+def _observation(known: Known, name: str) -> Observation:
+    target = known.nodes.get(name)
+    if target is None or target.node is None:
         return Observation(node=name, present=False)
-    view, incident, problem = judged.view, "", ""
+    view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
         incident = mark.incident if mark else ""
     except PolicyError as error:
         problem = str(error)
-    unhealthy = any(_calls_for_action(verdict) for verdict in judged.verdicts.values())
+    verdicts = [verdict for pairs in known.say(name).values() for _, verdict in pairs]
+    unhealthy = any(verdict.calls_for_action for verdict in verdicts)
     return Observation(
         node=name,
         uid=view.uid,
@@ -241,47 +331,55 @@ def _observation(name: str, judged: Judged | None) -> Observation:
         unhealthy=unhealthy,
         incident=incident,
         mark_problem=problem,
-        soon=not unhealthy and any(verdict.health is Health.SOON for verdict in judged.verdicts.values()),
+        soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
     )
 
 
 # What people see ----------------------------------------------------------------------------------------------------
 
 
-def _rows(
-    nodes: Mapping[str, Judged],
-    sick: Mapping[str, Judged],
-    marked: Mapping[str, Judged],
-    watching: frozenset[str],
-    names: Iterator[str],
-) -> tuple[TargetRow, ...]:
+def _rows(known: Known, watching: frozenset[str], names: Iterator[str]) -> tuple[TargetRow, ...]:
     """The sickest first, then those in an episode, then as many others as there is room for."""
-    shown = nsmallest(MAXIMUM_ROWS, (_sickness(name, judged) for name, judged in sick.items()))
-    chosen = [name for *_, name in shown]
-    in_hand = sorted(name for name in watching.union(marked) if name in nodes and name not in sick)
+    sick = {target.victim for target in known.sick.values()}
+    shown_first = nsmallest(MAXIMUM_ROWS, (_sickness(known, victim) for victim in sick))
+    chosen = [victim for *_, victim in shown_first]
+    in_hand = sorted(name for name in watching.union(known.marked) if name in known.nodes and name not in sick)
     chosen += in_hand[: MAXIMUM_ROWS - len(chosen)]
     seen = set(chosen)
     chosen += islice((name for name in names if name not in sick and name not in seen), MAXIMUM_ROWS - len(chosen))
-    return tuple(_row(nodes[name]) for name in chosen)
+    return tuple(_row(known, victim) for victim in chosen)
 
 
-def _sickness(name: str, judged: Judged) -> tuple[int, datetime, str]:
-    worst = judged.worst()
-    assert worst is not None, "a node that something ails is selected by a check"
-    return _SICKNESS[worst[1].health], worst[1].since or _NEVER, name
+def worst(known: Known, victim: str) -> tuple[str, Target, Verdict] | None:
+    """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
+    choices = [(key, target, verdict) for key, pairs in known.say(victim).items() for target, verdict in pairs]
+    if not choices:
+        return None
+    return min(choices, key=lambda each: (SICKNESS[each[2].health], each[2].since or NEVER, each[0], each[1].key))
 
 
-def _row(judged: Judged) -> TargetRow:
-    view, worst, ready = judged.view, judged.worst(), judged.view.condition(READY)
-    key, verdict = worst or ("", Verdict(health=Health.SKIPPED, reason=NOT_COVERED))
+def _sickness(known: Known, victim: str) -> tuple[int, datetime, str]:
+    gravest = worst(known, victim)
+    if gravest is None:
+        return SICKNESS[Health.SKIPPED], NEVER, victim  # left out of every total
+    return SICKNESS[gravest[2].health], gravest[2].since or NEVER, victim
+
+
+def _row(known: Known, victim: str) -> TargetRow:
+    gravest, node = worst(known, victim), known.nodes.get(victim)
+    key, target, verdict = gravest or ("", node, Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=NOT_COVERED))
+    view = node.node if node is not None else None
+    machine = target.machine if target is not None else None
+    ready = view.condition(READY) if view is not None else None
     return TargetRow(
-        node=view.name,
-        zone=view.zone,
+        node=view.name if view is not None else machine.node_name if machine is not None else victim,
+        zone=view.zone if view is not None else "",
         ready=ready.status if ready else "",
         health=verdict.health,
         check=key,
         reason=verdict.reason,
         since=verdict.since,
         due=verdict.due,
-        schedulable=not view.unschedulable,
+        schedulable=not view.unschedulable if view is not None else True,
+        machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from policy.errors import shown
 from policy.healthcheck import Threshold
 
-_TEXT = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
+_TEXT = re.compile(r"(-?[0-9]{1,9})(%?)", re.ASCII)
+LARGEST = 10**9
 
 EXPECTED = 'a whole number of at least 0 or a percentage from "0%" to "100%"'
 """For messages: what every threshold field expects."""
@@ -23,18 +25,20 @@ class Rounding(StrEnum):
     DOWN = "down"
 
 
-def parse_threshold(value: object, *, plain_text: bool = True) -> Threshold:
+def parse_threshold(value: object, *, plain_text: bool = True, negative: bool = False) -> Threshold:
     """The threshold in a decoded JSON value. Raises ValueError saying what was expected.
 
-    plain_text: whether a number written as text (`"3"`) is taken; medik8s and OpenShift do, Cluster API does not.
+    plain_text: whether a number written as text (`"3"`) is taken; medik8s and OpenShift do, Cluster API does not. negative:
+    whether numbers below 0 are; to the MachineHealthChecks they are an allowance that nothing can meet.
     """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST and (negative or value >= 0):
         return Threshold(value=value)
     if isinstance(value, str) and (matched := _TEXT.fullmatch(value)):
         number, percent = int(matched[1]), bool(matched[2])
-        if (percent and number <= 100) or (not percent and plain_text):
+        if ((percent and number <= 100) or (not percent and plain_text)) and (negative or not matched[1].startswith("-")):
             return Threshold(value=number, percent=percent)
-    raise ValueError(f"expected {EXPECTED}, got {value!r}")
+    only = "" if plain_text else "; a number must not be quoted"
+    raise ValueError(f"expected {EXPECTED}{only}, got {shown(value)}")
 
 
 def scaled(threshold: Threshold, total: int, rounding: Rounding) -> int:

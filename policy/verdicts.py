@@ -1,20 +1,24 @@
 """The verdict on one target: healthy, soon (a timeout runs, with the moment it expires), unhealthy, or skipped (why).
 
-Pure judgement of one target by one check at one moment. Counting verdicts is `policy/ledger.py`, acting on the count
-`policy/brakes.py`. The rules shared by all dialects: a listed condition fires when type and status are equal and its
-duration is *strictly* exceeded; a condition that the node does not report never fires; the list is a logical OR.
+What all dialects share: a listed condition fires when type and status are equal and its duration is *strictly* exceeded; a
+condition that the object does not report never fires; the list is a logical OR. What each makes of a Machine, a missing Node or
+a deletion is `policy/rules/`; counting verdicts is `policy/ledger.py`, acting on the count `policy/brakes.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from policy.durations import format_duration
 from policy.episodes import Need, NeedKind
-from policy.healthcheck import HealthCheck
-from policy.nodes import EXCLUDE_LABEL, NodeView
+from policy.healthcheck import UnhealthyCondition
+from policy.nodes import Condition
+
+RESOLUTION = timedelta(seconds=1)
+"""The API cuts moments off to whole seconds: only a second later a timeout has certainly been exceeded, and never early."""
 
 
 class Health(StrEnum):
@@ -26,41 +30,57 @@ class Health(StrEnum):
     SKIPPED = "skipped"
 
 
+class Standing(StrEnum):
+    """How a target stands in its check's count; every target of a check has exactly one.
+
+    All but `healthy` use up the budget. starting: a Machine without a Node. recovering: well again, its remediation not yet
+    ended. excluded: a person keeps it out of remediation. left-out: not in the check's total at all.
+    """
+
+    HEALTHY = "healthy"
+    SOON = "soon"
+    STARTING = "starting"
+    UNHEALTHY = "unhealthy"
+    DELETING = "deleting"
+    EXCLUDED = "excluded"
+    RECOVERING = "recovering"
+    LEFT_OUT = "left-out"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One check's opinion of one node at one moment.
+    """One check's opinion of one target at one moment.
 
-    since: when the offending condition took its status. due: for `soon`, the moment the timeout expires. A verdict holds
-    until `due` or until the node or the check changes, whichever is first.
+    since: when the offending condition took its status. due: the moment at which time alone changes the verdict: it holds until
+    then or until an object changes, whichever is first. again: no clock runs at all, and how soon somebody would look again.
+    expired: of what is unhealthy, the moment at which its time was over; None where it had none.
     """
 
     health: Health
+    standing: Standing
     reason: str = ""
     message: str = ""
     since: datetime | None = None
     due: datetime | None = None
+    again: timedelta | None = None
+    expired: datetime | None = None
 
+    @property
+    def calls_for_action(self) -> bool:
+        """Unhealthy, or it would be if nobody had excluded the target: those are listed too, so that people learn why."""
+        return self.standing in {Standing.UNHEALTHY, Standing.EXCLUDED}
+
+
+HEALTHY = Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY)
 
 EXCLUDED = "Excluded"
-"""The reason of a verdict on a node that is unhealthy, but that people keep out of remediation."""
+"""The reason of a verdict on a target that is unhealthy, but that people keep out of remediation."""
 
 DELETING = "Deleting"
-"""The reason of a verdict on a node that is being deleted."""
+"""The reason of a verdict on a target that is being deleted."""
 
-
-def judge(check: HealthCheck, node: NodeView, now: datetime) -> Verdict:
-    """What the check thinks of a node that it selects, at that moment.
-
-    A condition that does not say since when it holds is never enough for unhealthy: nobody can say that it has expired. The
-    exclude label matters only once the node would be unhealthy, as in medik8s: an excluded healthy node counts as healthy.
-    """
-    if node.deleting:
-        return Verdict(health=Health.SKIPPED, reason=DELETING, message="the Node object is being deleted")
-    verdict = _by_conditions(check, node, now)
-    if verdict.health is Health.UNHEALTHY and node.labels.get(EXCLUDE_LABEL) == "true":
-        message = f"{verdict.message}; the label {EXCLUDE_LABEL}=true keeps it out of remediation"
-        return Verdict(health=Health.SKIPPED, reason=EXCLUDED, message=message, since=verdict.since)
-    return verdict
+RECOVERING = "Recovering"
+"""The reason of a verdict on a target that is well again while its remediation has not ended."""
 
 
 def need_gone(need: Need, verdict: Verdict | None) -> bool:
@@ -73,30 +93,100 @@ def need_gone(need: Need, verdict: Verdict | None) -> bool:
     return verdict is None or verdict.health is Health.HEALTHY
 
 
-def _by_conditions(check: HealthCheck, node: NodeView, now: datetime) -> Verdict:
-    soonest: Verdict | None = None
+# Conditions ---------------------------------------------------------------------------------------------------------
+
+Watched = Mapping[tuple[str, str], timedelta]
+"""Type and status of the listed conditions with the duration that makes them an offence: of equal ones the shortest."""
+
+
+def watched(listed: Iterable[UnhealthyCondition]) -> Watched:
+    """The list of a check as it is looked up."""
+    found: dict[tuple[str, str], timedelta] = {}
+    for condition in listed:
+        key = (condition.type, condition.status)
+        found[key] = min(condition.duration, found.get(key, condition.duration))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """A listed condition that holds. `due` None: the object does not say since when, so nobody can say that it has expired."""
+
+    condition: Condition
+    duration: timedelta
+    due: datetime | None
+
+    def over(self, now: datetime) -> bool:
+        """Whether it has held for longer than its duration."""
+        return self.due is not None and now >= self.due
+
+
+def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Offence]:
+    """The listed conditions that hold, in the list's order. Called for every target under every check: it is kept short."""
+    found: list[Offence] = []
+    for condition in conditions:
+        duration = listed.get((condition.type, condition.status))
+        if duration is not None:
+            due = condition.since + duration + RESOLUTION if condition.since is not None else None
+            found.append(Offence(condition, duration, due))
+    if len(found) > 1:
+        order = list(listed)
+        found.sort(key=lambda offence: order.index((offence.condition.type, offence.condition.status)))
+    return found
+
+
+def by_conditions(found: list[Offence], now: datetime) -> Verdict:
+    """The verdict that a list of offences amounts to, for one subject and in plain words."""
     timeless: Verdict | None = None
-    for listed in check.conditions:
-        found = node.condition(listed.type)
-        if found is None or found.status != listed.status:
-            continue
-        reason = f"{listed.type}{listed.status}"
-        if found.since is None:
-            message = f"{listed.type} is {listed.status}, but the node does not say since when: never taken for expired"
-            timeless = timeless or Verdict(health=Health.SOON, reason=reason, message=message)
-            continue
-        due = found.since + listed.duration
-        stated = f"{listed.type} is {listed.status} since {_moment(found.since)}"
-        limit = format_duration(listed.duration)
-        if now > due:
-            message = f"{stated}, longer than {limit}"
-            return Verdict(health=Health.UNHEALTHY, reason=reason, message=message, since=found.since)
-        if soonest is None or soonest.due is None or due < soonest.due:
-            message = f"{stated}, unhealthy after {limit}"
-            soonest = Verdict(health=Health.SOON, reason=reason, message=message, since=found.since, due=due)
-    return soonest or timeless or Verdict(health=Health.HEALTHY)
+    soonest: Offence | None = None
+    for offence in found:
+        if offence.due is None:
+            timeless = timeless or _timeless(offence.condition)
+        elif now >= offence.due:
+            return _expired(offence)
+        elif soonest is None or soonest.due is None or offence.due < soonest.due:
+            soonest = offence
+    return _running(soonest) if soonest is not None else timeless or HEALTHY
 
 
-def _moment(at: datetime) -> str:
+def _expired(offence: Offence) -> Verdict:
+    message = f"{_stated(offence.condition)}, longer than {format_duration(offence.duration)}"
+    return Verdict(
+        health=Health.UNHEALTHY,
+        standing=Standing.UNHEALTHY,
+        reason=_reason(offence.condition),
+        message=message,
+        since=offence.condition.since,
+        expired=offence.due,
+    )
+
+
+def _running(offence: Offence) -> Verdict:
+    message = f"{_stated(offence.condition)}, unhealthy after {format_duration(offence.duration)}"
+    return Verdict(
+        health=Health.SOON,
+        standing=Standing.SOON,
+        reason=_reason(offence.condition),
+        message=message,
+        since=offence.condition.since,
+        due=offence.due,
+    )
+
+
+def _timeless(condition: Condition) -> Verdict:
+    message = f"{condition.type} is {condition.status}, but nothing says since when: never taken for expired"
+    return Verdict(health=Health.SOON, standing=Standing.SOON, reason=_reason(condition), message=message)
+
+
+def _reason(condition: Condition) -> str:
+    return f"{condition.type}{condition.status}"
+
+
+def _stated(condition: Condition) -> str:
+    assert condition.since is not None, "a timeless condition is no offence that could run or expire"
+    return f"{condition.type} is {condition.status} since {moment(condition.since)}"
+
+
+def moment(at: datetime) -> str:
     """In UTC, so that equal moments are equal words whoever writes them."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

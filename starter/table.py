@@ -20,7 +20,6 @@ from policy.verdicts import Health
 from starter import wording
 from starter.status import ClusterStatus
 
-_HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
 _ORDER = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
 _PHASE_STYLE = {Phase.NEEDS_HUMAN: "bold red", Phase.ERROR: "red", Phase.QUEUED: "yellow", Phase.FINAL: "green"}
 
@@ -87,7 +86,7 @@ def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> Render
     table = _table("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
     for row in sorted(rows, key=_sickest_first):
         ready = Text(row.ready, style="green" if row.ready == "True" else "red")
-        verdict = Text(wording.verdict(row, now), style=_HEALTH_STYLE[row.health])
+        verdict = Text(wording.verdict(row, now), style=wording.HEALTH_STYLE[row.health])
         table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
     if inventory <= len(rows):
         return table

@@ -13,6 +13,8 @@ from workflows.messages import ScannerStatus
 GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 """The node works again, or works for someone else; everything else left something to do."""
 
+HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
+
 
 def span(duration: timedelta) -> str:
     """`42s`, `3m07s`, `2h05m`, `4d03h`; what is negative counts as nothing."""

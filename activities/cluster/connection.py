@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -97,6 +99,8 @@ class ClusterConnection:
         self._credentials = credentials
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
+        self.clock_skew: timedelta | None = None
+        """By how much the server's clock goes before ours, to a second; None before the first answer."""
         self._cluster_uid = ""
         self._version: tuple[float, ServerVersion] | None = None
 
@@ -321,7 +325,7 @@ class ClusterConnection:
         if call.content_type:
             headers["Content-Type"] = call.content_type
         target = self._credentials.url.rstrip("/") + call.path + (f"?{urlencode(call.query)}" if call.query else "")
-        return await self._open_session().request(
+        response = await self._open_session().request(
             call.method,
             URL(target, encoded=True),
             data=call.body,
@@ -332,6 +336,14 @@ class ClusterConnection:
             server_hostname=self._credentials.server_hostname,
             allow_redirects=False,
         )
+        self._compare_clocks(response.headers.get("Date", ""))
+        return response
+
+    def _compare_clocks(self, date: str) -> None:
+        try:
+            self.clock_skew = parsedate_to_datetime(date) - datetime.now(UTC)
+        except (TypeError, ValueError):
+            return  # a server, or something between us, that does not say
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -15,18 +15,18 @@ from typing import Any, Protocol, TypeVar
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
+from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
 from activities.cluster.nodelease import foreign_holder
-from activities.cluster.paths import NODE_HEALTH_CHECKS
-from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
-from policy.episodes import Need, NeedKind
+from policy.episodes import NeedKind
 from policy.errors import PolicyError
 from policy.identity import compare_identity
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
 from policy.report import Observation
-from policy.verdicts import EXCLUDED, Health, judge, need_gone
+from policy.rules import rules_of
+from policy.verdicts import Health, need_gone
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
@@ -62,6 +62,7 @@ class _Sight:
     node: LiveNode | None
     unread: _Doubt | None
     check: JsonObject | None
+    subject: Subject
     lease_holder: str
     lease_problem: str
     permit: tuple[bool, str]
@@ -79,8 +80,16 @@ class _Answer:
 class LastLook:
     """Looks at one cluster. One instance per cluster and process; it keeps nothing between looks."""
 
-    def __init__(self, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        permits: PermitBook,
+        *,
+        machines: ClusterConnection | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
         self._connection = connection
+        self._elsewhere = Connections(nodes=connection, machines=machines or connection)
         self._permits = permits
         self._clock = clock
 
@@ -104,10 +113,11 @@ class LastLook:
         """All reads side by side. A licence is only asked for where it is needed."""
         target, now = request.target, self._clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
-        check_matters = request.need_matters and request.need.kind is NeedKind.CHECK
-        node, check, lease_holder, lease_problem, permit = await asyncio.gather(
+        need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
+        node, check, subject, lease_holder, lease_problem, permit = await asyncio.gather(
             _read("the node", find_node(self._connection, name), None, blind),
-            _read("its health check", self._find_check(request.need, wanted=check_matters), None, doubts),
+            _read("its health check", find_check(self._elsewhere, need), None, doubts),
+            _read("its Machine", read_subject(self._elsewhere, need, name), Subject(), doubts),
             _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
             _read("the cluster Lease", self._lease_problem(request), "", doubts),
             _read("the permit", self._permit(request), (False, ""), doubts),
@@ -116,6 +126,7 @@ class LastLook:
             node=node,
             unread=blind[0] if blind else None,
             check=check,
+            subject=subject,
             lease_holder=lease_holder,
             lease_problem=lease_problem,
             permit=permit,
@@ -142,18 +153,6 @@ class LastLook:
         if veto := _veto(sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
         return need
-
-    async def _find_check(self, need: Need, *, wanted: bool) -> JsonObject | None:
-        if not wanted:
-            return None
-        if need.check is None:
-            raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
-        if (need.check.api_version, need.check.kind) != (NODE_HEALTH_CHECKS.api_version, NODE_HEALTH_CHECKS.kind):
-            raise failure(ErrorType.NOT_SUPPORTED, f"{need.check.key} of {need.check.api_version} is no kind we judge by")
-        try:
-            return await self._connection.get(NODE_HEALTH_CHECKS.path(need.check.name))
-        except ObjectNotFound:
-            return None
 
     async def _lease_problem(self, request: LookRequest) -> str:
         if not request.destructive:
@@ -187,19 +186,21 @@ class LastLook:
             check = parse(document)
         except PolicyError as error:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
-        if sight.node is None or not check.selector.matches(sight.node.view.labels):
+        rules, subject = rules_of(check), sight.subject.target(sight.node.view if sight.node else None)
+        if subject is None or not rules.covers(subject):
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
-        verdict = judge(check, sight.node.view, self._clock())
+        verdict = rules.judge(subject, self._clock())
         if need_gone(request.need, verdict):
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} finds the node healthy")
         seen = _Answer(
             verdict=LookVerdict.GO,
-            unhealthy=verdict.health is Health.UNHEALTHY or verdict.reason == EXCLUDED,
+            unhealthy=verdict.calls_for_action,
             soon=verdict.health is Health.SOON,
         )
-        if check.paused:
-            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key} is paused: {check.paused}")
-        if verdict.health is not Health.UNHEALTHY:
+        paused = check.paused or (subject.cluster.paused if subject.cluster is not None else "")
+        if paused:
+            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key} is paused: {paused}")
+        if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
             # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
             return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key}: {verdict.message or verdict.reason}")
         return seen

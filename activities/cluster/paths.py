@@ -6,7 +6,7 @@ Discovery would cost two dozen requests per process for a list that has not chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 
@@ -32,6 +32,11 @@ class Resource:
         return "/".join(parts)
 
 
+def in_version(resource: Resource, version: str) -> Resource:
+    """The same kind in another version of its group."""
+    return replace(resource, api_version=f"{resource.api_version.rpartition('/')[0]}/{version}")
+
+
 NAMESPACES = Resource(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
 NODES = Resource(api_version="v1", kind="Node", plural="nodes", namespaced=False)
 PODS = Resource(api_version="v1", kind="Pod", plural="pods")
@@ -47,3 +52,22 @@ NODE_HEALTH_CHECKS = Resource(
     api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
 )
 FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
+OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
+    api_version="machine.openshift.io/v1beta1", kind="MachineHealthCheck", plural="machinehealthchecks"
+)
+OPENSHIFT_MACHINES = Resource(api_version="machine.openshift.io/v1beta1", kind="Machine", plural="machines")
+CAPI_MACHINE_HEALTH_CHECKS = Resource(
+    api_version="cluster.x-k8s.io/v1beta2", kind="MachineHealthCheck", plural="machinehealthchecks"
+)
+CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine", plural="machines")
+CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
+CLUSTER_VERSIONS = Resource(
+    api_version="config.openshift.io/v1", kind="ClusterVersion", plural="clusterversions", namespaced=False
+)
+MACHINE_CONFIG_POOLS = Resource(
+    api_version="machineconfiguration.openshift.io/v1",
+    kind="MachineConfigPool",
+    plural="machineconfigpools",
+    namespaced=False,
+)
+DISRUPTION_BUDGETS = Resource(api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")

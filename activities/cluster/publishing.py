@@ -1,25 +1,29 @@
 """Writes back to the health checks what was concluded: their status, and Events for what flipped.
 
 Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
-composed in `status.py`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
+composed in `statuses/`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import JsonObject
 from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.following import POLICY_KINDS
 from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.status import StatusChange, status_change
-from activities.cluster.view import POLICY_KINDS, ClusterView
+from activities.cluster.statuses import status_change
+from activities.cluster.statuses.common import Situation, StatusChange
+from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
+from policy.brakes import Closed
 from policy.healthcheck import ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
@@ -71,17 +75,18 @@ class Publishing:
         if resource is None:
             return None
         path = resource.path(report.ref.name, namespace=report.ref.namespace)
+        connection = self._view.connection_of(report.ref)
         found = self._view.check_objects.get(report.ref.key)
         for _ in range(ATTEMPTS):
             try:
-                found = found or await self._view.connection.get(path)
+                found = found or await connection.get(path)
                 if report.uid and found["metadata"].get("uid") != report.uid:
                     return None  # another object of that name: what was concluded is not about it
                 change = self._change(report, found, in_flight, parts)
                 if change is None:
                     return None
                 version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                await self._view.connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+                await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
             except ObjectConflict:
                 found = None  # ours may be the older copy: compare with the live one
                 continue
@@ -94,19 +99,20 @@ class Publishing:
         self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], parts: ReportParts
     ) -> StatusChange | None:
         current = found.get("status") or {}
-        check = self._view.check(report.ref.key)
         nodes = {each.node for each in in_flight}
         # A node whose object is gone stays with the checks that named it.
         ours = nodes & (current.get("inFlightRemediations") or {}).keys()
-        if check is not None:
-            ours = self._view.covered(check, nodes) | {node for node in ours if not self._view.knows(node)}
-        return status_change(
-            report,
+        if not report.error:
+            ours = self._view.ledger.covered(report.ref.key, nodes) | {node for node in ours if node not in self._view.ledger}
+        situation = Situation(
+            report=report,
             current=current,
             unhealthy=_unhealthy(report.ref, parts),
             in_flight=[each for each in in_flight if each.node in ours],
-            now=self._clock(),
+            targets=self._view.ledger.targets_of(report.ref.key),
+            paused=report.reason == Closed.PAUSED,
         )
+        return status_change(situation, self._clock())
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""
@@ -126,4 +132,9 @@ def _unhealthy(ref: ObjectRef, parts: ReportParts) -> list[str]:
 
 
 def _resource_of(ref: ObjectRef) -> Resource | None:
-    return next((each for each in POLICY_KINDS if (each.api_version, each.kind) == (ref.api_version, ref.kind)), None)
+    """Where the check's object lives, in the version in which it was read."""
+    group = ref.api_version.rpartition("/")[0]
+    for resource in POLICY_KINDS:
+        if (resource.api_version.rpartition("/")[0], resource.kind) == (group, ref.kind):
+            return replace(resource, api_version=ref.api_version)
+    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -70,10 +70,12 @@ class Reflector(Generic[T]):
         on_change: Callable[[str, T | None], None],
         on_state: Callable[[], None] = lambda: None,
         optional: bool = False,
+        alternatives: Sequence[Resource] = (),
         limits: WatchLimits | None = None,
         jitter: random.Random | None = None,
     ) -> None:
         self.resource = resource
+        """What is followed now: where the server does not know that, the next of the alternatives (older versions)."""
         self.synced = False
         """A list has been taken in and nothing has shown since that it was of another history. A cut does not change that."""
         self.absent = False
@@ -88,6 +90,7 @@ class Reflector(Generic[T]):
         self.lists = 0
         """How many whole lists were taken in: one, and one more for each time that resuming would not have done."""
         self._connection = connection
+        self._spellings = (resource, *alternatives)
         self._path = resource.path()
         self._decoding = decoding
         self._on_change = on_change
@@ -100,6 +103,7 @@ class Reflector(Generic[T]):
         self._closed_at = float("-inf")
         self._heard = False
         self._doubtful = False
+        self._turning = False
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -261,6 +265,11 @@ class Reflector(Generic[T]):
             self._troubled(error.message)
             return
         self._last_contact = asyncio.get_running_loop().time()
+        self.resource = self._spellings[(self._spellings.index(self.resource) + 1) % len(self._spellings)]
+        self._path = self.resource.path()
+        if self.resource is not self._spellings[0]:
+            self._turning = True  # an older version may be served: ask for that at once
+            return
         if self.absent and not self.problem:
             return
         log.info("%s: not known to the server; looking again from time to time", self._path)
@@ -283,6 +292,8 @@ class Reflector(Generic[T]):
     async def _pause(self, failures: int, at_least: float) -> None:
         longest = self._limits.absence if self.absent else self._limits.longest_pause
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) * self._jitter.uniform(0.5, 1.0)
+        if self._turning:
+            pause, self._turning = 0.0, False
         self._woken.clear()
         try:
             async with asyncio.timeout(max(pause, at_least)):

@@ -36,11 +36,19 @@ from policy.plan import FencingPlan
 class ClusterTarget(TargetActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(self, cluster: str, connection: ClusterConnection, permits: PermitBook, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        permits: PermitBook,
+        *,
+        machines: ClusterConnection | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
         self._cluster = cluster
         self._connection = connection
         self._clock = clock
-        self._last_look = LastLook(connection, permits, clock=clock)
+        self._last_look = LastLook(connection, permits, machines=machines, clock=clock)
         self._events = EventRecorder(connection, clock=clock)
 
     @activity.defn(name="isolation.pin-target")

@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any
 
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING
-from activities.cluster.paths import NODE_HEALTH_CHECKS, NODES, Resource
+from activities.cluster.following import Following, Watches
 from activities.cluster.probe import Probe
-from activities.cluster.reflector import Reflector, WatchLimits, version_number
-from policy.dialects import parse
-from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck, ObjectRef
+from activities.cluster.reflector import WatchLimits, version_number
+from policy.brakes import Closed
+from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
-from policy.nodes import NodeView
 from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
 log = logging.getLogger(__name__)
-
-POLICY_KINDS: tuple[Resource, ...] = (NODE_HEALTH_CHECKS,)
-"""The kinds of health checks that are watched; how each is read is `policy/dialects`."""
 
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0
@@ -44,7 +36,8 @@ class ViewLimits:
     silence: bookmarks come about once a minute, so a watch that is quiet for longer is not one. broken: how long a watch may
     take to come back before that counts. grace: after the first complete list, and after an outage, in which nodes could not
     report either. shrunk: how long an empty or halved inventory must last to be believed. probe: how long all watches may be
-    quiet before the server is asked whether it is there; probe_again: how soon after it was not.
+    quiet before the server is asked whether it is there; probe_again: how soon after it was not. skew: how far our clock may
+    be from the API server's.
     """
 
     silence: timedelta = timedelta(seconds=75)
@@ -54,6 +47,7 @@ class ViewLimits:
     probe: timedelta = timedelta(seconds=10)
     probe_again: timedelta = timedelta(seconds=2)
     catch_up: timedelta = timedelta(seconds=2)
+    skew: timedelta = timedelta(seconds=3)
     first_list: timedelta = timedelta(seconds=10)
 
 
@@ -66,91 +60,83 @@ class ClusterView:
         *,
         limits: ViewLimits | None = None,
         watch_limits: WatchLimits | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
+        machines: ClusterConnection | None = None,
+        overlap_strictest: bool = True,
     ) -> None:
         self.connection = connection
-        self.ledger = Ledger()
+        self.ledger = Ledger(sees_all_nodes=False, overlap_strictest=overlap_strictest)
         self.stamp = 0
         """Another number after each change of what a report might say."""
-        self.check_objects: dict[str, JsonObject] = {}
-        """The policy objects as last seen, by the key of their reference."""
-        self._checks: dict[str, HealthCheck] = {}
-        self._labels: dict[str, Mapping[str, str]] = {}
         self._limits = limits or ViewLimits()
-        self._clock = clock
+        self._clock = clock or self._server_clock
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._void_mark = 0
-        self._nodes = Reflector(
-            connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=self._state_changed, limits=watch_limits
+        self._skewed = False
+        self._watches = Watches(
+            connection,
+            self.ledger,
+            machines=machines,
+            clock=self.now,
+            on_change=self.poke,
+            on_state=self._state_changed,
+            limits=watch_limits,
         )
-        self._policies = [
-            Reflector(
-                connection,
-                resource,
-                OBJECT_DECODING,
-                on_change=partial(self._check_changed, resource),
-                on_state=self._state_changed,
-                optional=True,
-                limits=watch_limits,
-            )
-            for resource in POLICY_KINDS
-        ]
-        self._probe = Probe(
+        self._probe = self._probe_of(connection)
+        self._machines_probe = self._probe_of(machines) if machines is not None else None
+
+    def _probe_of(self, connection: ClusterConnection) -> Probe:
+        return Probe(
             connection,
             on_answer=self.poke,
             every=self._limits.probe.total_seconds(),
             again=self._limits.probe_again.total_seconds(),
         )
 
-    @property
-    def _reflectors(self) -> tuple[Reflector[NodeView] | Reflector[JsonObject], ...]:
-        return (self._nodes, *self._policies)
-
     # Life
 
     def start(self) -> None:
         """Begin to watch; does nothing where it has begun."""
-        for reflector in self._reflectors:
-            reflector.start()
+        self._watches.start()
 
     async def close(self) -> None:
         """Stop watching."""
         await self._probe.stop()
-        for reflector in self._reflectors:
-            await reflector.stop()
+        if self._machines_probe is not None:
+            await self._machines_probe.stop()
+        await self._watches.stop()
 
     def look_again(self) -> None:
-        """Look at once for policy kinds that the server did not know when last asked."""
-        for reflector in self._policies:
-            if reflector.absent:
-                reflector.wake()
+        """Look at once for kinds that the server did not know when last asked."""
+        self._watches.look_again()
 
     # What it says
 
     @property
     def synced(self) -> bool:
-        """Whether every collection has been listed."""
-        return all(reflector.synced for reflector in self._reflectors)
+        """Whether every collection of the cluster itself has been listed."""
+        return all(reflector.synced for reflector in self._watches.here())
 
     @property
     def cluster_uid(self) -> str:
         """The uid of kube-system, "" while it is not known."""
         return self._probe.uid
 
-    def check(self, key: str) -> HealthCheck | None:
-        """The health check of that key, None where there is none that can be used."""
-        return self._checks.get(key)
+    @property
+    def check_objects(self) -> dict[str, JsonObject]:
+        """The policy objects as last seen, by the key of their reference."""
+        return self._watches.intake.objects
 
-    def covered(self, check: HealthCheck, nodes: Iterable[str]) -> set[str]:
-        """Those of the nodes that the check selects."""
-        return {name for name in nodes if name in self._labels and check.selector.matches(self._labels[name])}
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Over which connection an object is read and written."""
+        return self._watches.connection_of(ref)
 
-    def knows(self, node: str) -> bool:
-        """Whether there is a Node object of that name."""
-        return node in self._labels
+    def now(self) -> datetime:
+        """The moment by which verdicts are judged: the API server's, which wrote the moments they are judged from."""
+        return self._clock()
 
     def parts(self, watching: Collection[str] = ()) -> ReportParts:
         """What the ledger says now."""
@@ -161,6 +147,7 @@ class ClusterView:
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, mark: the size and the resourceVersion the scanner has seen."""
         now = self._clock()
+        self._hold_machines()
         parts = self.ledger.report_parts(now, watching)
         fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
@@ -169,7 +156,7 @@ class ClusterView:
         return ScanReport(
             digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
             at=now,
-            resource_version=str(max(self._nodes.newest_change, self._counted(mark))),
+            resource_version=str(max(self._watches.nodes.newest_change, self._counted(mark))),
             view=view,
             lease=lease,
             cluster_uid=self.cluster_uid,
@@ -199,6 +186,8 @@ class ClusterView:
         if self.stamp != since:
             return
         self._probe.ask_if_due(self._quiet())
+        if self._machines_probe is not None:
+            self._machines_probe.ask_if_due(_shortest_silence(self._watches.elsewhere()))
         event = asyncio.Event()
         self._waiting.add(event)
         try:
@@ -225,47 +214,18 @@ class ClusterView:
             await self.changed(self.stamp, 0.1)
         if not self._behind(mark) or self._in_trouble():
             return
-        lists, end = self._nodes.lists, min(loop.time() + self._limits.first_list.total_seconds(), before)
-        await self._nodes.relist()
-        while self._nodes.lists == lists and loop.time() < end:
+        lists, end = self._watches.nodes.lists, min(loop.time() + self._limits.first_list.total_seconds(), before)
+        await self._watches.nodes.relist()
+        while self._watches.nodes.lists == lists and loop.time() < end:
             await self.changed(self.stamp, end - loop.time())
-        if self._nodes.lists > lists and self._behind(mark):
+        if self._watches.nodes.lists > lists and self._behind(mark):
             # A list is never older than anything that was ever seen, so it is the mark that is of another history.
-            log.warning("the server is at %s, a scan had seen %s: it went back in time", self._nodes.resource_version, mark)
+            log.warning(
+                "the server is at %s, a scan had seen %s: it went back in time", self._watches.nodes.resource_version, mark
+            )
             self._void_mark = version_number(mark)
 
     # Changes
-
-    def _node_changed(self, name: str, node: NodeView | None) -> None:
-        before = self.ledger.version
-        if node is None:
-            self.ledger.remove_node(name)
-            self._labels.pop(name, None)
-        else:
-            self.ledger.put_node(node, self._clock())
-            self._labels[name] = node.labels
-        if self.ledger.version != before:
-            self.poke()
-
-    def _check_changed(self, resource: Resource, key: str, found: dict[str, Any] | None) -> None:
-        namespace, _, name = key.rpartition("/")
-        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
-        before = self.ledger.version
-        self._checks.pop(ref.key, None)
-        if found is None:
-            self.check_objects.pop(ref.key, None)
-            self.ledger.remove_check(ref.key)
-        else:
-            self.check_objects[ref.key] = found
-            try:
-                check = parse(found)
-            except PolicyError as error:
-                self.ledger.put_bad_check(ref, str(error))
-            else:
-                self._checks[ref.key] = check
-                self.ledger.put_check(check)
-        if self.ledger.version != before:
-            self.poke()
 
     def _state_changed(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -273,16 +233,30 @@ class ClusterView:
             self._whole_since = None
         elif self._whole_since is None:
             self._whole_since = now
-        if not all(reflector.streaming for reflector in self._reflectors):
+        if not all(reflector.streaming for reflector in self._watches.here()):
             self._broken_since = self._broken_since or now
         elif self._broken_since is not None:
             if self._whole_since is not None and now - self._broken_since > self._limits.broken.total_seconds():
                 # While we could not reach the API, nodes may not have been able to say that they are well.
                 self._whole_since = now
             self._broken_since = None
+        self._hold_machines()
         self.poke()
 
     # Staleness
+
+    def _hold_machines(self) -> None:
+        """Machines that live elsewhere can be lost from sight alone: then only their checks wait."""
+        others = self._watches.elsewhere()
+        broken = [each for each in others if not each.synced or not each.streaming]
+        silent = others and max(each.silent_for() for each in others) > self._limits.silence.total_seconds()
+        problem = self._machines_probe.problem if self._machines_probe is not None else ""
+        why = problem
+        if broken and not why:
+            why = f"not being told of changes of {_listed(broken)} in the management cluster"
+        elif silent and not why:
+            why = "nothing was heard from the management cluster lately"
+        self.ledger.hold(Dialect.CLUSTER_API, Closed.STALE_MACHINES, why)
 
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
@@ -293,20 +267,34 @@ class ClusterView:
             grace=self._limits.grace,
             fault=fault,
         )
-        why = self._probe.problem or next((reflector.problem for reflector in self._reflectors if reflector.problem), "")
+        why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 
     def _whole_for(self) -> float:
         return asyncio.get_running_loop().time() - (self._whole_since or 0.0)
 
+    def _server_clock(self) -> datetime:
+        """Our clock, corrected by the API server's where the two differ by more than an answer takes.
+
+        A clock that goes before the server's would call every timeout expired; one that goes after it would only be late.
+        """
+        now, skew = datetime.now(UTC), self.connection.clock_skew
+        skewed = skew is not None and abs(skew) > self._limits.skew
+        if skewed != self._skewed:
+            self._skewed = skewed
+            log.warning("our clock and the API server's differ by %s: the server's is used", skew) if skewed else log.info(
+                "our clock agrees with the API server's again"
+            )
+        return now + skew if skew is not None and skewed else now
+
     def _quiet(self) -> float:
-        return min(reflector.silent_for() for reflector in self._reflectors)
+        return _shortest_silence(self._watches.here())
 
     def _longest_silence(self) -> float:
-        return max(reflector.silent_for() for reflector in self._reflectors)
+        return max(reflector.silent_for() for reflector in self._watches.here())
 
     def _in_trouble(self) -> bool:
-        return bool(self._probe.problem) or any(reflector.problem for reflector in self._reflectors)
+        return bool(self._probe.problem) or any(reflector.problem for reflector in self._watches.here())
 
     def _broken(self) -> str:
         if (
@@ -314,19 +302,14 @@ class ClusterView:
             or asyncio.get_running_loop().time() - self._broken_since < self._limits.broken.total_seconds()
         ):
             return ""
-        broken = [
-            f"{reflector.resource.plural} ({reflector.problem or 'no answer'})"
-            for reflector in self._reflectors
-            if not reflector.streaming
-        ]
-        return f"not being told of changes of {', '.join(broken)}"
+        return f"not being told of changes of {_listed(each for each in self._watches.here() if not each.streaming)}"
 
     def _counted(self, mark: str) -> int:
         number = version_number(mark)
         return 0 if number <= self._void_mark else number
 
     def _behind(self, mark: str) -> str:
-        reached = max(self._nodes.newest_change, version_number(self._nodes.resource_version))
+        reached = max(self._watches.nodes.newest_change, version_number(self._watches.nodes.resource_version))
         if self._counted(mark) <= reached:
             return ""
         return f"another worker has seen version {mark}, this view has not come so far yet"
@@ -344,6 +327,10 @@ class ClusterView:
             self._limits.silence.total_seconds() - self._longest_silence(),
             self._probe.seconds_left(self._quiet()),
         ]
+        if self._machines_probe is not None:
+            others = self._watches.elsewhere()
+            moments.append(self._machines_probe.seconds_left(_shortest_silence(others)))
+            moments.append(self._limits.silence.total_seconds() - max(each.silent_for() for each in others))
         if self._whole_since is not None:
             moments.append(self._limits.grace.total_seconds() - self._whole_for())
         if self._broken_since is not None:
@@ -355,3 +342,12 @@ class ClusterView:
         if self.ledger.next_due is not None:
             moments.append((self.ledger.next_due - self._clock()).total_seconds())
         return moments or [LONGEST_WAIT]
+
+
+def _listed(reflectors: Iterable[Following]) -> str:
+    return ", ".join(f"{each.resource.plural} ({each.problem or 'no answer'})" for each in reflectors)
+
+
+def _shortest_silence(reflectors: Iterable[Following]) -> float:
+    """Of what is watched. A kind that the server does not know is asked for anew each time: that says nothing of the watches."""
+    return min((each.silent_for() for each in reflectors if not each.absent), default=float("inf"))

@@ -8,21 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from policy.dialects import medik8s
-from policy.errors import PolicyError
+from policy.dialects import cluster_api, medik8s, openshift
+from policy.errors import PolicyError, shown
 from policy.healthcheck import HealthCheck
 
 _DIALECTS: dict[tuple[str, str], Callable[[Mapping[str, object]], HealthCheck]] = {
     (medik8s.GROUP, medik8s.KIND): medik8s.parse_node_health_check,
+    (openshift.GROUP, openshift.KIND): openshift.parse_machine_health_check,
+    (cluster_api.GROUP, cluster_api.KIND): cluster_api.parse_machine_health_check,
 }
+
+
+def is_health_check(obj: Mapping[str, object]) -> bool:
+    """Whether the object is of a kind that `parse` reads, in whatever version and shape."""
+    return _reader(obj) is not None
 
 
 def parse(obj: Mapping[str, object]) -> HealthCheck:
     """The health check in a decoded JSON object. Raises PolicyError for an unknown kind and for an unusable object."""
-    version, kind = obj.get("apiVersion"), obj.get("kind")
-    group = version.partition("/")[0] if isinstance(version, str) else ""
-    reader = _DIALECTS.get((group, kind)) if isinstance(kind, str) else None
+    reader = _reader(obj)
     if reader is None:
         known = ", ".join(f"{kind} of {group}" for group, kind in sorted(_DIALECTS))
-        raise PolicyError(f"{kind or 'object'}", "apiVersion, kind", f"expected {known}, got {kind!r} of {version!r}")
+        kind, version = obj.get("kind"), obj.get("apiVersion")
+        raise PolicyError(f"{kind or 'object'}", "apiVersion, kind", f"expected {known}, got {shown(kind)} of {shown(version)}")
     return reader(obj)
+
+
+def refuse_update(before: HealthCheck, after: HealthCheck, obj: Mapping[str, object]) -> None:
+    """Raise PolicyError where an object may not be changed like that. `obj`: the object as it stood before."""
+    if before.dialect is after.dialect and not before.of_machines:
+        medik8s.refuse_update(before, after, obj)
+
+
+def _reader(obj: Mapping[str, object]) -> Callable[[Mapping[str, object]], HealthCheck] | None:
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    group = version.partition("/")[0] if isinstance(version, str) else ""
+    return _DIALECTS.get((group, kind)) if isinstance(kind, str) else None

@@ -1,21 +1,24 @@
 """`NodeHealthCheck` of medik8s (remediation.medik8s.io/v1alpha1): judges nodes, without Machines.
 
 Where the proposal gives a default that the shipped operator no longer has (which nodes, `maxUnhealthy: 49%`), the default is
-kept; where the operator refuses an object, so do we. Fields that would make us *more* careful and that we cannot carry out
-are refused, never ignored; those that only delay the way back are taken with a warning.
+kept; where the operator refuses an object, so do we. The proposal's spellings are taken with a warning, and so is what is not
+carried out yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from policy.dialects.head import not_too_many, one_of, read_head, threshold
 from policy.dialects.selector import parse_selector
+from policy.errors import PolicyError, shown
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
 from policy.selectors import Operator, Requirement, Selector
+from policy.storms import ACTIVE, COOLING_DOWN, Storm
 from policy.templates import is_fencing_template
-from policy.thresholds import parse_threshold
+from policy.thresholds import EXPECTED
 
 GROUP = "remediation.medik8s.io"
 VERSION = "v1alpha1"
@@ -34,55 +37,116 @@ SHORTEST_RUNG = timedelta(seconds=60)
 _DELETES_NODES = "MachineDeletionRemediationTemplate"
 
 
+FIELDS = (
+    "selector",
+    "unhealthyConditions",
+    "minHealthy",
+    "maxUnhealthy",
+    "remediationTemplate",
+    "escalatingRemediations",
+    "pauseRequests",
+    "healthyDelay",
+    "stormCooldownDuration",
+    "backoff",
+)
+
+_LONGEST_DELAY = timedelta(days=36500)
+
+
 def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
     """The whole check, or PolicyError naming object, field and what was expected."""
-    metadata = Fields(obj, subject=KIND).within("metadata")
-    name = metadata.text("name")
-    fields = Fields(obj, subject=f"{KIND}/{name}")
-    version = fields.text("apiVersion")
-    if version != f"{GROUP}/{VERSION}":
-        raise fields.refuse("apiVersion", f"expected {GROUP}/{VERSION}, got {version!r}")
-    if (kind := fields.text("kind")) != KIND:
-        raise fields.refuse("kind", f"expected {KIND}, got {kind!r}")
-    spec = fields.within("spec")
-    _refuse_storm_cooldown(spec)
+    head = read_head(obj, kind=KIND, versions=(f"{GROUP}/{VERSION}",), namespaced=False)
+    spec = head.spec
+    spec.only(*FIELDS)
+    selector, conditions = _selector(spec, head.warnings), _conditions(spec, head.warnings)
     rungs = _rungs(spec)
     min_healthy, max_unhealthy = _thresholds(spec, rungs)
+    healthy_delay = spec.duration("healthyDelay", timedelta(0), minimum=-_LONGEST_DELAY, maximum=_LONGEST_DELAY)
+    _not_carried_out(spec, rungs, healthy_delay, head.warnings)
     return HealthCheck(
-        ref=ObjectRef(api_version=version, kind=KIND, name=name),
+        ref=head.ref,
         dialect=Dialect.MEDIK8S,
-        uid=metadata.text("uid", ""),
-        generation=metadata.whole("generation", 0, minimum=0),
-        selector=_selector(spec),
-        conditions=_conditions(spec),
+        uid=head.uid,
+        generation=head.generation,
+        selector=selector,
+        conditions=conditions,
         min_healthy=min_healthy,
         max_unhealthy=max_unhealthy,
         rungs=rungs,
         paused=_paused(spec),
-        warnings=_warnings(spec, rungs),
+        healthy_delay=healthy_delay,
+        storm_cooldown=spec.duration("stormCooldownDuration", timedelta(0)) or None,
+        storm=_storm(head.fields),
+        warnings=tuple(head.warnings),
     )
 
 
-def _selector(spec: Fields) -> Selector:
+def refuse_update(before: HealthCheck, after: HealthCheck, obj: Mapping[str, object]) -> None:
+    """Raise PolicyError for a change that the operator's admission refuses: whom a check selects and how it remediates stays
+    while a remediation of it is under way. `obj` is the object as it stood before; its status says whether one is."""
+    if not _remediating(obj):
+        return
+    for field, changed in (
+        ("spec.selector", before.selector != after.selector),
+        ("spec.remediationTemplate", before.rungs != after.rungs),
+    ):
+        if changed:
+            raise PolicyError(after.ref.key, field, "is not allowed to change while remediating; expected it as it was")
+
+
+def _remediating(obj: Mapping[str, object]) -> bool:
+    status = obj.get("status")
+    if not isinstance(status, Mapping):
+        return False
+    unhealthy = status.get("unhealthyNodes")
+    listed = (
+        any(isinstance(node, Mapping) and node.get("remediations") for node in unhealthy)
+        if isinstance(unhealthy, list)
+        else False
+    )
+    return listed or bool(status.get("inFlightRemediations"))
+
+
+def _storm(fields: Fields) -> Storm:
+    """How far the storm was when the status was last written."""
+    if not fields.has("status"):
+        return Storm()
+    since: dict[str, datetime] = {}
+    for condition in fields.within("status").each("conditions"):
+        if condition.value("type") in {ACTIVE, COOLING_DOWN} and condition.value("status") == "True":
+            since[condition.text("type")] = condition.moment("lastTransitionTime")
+    return Storm(active=since.get(ACTIVE), cooling=since.get(COOLING_DOWN)) if ACTIVE in since else Storm()
+
+
+def _selector(spec: Fields, warnings: list[str]) -> Selector:
     if not spec.has("selector"):
         return DEFAULT_SELECTOR
-    selector = parse_selector(spec.within("selector"))
+    selector = parse_selector(spec.within("selector"), warnings, draft=True)
     if not selector.requirements:
-        raise spec.refuse("selector", "expected matchLabels or matchExpressions; an empty selector would take every node")
+        expected = "expected matchLabels or matchExpressions; an empty selector would take every node, the selector is mandatory"
+        raise spec.refuse("selector", expected)
     return selector
 
 
-def _conditions(spec: Fields) -> tuple[UnhealthyCondition, ...]:
+def _conditions(spec: Fields, warnings: list[str]) -> tuple[UnhealthyCondition, ...]:
     if not spec.has("unhealthyConditions"):
         return DEFAULT_CONDITIONS
-    conditions = tuple(
-        UnhealthyCondition(type=entry.text("type"), status=entry.text("status"), duration=entry.duration("duration"))
-        for entry in spec.each("unhealthyConditions")
-    )
-    if not conditions:
+    entries = spec.each("unhealthyConditions")
+    not_too_many(entries, spec, "unhealthyConditions")
+    if not entries:
         # Nothing to look for would look like health for ever (S7).
         raise spec.refuse("unhealthyConditions", "expected at least one condition, or none of this field for the defaults")
-    return conditions
+    return tuple(_condition(entry, warnings) for entry in entries)
+
+
+def _condition(entry: Fields, warnings: list[str]) -> UnhealthyCondition:
+    entry.only("type", "status", "duration")
+    kind = entry.text("type")
+    if kind == "NotReady":
+        # The proposal's own default has it; no node reports such a condition, so it would look like health for ever.
+        warnings.append(f"{entry.at('type')} NotReady was read as Ready")
+        kind = "Ready"
+    return UnhealthyCondition(type=kind, status=entry.text("status"), duration=entry.duration("duration"))
 
 
 def _thresholds(spec: Fields, rungs: tuple[Rung, ...]) -> tuple[Threshold | None, Threshold | None]:
@@ -93,16 +157,14 @@ def _thresholds(spec: Fields, rungs: tuple[Rung, ...]) -> tuple[Threshold | None
     if any(rung.template.kind == _DELETES_NODES for rung in rungs):
         # Deleting nodes shrinks the total that maxUnhealthy is counted from.
         raise spec.refuse("minHealthy", f"expected, because maxUnhealthy can't be used with {_DELETES_NODES}")
-    if spec.has("maxUnhealthy"):
-        return None, _threshold(spec, "maxUnhealthy")
-    return None, DEFAULT_MAX_UNHEALTHY
+    return None, _threshold(spec, "maxUnhealthy") or DEFAULT_MAX_UNHEALTHY
 
 
-def _threshold(spec: Fields, name: str) -> Threshold:
-    try:
-        return parse_threshold(spec.value(name))
-    except ValueError as error:
-        raise spec.refuse(name, str(error)) from error
+def _threshold(spec: Fields, name: str) -> Threshold | None:
+    written = spec.value(name)
+    if (isinstance(written, int) and written < 0) or (isinstance(written, str) and written.startswith("-")):
+        raise spec.refuse(name, f"{name} must not be negative: expected {EXPECTED}, got {shown(written)}")
+    return threshold(spec, name)
 
 
 def _rungs(spec: Fields) -> tuple[Rung, ...]:
@@ -112,17 +174,21 @@ def _rungs(spec: Fields) -> tuple[Rung, ...]:
     if single:
         return (Rung(template=_template(spec)),)
     if not ladder:
-        raise spec.refuse("remediationTemplate", "expected, or escalatingRemediations: there is nothing to do otherwise")
+        problem = "expected, or escalatingRemediations: one of template and escalating remediations is mandatory"
+        raise spec.refuse("remediationTemplate", problem)
     rungs: dict[int, Rung] = {}
     kinds: set[tuple[str, str]] = set()
     for entry in ladder:
+        entry.only("order", "timeout", "remediationTemplate")
         order = entry.whole("order", minimum=-(2**31))
         if order in rungs:
             raise entry.refuse("order", f"expected a different order on every rung, got {order} twice")
         template = _template(entry)
         kind = (template.api_version.partition("/")[0], template.kind)
         if kind in kinds and not is_fencing_template(template):
-            raise entry.refuse("remediationTemplate.kind", f"expected every kind once, got {template.kind} twice")
+            raise entry.refuse(
+                "remediationTemplate.kind", f"duplicate remediator kind: expected every kind once, got {template.kind} twice"
+            )
         kinds.add(kind)
         rungs[order] = Rung(template=template, order=order, timeout=entry.duration("timeout", minimum=SHORTEST_RUNG))
     return tuple(rungs[order] for order in sorted(rungs))
@@ -140,16 +206,15 @@ def _paused(spec: Fields) -> str:
     return "; ".join(request or "a pause request without a reason" for request in requests)
 
 
-def _refuse_storm_cooldown(spec: Fields) -> None:
-    """It keeps the brake closed for longer; a check that asks for it must not get a looser one instead."""
-    if spec.has("stormCooldownDuration") and spec.duration("stormCooldownDuration"):
-        raise spec.refuse("stormCooldownDuration", "is not carried out by this version: expected to be left out")
-
-
-def _warnings(spec: Fields, rungs: tuple[Rung, ...]) -> tuple[str, ...]:
-    warnings = []
-    if spec.has("healthyDelay") and spec.duration("healthyDelay", minimum=-timedelta(days=36500)):
-        warnings.append("spec.healthyDelay is not carried out by this version: a node is given back as soon as it is healthy")
+def _not_carried_out(spec: Fields, rungs: tuple[Rung, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
+    fenced = any(is_fencing_template(rung.template) for rung in rungs)
+    if healthy_delay and fenced:
+        warnings.append("spec.healthyDelay is not carried out for fencing: a node is given back as soon as it is healthy")
+    if spec.has("backoff"):
+        backoff = spec.within("backoff")
+        backoff.only("type", "limit")
+        one_of(backoff, "type", ("exponential",))
+        backoff.duration("limit", timedelta(minutes=10))
+        warnings.append("spec.backoff is not carried out by this version")
     if len(rungs) > 1:
         warnings.append("only the first rung of spec.escalatingRemediations is carried out by this version")
-    return tuple(warnings)

@@ -1,8 +1,9 @@
 """Label selectors as the dialects write them; the typed selector is `policy/selectors.py`.
 
-More tolerant than an API server in two ways that the NodeHealthCheck proposal's own example needs: a single expression may
-stand without its list, and operators may be written in any case. Stricter in one: a key that no label can have is refused,
-because under `NotIn` and `DoesNotExist` it would select everything.
+More tolerant than an API server where the NodeHealthCheck proposal's own examples need it, each time with a warning: a single
+expression may stand without its list, the list may be called `matchingExpression`, keys may begin with a capital, and operators
+may be written in any case. Stricter in one: a key that no label can have is refused, because under `NotIn` and `DoesNotExist`
+it would select everything.
 """
 
 from __future__ import annotations
@@ -12,18 +13,31 @@ import re
 from policy.fields import Fields
 from policy.selectors import Operator, Requirement, Selector
 
-_OPERATORS = {operator.value.lower(): operator for operator in Operator}
+_OPERATORS = {spelling: operator for operator in Operator for spelling in (operator.value, operator.value.lower())}
 _KEY = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?"
     r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+_DRAFT_NAMES = ("matchingExpression", "matchingExpressions")
 
 
-def parse_selector(fields: Fields) -> Selector:
-    """The selector; an empty one where nothing is required (whether that is allowed is the dialect's rule)."""
+def parse_selector(fields: Fields, warnings: list[str], *, draft: bool = False) -> Selector:
+    """The selector; an empty one where nothing is required (whether that is allowed is the dialect's rule).
+
+    draft: whether the spellings of the NodeHealthCheck proposal are taken; what was, goes into `warnings`.
+    """
+    fields.only("matchLabels", "matchExpressions", *(_DRAFT_NAMES if draft else ()))
+    name = "matchExpressions"
+    if draft and (written := next((each for each in _DRAFT_NAMES if fields.has(each)), "")):
+        if fields.has(name):
+            raise fields.refuse(written, f"expected only one of {name} and {written}")
+        warnings.append(f"{fields.at(written)} was read as {name}")
+        name = written
     labels = fields.within_or_empty("matchLabels")
     requirements = [_label(labels, key) for key in sorted(labels.names())]
-    requirements += [_expression(expression) for expression in fields.each("matchExpressions", single=True)]
+    requirements += [_expression(expression, warnings, draft=draft) for expression in fields.each(name, single=draft)]
+    if draft and requirements and not isinstance(fields.value(name), list | None):
+        warnings.append(f"{fields.at(name)} was read as a list of one")
     return Selector(requirements=tuple(requirements))
 
 
@@ -34,12 +48,18 @@ def _label(labels: Fields, key: str) -> Requirement:
     return Requirement(key=_checked(labels, key, key), operator=Operator.IN, values=(value,))
 
 
-def _expression(fields: Fields) -> Requirement:
+def _expression(fields: Fields, warnings: list[str], *, draft: bool) -> Requirement:
+    if draft and (capitals := [name for name in fields.names() if name in {"Key", "Operator", "Values"}]):
+        warnings.append(f"{fields.at(capitals[0])} was read as {capitals[0].lower()}")
+        fields = fields.renamed({name: name.lower() for name in capitals})
+    fields.only("key", "operator", "values")
     key = _checked(fields, "key", fields.text("key"))
     written = fields.text("operator")
-    operator = _OPERATORS.get(written.lower())
+    operator = _OPERATORS.get(written.lower()) if draft else _OPERATORS.get(written)
     if operator is None:
         raise fields.refuse("operator", f"expected one of {', '.join(Operator)}, got {written!r}")
+    if written != operator.value:
+        warnings.append(f"{fields.at('operator')} {written!r} was read as {operator}")
     values = fields.texts("values")
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
         raise fields.refuse("values", f"expected at least one value with operator {operator}")

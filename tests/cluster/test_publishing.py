@@ -14,7 +14,8 @@ from activities.cluster.connection import ClusterConnection
 from activities.cluster.events import EventRecorder, Happening
 from activities.cluster.publishing import ATTEMPTS
 from activities.cluster.scan import ClusterScan
-from activities.cluster.status import condition_of, status_change
+from activities.cluster.statuses import status_change
+from activities.cluster.statuses.common import Situation, condition_of
 from activities.cluster.view import ViewLimits
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
 from policy.healthcheck import ObjectRef
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.timeout(10)
 REF = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 OPEN = CheckReport(ref=REF, uid="u", generation=3, total=12, healthy=11, unhealthy=1, remaining=4, allowed=True)
 CLOSED = replace(
-    OPEN, healthy=2, unhealthy=10, allowed=False, reason="ShortCircuit", message="2 of 12 nodes are healthy, needs 7"
+    OPEN, healthy=2, unhealthy=10, allowed=False, reason="TooManyUnhealthy", message="2 of 12 nodes are healthy, needs 7"
 )
 BAD = CheckReport(
     ref=REF, uid="u", reason="InvalidObject", message="x", error="NodeHealthCheck/workers: spec.minHealthy: expected ..."
@@ -41,7 +42,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 def change(report: CheckReport, current: dict[str, Any], in_flight: tuple[InFlight, ...] = ()) -> dict[str, Any]:
     """The status after the patch, as a merge patch leaves it, with the reasons of the Events beside it."""
-    made = status_change(report, current=current, unhealthy=["node-1"], in_flight=in_flight, now=AT)
+    made = status_change(Situation(report=report, current=current, unhealthy=["node-1"], in_flight=in_flight), AT)
     if made is None:
         return {**current, "told": []}
     merged = {**current, **made.patch["status"]}
@@ -97,13 +98,14 @@ def test_a_status_that_says_it_already_is_left_alone() -> None:
     for report, in_flight in ((OPEN, ()), (CLOSED, (EPISODE,)), (BAD, ()), (OPEN, (replace(EPISODE, since=""),))):
         status = change(report, {}, in_flight)
         told(status)
-        again = status_change(report, current=status, unhealthy=["node-1"], in_flight=in_flight, now=AT + timedelta(hours=1))
+        situation = Situation(report=report, current=status, unhealthy=["node-1"], in_flight=in_flight)
+        again = status_change(situation, AT + timedelta(hours=1))
         assert again is None
 
 
 def test_conditions_of_others_and_times_of_unchanged_ones_stay() -> None:
     foreign = {
-        "type": "StormActive",
+        "type": "TheirOwn",
         "status": "False",
         "reason": "X",
         "message": "",
@@ -111,7 +113,7 @@ def test_conditions_of_others_and_times_of_unchanged_ones_stay() -> None:
     }
     first = change(OPEN, {"conditions": [foreign]})
     told(first)
-    later = status_change(CLOSED, current=first, unhealthy=[], in_flight=(), now=AT + timedelta(minutes=5))
+    later = status_change(Situation(report=CLOSED, current=first), AT + timedelta(minutes=5))
     assert later is not None
     status = later.patch["status"]
     assert status["conditions"][0] == foreign

@@ -94,8 +94,9 @@ async def with_policy(person: ApiClient, duration: str = "300s") -> None:
     await person.create(CHECKS, check(duration=duration))
 
 
-async def turn(person: ApiClient, name: str, ready: str) -> None:
-    await person.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions(ready, now())}})
+async def turn(person: ApiClient, name: str, ready: str, age: float = 0.0) -> None:
+    since = now() - timedelta(seconds=age)
+    await person.patch(f"{NODES}/{name}/status", {"status": {"conditions": conditions(ready, since)}})
 
 
 async def test_with_no_policy_nothing_is_ever_written(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
@@ -123,7 +124,7 @@ async def test_the_answer_comes_within_milliseconds_of_a_timeout_s_end(person: A
     due = report.next_due
     assert due is not None
     assert due > now()
-    report = await observe(scan, asked(report))
+    report = await observe(scan, asked(report, wait=5.0))
     late = (now() - due).total_seconds()
     assert [candidate.node for candidate in report.candidates] == ["node-1"]
     assert 0 <= late < 0.2
@@ -132,7 +133,7 @@ async def test_the_answer_comes_within_milliseconds_of_a_timeout_s_end(person: A
 async def test_two_workers_say_the_same(person: ApiClient, open_scan: Open) -> None:
     await fleet(person, 6)
     await with_policy(person, duration="0s")
-    await turn(person, "node-1", "False")
+    await turn(person, "node-1", "False", age=5)
     first, second = await open_scan(), await open_scan()
     one = await observe(first, asked())
     two = await observe(second, asked())
@@ -297,9 +298,9 @@ async def test_a_view_that_is_behind_catches_up_or_says_so(api: ApiServer, perso
     report = await observe(scan, asked())
     api.faults.add(Fault(accident=Accident.HALF_OPEN, path=NODES, user_agent=OURS))
     newer = await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
-    lists = scan.view._nodes.lists
+    lists = scan.view._watches.nodes.lists
     caught_up = await observe(scan, asked(report, resource_version=newer["metadata"]["resourceVersion"]))
-    assert scan.view._nodes.lists == lists + 1
+    assert scan.view._watches.nodes.lists == lists + 1
     assert caught_up.view.stale == ""
     assert not next(row for row in caught_up.rows if row.node == "node-1").schedulable
     api.faults.add(Fault(accident=Accident.STATUS, status=500, verb="list", path=NODES, user_agent=OURS))
@@ -314,9 +315,9 @@ async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, pers
     report = await observe(scan, asked(resource_version=str(api.store.revision + 1000)))
     assert report.view.stale == ""
     assert int(report.resource_version) <= api.store.revision
-    lists = scan.view._nodes.lists
+    lists = scan.view._watches.nodes.lists
     await observe(scan, asked(report, wait=0.1, resource_version=str(api.store.revision + 1000)))
-    assert scan.view._nodes.lists == lists
+    assert scan.view._watches.nodes.lists == lists
 
 
 async def test_a_cancelled_scan_leaves_nothing_behind(person: ApiClient, open_scan: Open) -> None:

@@ -11,6 +11,9 @@ from policy.healthcheck import HealthCheck, ObjectRef
 from policy.nodes import MARK_ANNOTATION, Condition, NodeView
 from policy.permits import Holding, Permit
 from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, ViewState
+from policy.rules import rules_of
+from policy.targets import Target
+from policy.verdicts import Verdict
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORKER = "node-role.kubernetes.io/worker"
@@ -73,6 +76,11 @@ def a_node(
         conditions=(Condition(type="Ready", status=ready, since=ago(age)),) if conditions is None else conditions,
         **values,  # type: ignore[arg-type]
     )
+
+
+def judged(check: HealthCheck, node: NodeView, now: datetime = NOW) -> Verdict:
+    """What the check thinks of a node that it covers."""
+    return rules_of(check).judge(Target(node.name, node=node), now)
 
 
 def mark_text(incident: str) -> str:

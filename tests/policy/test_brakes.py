@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from policy.brakes import Closed, Counts, brake
+from policy.brakes import Circumstances, Closed, Counts, brake
 from policy.healthcheck import Dialect
+from policy.machines import WorkloadCluster
 from policy.thresholds import parse_threshold
 from tests.policy.builders import a_check
 
@@ -37,7 +38,7 @@ def test_medik8s_rounds_both_knobs_up_and_compares_healthy_nodes(knob: str, valu
     assert (enough.allowed, enough.remaining, enough.reason) == (True, 0, Closed.NO)
     if needed:
         short = brake(check, Counts(healthy=needed - 1, unhealthy=total - needed + 1))
-        assert (short.allowed, short.remaining, short.reason) == (False, 0, Closed.SHORT_CIRCUIT)
+        assert (short.allowed, short.remaining, short.reason) == (False, 0, Closed.TOO_MANY_UNHEALTHY)
 
 
 @pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
@@ -60,11 +61,12 @@ def test_the_machine_dialects_round_down(
     *, dialect: Dialect, value: object, total: int, healthy: int, allowed: bool, remaining: int
 ) -> None:
     check = replace(a_check(), dialect=dialect, min_healthy=None, max_unhealthy=parse_threshold(value))
-    found = brake(check, Counts(healthy=healthy, unhealthy=total - healthy))
+    around = Circumstances(cluster=WorkloadCluster(namespace="default", name="c"))
+    found = brake(check, Counts(healthy=healthy, unhealthy=total - healthy), around)
     assert (found.allowed, found.remaining) == (allowed, remaining)
 
 
-@pytest.mark.parametrize("field", ["soon", "skipped", "recovering", "unhealthy"])
+@pytest.mark.parametrize("field", ["soon", "starting", "excluded", "deleting", "recovering", "unhealthy"])
 def test_whatever_is_not_plainly_healthy_counts_against_the_group(field: str) -> None:
     """S17: a node NotReady for a second, an excluded one and one whose episode has not ended use up budget at once."""
     assert brake(a_check(), Counts(healthy=2, **{field: 1})).allowed
@@ -80,7 +82,7 @@ def test_the_sentence_has_the_numbers() -> None:
 def test_more_allowed_failures_than_nodes_is_an_error_in_medik8s_not_a_free_pass() -> None:
     found = brake(a_check(minHealthy=None, maxUnhealthy=12), Counts(healthy=10))
     assert (found.allowed, found.reason) == (False, Closed.INVALID_THRESHOLD)
-    assert found.message == "maxUnhealthy 12 is more than the 10 nodes selected"
+    assert found.message == "maxUnhealthy is greater than the number of selected nodes: 12 of 10"
 
 
 def test_a_pause_closes_the_brake_and_says_who_asked() -> None:

@@ -159,7 +159,7 @@ def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:
     rows = ledger.report_parts(NOW).rows
     assert [row.node for row in rows] == ["y-sicker", "z-sick", "x-soon", "w-excluded", "v-in-hand", "a-healthy", "b-uncovered"]
     assert [row.health for row in rows[:4]] == [Health.UNHEALTHY, Health.UNHEALTHY, Health.SOON, Health.SKIPPED]
-    assert (rows[2].due, rows[2].check, rows[2].ready) == (ago(-5), "NodeHealthCheck/workers", "False")
+    assert (rows[2].due, rows[2].check, rows[2].ready) == (ago(-6), "NodeHealthCheck/workers", "False")
     assert (rows[5].health, rows[5].schedulable) == (Health.HEALTHY, False)
     assert (rows[6].health, rows[6].reason) == (Health.SKIPPED, NOT_COVERED)
 

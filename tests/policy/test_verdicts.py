@@ -9,8 +9,8 @@ import pytest
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import HealthCheck
 from policy.nodes import EXCLUDE_LABEL, Condition, NodeView
-from policy.verdicts import DELETING, EXCLUDED, Health, Verdict, judge, need_gone
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago
+from policy.verdicts import DELETING, EXCLUDED, Health, Standing, Verdict, need_gone
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged
 
 
 def two_conditions() -> HealthCheck:
@@ -36,47 +36,48 @@ def with_conditions(*conditions: tuple[str, str, float | None]) -> NodeView:
         ([], Health.HEALTHY, None),
         ([("first", "Unknown", 999)], Health.HEALTHY, None),
         ([("other", "True", 999)], Health.HEALTHY, None),
-        ([("first", "True", 8)], Health.SOON, 2),
-        ([("first", "True", 10)], Health.SOON, 0),
-        ([("first", "True", 10.000001)], Health.UNHEALTHY, None),
-        ([("first", "True", 1), ("second", "True", 15)], Health.SOON, 5),
+        ([("first", "True", 8)], Health.SOON, 3),
+        ([("first", "True", 10)], Health.SOON, 1),
+        ([("first", "True", 10.9)], Health.SOON, 0.1),
+        ([("first", "True", 11)], Health.UNHEALTHY, None),
+        ([("first", "True", 1), ("second", "True", 15)], Health.SOON, 6),
         ([("first", "True", 1), ("second", "True", 21)], Health.UNHEALTHY, None),
-        ([("first", "True", -30)], Health.SOON, 40),
+        ([("first", "True", -30)], Health.SOON, 41),
     ],
     ids=str,
 )
 def test_a_condition_fires_once_it_has_held_strictly_longer_than_its_duration(
     conditions: list[tuple[str, str, float | None]], health: Health, due_in: float | None
 ) -> None:
-    verdict = judge(two_conditions(), with_conditions(*conditions), NOW)
+    verdict = judged(two_conditions(), with_conditions(*conditions), NOW)
     assert verdict.health is health
     assert verdict.due == (None if due_in is None else NOW + timedelta(seconds=due_in))
 
 
 def test_the_first_expired_condition_of_the_list_is_the_reason() -> None:
-    verdict = judge(two_conditions(), with_conditions(("second", "True", 100), ("first", "True", 50)), NOW)
+    verdict = judged(two_conditions(), with_conditions(("second", "True", 100), ("first", "True", 50)), NOW)
     assert (verdict.reason, verdict.since) == ("firstTrue", ago(50))
     assert verdict.message == "first is True since 2026-03-01T11:59:10Z, longer than 10s"
 
 
 def test_an_expired_condition_is_found_behind_one_that_is_still_running() -> None:
-    assert judge(two_conditions(), with_conditions(("first", "True", 5), ("second", "True", 21)), NOW).reason == "secondTrue"
+    assert judged(two_conditions(), with_conditions(("first", "True", 5), ("second", "True", 21)), NOW).reason == "secondTrue"
 
 
 def test_a_condition_that_does_not_say_since_when_is_never_enough_for_unhealthy() -> None:
     """Unknown is never expired: the node counts as not healthy, and nothing follows from it."""
-    verdict = judge(two_conditions(), with_conditions(("first", "True", None)), NOW + timedelta(days=365))
+    verdict = judged(two_conditions(), with_conditions(("first", "True", None)), NOW + timedelta(days=365))
     assert (verdict.health, verdict.due, verdict.since) == (Health.SOON, None, None)
-    assert "does not say since when" in verdict.message
+    assert "nothing says since when" in verdict.message
 
 
 def test_a_running_timeout_beats_one_that_nobody_can_time() -> None:
-    assert judge(two_conditions(), with_conditions(("first", "True", None), ("second", "True", 5)), NOW).due is not None
+    assert judged(two_conditions(), with_conditions(("first", "True", None), ("second", "True", 5)), NOW).due is not None
 
 
 def test_a_switch_from_unknown_to_false_starts_the_time_anew() -> None:
-    assert judge(a_check(), a_node(ready="Unknown", age=12), NOW).health is Health.UNHEALTHY
-    assert judge(a_check(), a_node(ready="False", age=0), NOW).health is Health.SOON
+    assert judged(a_check(), a_node(ready="Unknown", age=12), NOW).health is Health.UNHEALTHY
+    assert judged(a_check(), a_node(ready="False", age=0), NOW).health is Health.SOON
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_switch_from_unknown_to_false_starts_the_time_anew() -> None:
 )
 def test_the_exclude_label_skips_a_node_that_would_be_unhealthy(label: str, ready: str, age: float, health: Health) -> None:
     """S20: a person's veto. Only the value `true` is one."""
-    verdict = judge(a_check(), a_node(ready=ready, age=age, labels={WORKER: "", EXCLUDE_LABEL: label}), NOW)
+    verdict = judged(a_check(), a_node(ready=ready, age=age, labels={WORKER: "", EXCLUDE_LABEL: label}), NOW)
     assert verdict.health is health
     if health is Health.SKIPPED:
         assert (verdict.reason, verdict.since) == (EXCLUDED, ago(12))
@@ -101,18 +102,18 @@ def test_the_exclude_label_skips_a_node_that_would_be_unhealthy(label: str, read
 
 @pytest.mark.parametrize("ready", ["True", "Unknown"])
 def test_a_node_that_is_being_deleted_is_skipped(ready: str) -> None:
-    assert judge(a_check(), a_node(ready=ready, deleting=True), NOW).reason == DELETING
+    assert judged(a_check(), a_node(ready=ready, deleting=True), NOW).reason == DELETING
 
 
 @pytest.mark.parametrize(
     ("kind", "verdict", "gone"),
     [
-        (NeedKind.CHECK, Verdict(health=Health.HEALTHY), True),
-        (NeedKind.CHECK, Verdict(health=Health.SOON), False),
-        (NeedKind.CHECK, Verdict(health=Health.UNHEALTHY), False),
-        (NeedKind.CHECK, Verdict(health=Health.SKIPPED, reason=EXCLUDED), False),
+        (NeedKind.CHECK, Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY), True),
+        (NeedKind.CHECK, Verdict(health=Health.SOON, standing=Standing.SOON), False),
+        (NeedKind.CHECK, Verdict(health=Health.UNHEALTHY, standing=Standing.UNHEALTHY), False),
+        (NeedKind.CHECK, Verdict(health=Health.SKIPPED, standing=Standing.EXCLUDED, reason=EXCLUDED), False),
         (NeedKind.CHECK, None, True),
-        (NeedKind.PERSON, Verdict(health=Health.HEALTHY), False),
+        (NeedKind.PERSON, Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY), False),
         (NeedKind.CLEAN_UP, None, False),
     ],
 )

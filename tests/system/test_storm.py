@@ -78,7 +78,7 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(storm:
     assert system.witness.consequences == []
 
     check = scanner.report.checks[0]
-    assert (check.allowed, check.reason) == (False, "ShortCircuit")
+    assert (check.allowed, check.reason) == (False, "TooManyUnhealthy")
     assert wording.brake(check) == "may not act: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
 
     async def told() -> bool:
@@ -88,7 +88,7 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(storm:
     status = await check_status(system)
     assert status["reason"] == "no new remediation: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
     allowed = condition(status, "RemediationAllowed")
-    assert (allowed["status"], allowed["reason"]) == ("False", "ShortCircuit")
+    assert (allowed["status"], allowed["reason"]) == ("False", "TooManyUnhealthy")
     assert (status["observedNodes"], status.get("healthyNodes", 0), len(status["unhealthyNodes"])) == (NODES, 0, NODES)
     assert not status.get("inFlightRemediations")
 

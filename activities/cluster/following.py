@@ -1,0 +1,199 @@
+"""Which collections of a cluster are followed, and what each change of them is to the ledger.
+
+Nodes and health checks always; Machines, Clusters and what tells of upgrades from the first health check on that needs them, so
+that a cluster without Machines is asked for none. Kinds that the server does not know are looked for from time to time. Cluster
+API's objects may live behind another connection (a management cluster). How fresh all of it is, is judged in `view.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, Decoding
+from activities.cluster.intake import SURROUNDING_KINDS, Intake
+from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
+from activities.cluster.paths import (
+    CAPI_CLUSTERS,
+    CAPI_MACHINE_HEALTH_CHECKS,
+    CAPI_MACHINES,
+    NODE_HEALTH_CHECKS,
+    NODES,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINES,
+    Resource,
+    in_version,
+)
+from activities.cluster.reflector import Reflector, WatchLimits
+from policy.healthcheck import Dialect, ObjectRef
+from policy.ledger import Ledger
+from policy.machines import MachineView, WorkloadCluster, machine_key
+from policy.nodes import NodeView
+
+POLICY_KINDS: dict[Resource, Dialect] = {
+    NODE_HEALTH_CHECKS: Dialect.MEDIK8S,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS: Dialect.OPENSHIFT,
+    CAPI_MACHINE_HEALTH_CHECKS: Dialect.CLUSTER_API,
+}
+"""The kinds of health checks that are followed; how each is read is `policy/dialects`."""
+
+OLDER_VERSION = "v1beta1"
+"""Of Cluster API; where the server does not know the newer one, that is followed."""
+
+Following = Reflector[Any]
+
+
+class Watches:
+    """All reflectors of one cluster, feeding one ledger. `on_change` is called after each change of what the ledger says."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        ledger: Ledger,
+        *,
+        machines: ClusterConnection | None,
+        clock: Callable[[], datetime],
+        on_change: Callable[[], None],
+        on_state: Callable[[], None],
+        limits: WatchLimits | None,
+    ) -> None:
+        self.intake = Intake(ledger, clock)
+        self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
+        self._connection = connection
+        self._machines = machines or connection
+        self._ledger = ledger
+        self._clock = clock
+        self._on_change = on_change
+        self._on_state = on_state
+        self._limits = limits
+        self._policies: dict[Dialect, Following] = {
+            dialect: self._reflector(resource, OBJECT_DECODING, partial(self._check_changed, resource))
+            for resource, dialect in POLICY_KINDS.items()
+        }
+        self._companions: dict[Dialect, tuple[Following, ...]] = {}
+        self._surroundings: tuple[Following, ...] = ()
+        self._started = False
+
+    def __iter__(self) -> Iterator[Following]:
+        """Everything that is followed now."""
+        yield self.nodes
+        yield from self._policies.values()
+        for companions in self._companions.values():
+            yield from companions
+        yield from self._surroundings
+
+    def elsewhere(self) -> list[Following]:
+        """What is followed over the other connection; nothing where there is only one."""
+        if self._machines is self._connection:
+            return []
+        return [self._policies[Dialect.CLUSTER_API], *self._companions.get(Dialect.CLUSTER_API, ())]
+
+    def here(self) -> list[Following]:
+        """What is followed over the cluster's own connection."""
+        other = self.elsewhere()
+        return [each for each in self if each not in other]
+
+    def start(self) -> None:
+        """Begin to watch; does nothing where it has begun."""
+        self._started = True
+        for reflector in self:
+            reflector.start()
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        self._started = False
+        for reflector in self:
+            await reflector.stop()
+
+    def look_again(self) -> None:
+        """Look at once for kinds that the server did not know when last asked."""
+        for reflector in self:
+            if reflector.absent:
+                reflector.wake()
+
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Over which connection an object is read and written."""
+        return self._machines if ref.api_version.startswith("cluster.x-k8s.io/") else self._connection
+
+    # Changes
+
+    def _node_changed(self, name: str, node: NodeView | None) -> None:
+        if node is None:
+            self._changed(lambda: self._ledger.remove_node(name))
+        else:
+            self._changed(lambda: self._ledger.put_node(node, self._clock()))
+
+    def _check_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
+        dialect = POLICY_KINDS[resource]
+        namespace, _, name = key.rpartition("/")
+        version = str((found or {}).get("apiVersion") or self._policies[dialect].resource.api_version)
+        ref = ObjectRef(api_version=version, kind=resource.kind, name=name, namespace=namespace)
+        if found is None:
+            self._changed(lambda: self.intake.remove_check(ref.key))
+            return
+        self._accompany(dialect)
+        self._changed(lambda: self.intake.put_check(ref, found))
+
+    def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
+        if machine is None:
+            namespace, _, name = key.partition("/")
+            self._changed(lambda: self._ledger.remove_machine(machine_key(dialect, namespace, name)))
+        else:
+            self._changed(lambda: self._ledger.put_machine(machine, self._clock()))
+
+    def _cluster_changed(self, key: str, cluster: WorkloadCluster | None) -> None:
+        if cluster is None:
+            self._changed(lambda: self._ledger.remove_cluster(key))
+        else:
+            self._changed(lambda: self._ledger.put_cluster(cluster, self._clock()))
+
+    def _surrounding_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
+        self._changed(lambda: self.intake.put_surrounding(resource.kind, key, found))
+
+    def _changed(self, change: Callable[[], object]) -> None:
+        before = self._ledger.version
+        change()
+        if self._ledger.version != before:
+            self._on_change()
+
+    # What a health check needs beside the nodes
+
+    def _accompany(self, dialect: Dialect) -> None:
+        """Follow what checks of that dialect are judged by; it stays followed."""
+        if not self._surroundings:
+            self._surroundings = tuple(
+                self._reflector(resource, OBJECT_DECODING, partial(self._surrounding_changed, resource))
+                for resource in SURROUNDING_KINDS
+            )
+            self._begin(self._surroundings)
+        if dialect in self._companions or dialect is Dialect.MEDIK8S:
+            return
+        changed = partial(self._machine_changed, dialect)
+        machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
+        companions: tuple[Following, ...] = (self._reflector(machines, machine_decoding(dialect), changed),)
+        if dialect is Dialect.CLUSTER_API:
+            companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
+        self._companions[dialect] = companions
+        self._begin(companions)
+
+    def _begin(self, reflectors: tuple[Following, ...]) -> None:
+        if self._started:
+            for reflector in reflectors:
+                reflector.start()
+            self._on_state()
+
+    def _reflector(self, resource: Resource, decoding: Decoding[Any], on_change: Callable[[str, Any], None]) -> Following:
+        of_cluster_api = resource.api_version.startswith("cluster.x-k8s.io/")
+        return Reflector(
+            self._machines if of_cluster_api else self._connection,
+            resource,
+            decoding,
+            on_change=on_change,
+            on_state=self._on_state,
+            optional=True,
+            alternatives=(in_version(resource, OLDER_VERSION),) if of_cluster_api else (),
+            limits=self._limits,
+        )

@@ -1,0 +1,286 @@
+"""From bytes to what `policy` knows of Machines, Clusters, remediation objects, and of what goes on around them.
+
+Beside `decoding.py`, which has Nodes and the general shape of lists and watches. One spelling for all versions: what v1beta1 of
+Cluster API keeps in one place and v1beta2 in another is read from both, the newer one first.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from activities.cluster.decoding import Decoding, Item, WireCondition, aware, conditions_of, lines_of
+from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
+from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.healthcheck import Dialect, ObjectRef
+from policy.machines import PAUSED_ANNOTATION, MachineView, WorkloadCluster
+from policy.nodes import Condition
+from policy.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
+
+T = TypeVar("T")
+
+CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
+MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
+MASTER_ROLE = "master"
+
+CONTROL_PLANE_INITIALIZED = "ControlPlaneInitialized"
+INFRASTRUCTURE_READY = "InfrastructureReady"
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Conditions(msgspec.Struct):
+    conditions: list[WireCondition] | None = None
+
+
+class _Failure(msgspec.Struct, rename="camel"):
+    failure_reason: str | None = None
+    failure_message: str | None = None
+    conditions: list[WireCondition] | None = None
+
+
+class _Deprecated(msgspec.Struct):
+    v1beta1: _Failure | None = None
+
+
+class _Initialization(msgspec.Struct, rename="camel"):
+    infrastructure_provisioned: bool | None = None
+    control_plane_initialized: bool | None = None
+
+
+class _MachineSpec(msgspec.Struct, rename="camel"):
+    provider_id: str | None = msgspec.field(name="providerID", default=None)
+    cluster_name: str | None = None
+
+
+class _MachineStatus(msgspec.Struct, rename="camel"):
+    phase: str | None = None
+    node_ref: _Name | None = None
+    last_updated: datetime | None = None
+    conditions: list[WireCondition] | None = None
+    v1beta2: _Conditions | None = None
+    deprecated: _Deprecated | None = None
+    failure_reason: str | None = None
+    failure_message: str | None = None
+    error_reason: str | None = None
+    error_message: str | None = None
+
+
+class _Machine(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    api_version: str = ""
+    spec: _MachineSpec | None = None
+    status: _MachineStatus | None = None
+
+
+class _ClusterSpec(msgspec.Struct):
+    paused: bool | None = None
+
+
+class _ClusterStatus(msgspec.Struct, rename="camel"):
+    conditions: list[WireCondition] | None = None
+    v1beta2: _Conditions | None = None
+    deprecated: _Deprecated | None = None
+    infrastructure_ready: bool | None = None
+    initialization: _Initialization | None = None
+
+
+class _Cluster(msgspec.Struct):
+    metadata: _Metadata
+    spec: _ClusterSpec | None = None
+    status: _ClusterStatus | None = None
+
+
+class _RemediationStatus(msgspec.Struct):
+    conditions: list[WireCondition] | None = None
+
+
+class _Remediation(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    api_version: str = ""
+    kind: str = ""
+    status: _RemediationStatus | None = None
+
+
+_machine = msgspec.json.Decoder(_Machine)
+_cluster = msgspec.json.Decoder(_Cluster)
+_remediation = msgspec.json.Decoder(_Remediation)
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_list = msgspec.json.Decoder(_List)
+
+
+def decode_machine(body: bytes, dialect: Dialect) -> MachineView:
+    """One Machine of either group. Raises msgspec.DecodeError for anything else."""
+    return _machine_view(_machine.decode(body), dialect)
+
+
+def decode_cluster(body: bytes) -> WorkloadCluster:
+    """One Cluster API Cluster. Raises msgspec.DecodeError for anything else."""
+    return _cluster_view(_cluster.decode(body))
+
+
+def decode_remediation(body: bytes) -> Remediation:
+    """One remediation object of whatever kind. Raises msgspec.DecodeError for anything else."""
+    found = _remediation.decode(body)
+    metadata = found.metadata
+    conditions = {each.type: each.status for each in (found.status.conditions if found.status else None) or ()}
+    annotations = metadata.annotations or {}
+    return Remediation(
+        ref=ObjectRef(
+            api_version=found.api_version, kind=found.kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE
+        ),
+        target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
+        owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
+        deleting=metadata.deletion_timestamp is not None,
+        succeeded=conditions.get("Succeeded", ""),
+        permanent_node_deletion_expected=conditions.get("PermanentNodeDeletionExpected", ""),
+        well_since=_moment(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
+    )
+
+
+def _machine_view(machine: _Machine, dialect: Dialect) -> MachineView:
+    metadata, spec, status = machine.metadata, machine.spec or _MachineSpec(), machine.status or _MachineStatus()
+    labels = metadata.labels or {}
+    old = (status.deprecated.v1beta1 if status.deprecated else None) or _Failure()
+    control_plane = (
+        CONTROL_PLANE_LABEL in labels if dialect is Dialect.CLUSTER_API else labels.get(MACHINE_ROLE_LABEL) == MASTER_ROLE
+    )
+    return MachineView(
+        dialect=dialect,
+        namespace=metadata.namespace or DEFAULT_NAMESPACE,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        labels=labels,
+        annotations=metadata.annotations or {},
+        conditions=_merged(status.v1beta2.conditions if status.v1beta2 else None, status.conditions, old.conditions),
+        phase=sys.intern(status.phase or ""),
+        failure=_failure(status, old),
+        deleting=metadata.deletion_timestamp is not None,
+        created=aware(metadata.creation_timestamp),
+        last_updated=aware(status.last_updated),
+        node_name=status.node_ref.name if status.node_ref else "",
+        provider_id=spec.provider_id or "",
+        cluster_name=spec.cluster_name or labels.get(CLUSTER_NAME_LABEL, ""),
+        controller=next((f"{owner.kind}/{owner.name}" for owner in metadata.owner_references or () if owner.controller), ""),
+        control_plane=control_plane,
+    )
+
+
+def _failure(status: _MachineStatus, old: _Failure) -> str:
+    words = (
+        status.failure_reason or old.failure_reason or status.error_reason,
+        status.failure_message or old.failure_message or status.error_message,
+    )
+    return ": ".join(word for word in words if word)
+
+
+def _cluster_view(cluster: _Cluster) -> WorkloadCluster:
+    metadata, status = cluster.metadata, cluster.status or _ClusterStatus()
+    old = (status.deprecated.v1beta1 if status.deprecated else None) or _Failure()
+    conditions = {
+        each.type: each
+        for each in _merged(status.v1beta2.conditions if status.v1beta2 else None, status.conditions, old.conditions)
+    }
+    initialization = status.initialization or _Initialization()
+    initialized = _said(conditions, CONTROL_PLANE_INITIALIZED)
+    provisioned = _said(conditions, INFRASTRUCTURE_READY)
+    paused = ""
+    if cluster.spec is not None and cluster.spec.paused:
+        paused = f"spec.paused of Cluster {metadata.name} is true"
+    elif PAUSED_ANNOTATION in (metadata.annotations or {}):
+        paused = f"Cluster {metadata.name} carries the annotation {PAUSED_ANNOTATION}"
+    return WorkloadCluster(
+        namespace=metadata.namespace or DEFAULT_NAMESPACE,
+        name=metadata.name,
+        paused=paused,
+        control_plane_initialized=bool(
+            initialized or (CONTROL_PLANE_INITIALIZED not in conditions and initialization.control_plane_initialized)
+        ),
+        control_plane_initialized_since=initialized.since if initialized else None,
+        infrastructure_ready=bool(
+            provisioned
+            or (
+                INFRASTRUCTURE_READY not in conditions
+                and (status.infrastructure_ready or initialization.infrastructure_provisioned)
+            )
+        ),
+        infrastructure_ready_since=provisioned.since if provisioned else None,
+    )
+
+
+def _said(conditions: dict[str, Condition], kind: str) -> Condition | None:
+    found = conditions.get(kind)
+    return found if found is not None and found.status == "True" else None
+
+
+def _merged(*lists: list[WireCondition] | None) -> tuple[Condition, ...]:
+    """Conditions of several places, each type from the first that has it."""
+    found: dict[str, Condition] = {}
+    for each in lists:
+        for condition in conditions_of(each):
+            found.setdefault(condition.type, condition)
+    return tuple(found.values())
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return aware(datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _decoding(decode: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:
+    def items(body: bytes) -> Iterable[Item[T]]:
+        return [decode(raw) for raw in _list.decode(body).items or ()]
+
+    return Decoding(items, lines_of(decode))
+
+
+def machine_decoding(dialect: Dialect) -> Decoding[MachineView]:
+    """How Machines of that group are read."""
+
+    def item(raw: msgspec.Raw) -> Item[MachineView]:
+        view = _machine_view(_machine.decode(raw), dialect)
+        return Item(f"{view.namespace}/{view.name}", view.resource_version, view)
+
+    return _decoding(item)
+
+
+def _cluster_item(raw: msgspec.Raw) -> Item[WorkloadCluster]:
+    found = _cluster.decode(raw)
+    view = _cluster_view(found)
+    return Item(view.key, found.metadata.resource_version, view)
+
+
+CLUSTER_DECODING: Decoding[WorkloadCluster] = _decoding(_cluster_item)

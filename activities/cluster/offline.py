@@ -1,0 +1,151 @@
+"""A ledger from objects that were read from files: the same decoding and the same rules as for a live cluster.
+
+Nothing is asked of any server. An object that can't be decoded is one error and holds up no other; kinds that have nothing to
+do with health are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+import orjson
+
+from activities.cluster.connection import JsonObject
+from activities.cluster.decoding import decode_node
+from activities.cluster.intake import Intake, is_guard
+from activities.cluster.machines_decoding import decode_cluster, decode_machine, decode_remediation
+from activities.cluster.paths import (
+    CAPI_CLUSTERS,
+    CLUSTER_VERSIONS,
+    DISRUPTION_BUDGETS,
+    MACHINE_CONFIG_POOLS,
+    NODES,
+    OPENSHIFT_MACHINES,
+    PODS,
+    Resource,
+)
+from policy.dialects import is_health_check
+from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.errors import PolicyError, shown
+from policy.healthcheck import Dialect, ObjectRef
+from policy.ledger import Ledger
+from policy.remediations import made_from
+from policy.surroundings import ETCD_NAMESPACE
+
+CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One object, or one file, that can't be used. `field` "" where the whole of it is meant."""
+
+    source: str
+    message: str
+    ref: ObjectRef | None = None
+    field: str = ""
+
+
+class OfflineCluster:
+    """Objects of one cluster (or of a management cluster with its workload clusters) at one moment."""
+
+    def __init__(self, now: datetime, *, overlap_strictest: bool = True) -> None:
+        self.ledger = Ledger(sees_all_nodes=True, overlap_strictest=overlap_strictest)
+        self.mistakes: list[Mistake] = []
+        self._intake = Intake(self.ledger, lambda: now)
+        self._now = now
+        self._others: list[tuple[JsonObject, str]] = []
+        self._machines = 0
+
+    def put(self, obj: JsonObject, source: str) -> None:
+        """One object. A health check that was there already is taken as changed."""
+        ref = _ref(obj)
+        try:
+            self._put(obj, ref, source)
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            problem = error.problem if isinstance(error, PolicyError) else str(error)
+            self.mistakes.append(Mistake(source=source, ref=ref, message=f"expected a {ref.kind}: {problem[:200]}"))
+
+    def finish(self) -> None:
+        """Once everything was put: of all other objects those are remediations that some check's template makes."""
+        checks = self._intake.checks.values()
+        for obj, source in self._others:
+            try:
+                remediation = decode_remediation(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+            except (msgspec.DecodeError, TypeError) as error:
+                kind = str(obj.get("kind"))
+                if any(rung.template.kind.removesuffix("Template") == kind for check in checks for rung in check.rungs):
+                    self.mistakes.append(Mistake(source=source, ref=_ref(obj), message=f"expected a {kind}: {str(error)[:200]}"))
+                continue
+            if any(made_from(remediation, check) for check in checks):
+                self.ledger.put_remediation(remediation, self._now)
+
+    def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
+        if is_health_check(obj):
+            plain = orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+            mistake = self._intake.put_check(ref, plain, update=True)
+            if mistake is not None:
+                self.mistakes.append(
+                    Mistake(source=source, ref=ref, field=mistake.field, message=f"{mistake.field}: {mistake.problem}")
+                )
+            return
+        if not ref.name:
+            raise ValueError("metadata.name: expected a name, got nothing")
+        reader = self._reader(ref)
+        if reader is not None:
+            reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+        elif _surrounds(ref, obj):
+            self._intake.put_surrounding(ref.kind, ref.name, obj)
+        else:
+            self._others.append((obj, source))
+
+    def _reader(self, ref: ObjectRef) -> Callable[[bytes], None] | None:
+        ledger, now = self.ledger, self._now
+        if _is(ref, NODES):
+            return lambda body: ledger.put_node(decode_node(body), now)
+        if _is(ref, OPENSHIFT_MACHINES):
+            return lambda body: ledger.put_machine(decode_machine(body, Dialect.OPENSHIFT), now)
+        if (_group(ref.api_version), ref.kind) == (_group(CAPI_CLUSTERS.api_version), "Machine"):
+            return lambda body: ledger.put_machine(decode_machine(body, Dialect.CLUSTER_API), now)
+        if _is(ref, CAPI_CLUSTERS):
+            return lambda body: ledger.put_cluster(decode_cluster(body), now)
+        return None
+
+
+def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap_strictest: bool = True) -> OfflineCluster:
+    """The cluster that these objects (each with its source) describe at that moment."""
+    cluster = OfflineCluster(now, overlap_strictest=overlap_strictest)
+    for obj, source in objects:
+        cluster.put(obj, source)
+    cluster.finish()
+    return cluster
+
+
+def _surrounds(ref: ObjectRef, obj: JsonObject) -> bool:
+    """Whether the object tells of an upgrade or of etcd."""
+    if _is(ref, DISRUPTION_BUDGETS):
+        return ref.namespace == ETCD_NAMESPACE
+    return _is(ref, CLUSTER_VERSIONS) or _is(ref, MACHINE_CONFIG_POOLS) or (_is(ref, PODS) and is_guard(obj))
+
+
+def _ref(obj: JsonObject) -> ObjectRef:
+    metadata = obj.get("metadata")
+    written = metadata if isinstance(metadata, dict) else {}
+    kind = str(obj.get("kind"))
+    namespace = "" if kind in CLUSTER_SCOPED else _text(written.get("namespace")) or DEFAULT_NAMESPACE
+    return ObjectRef(api_version=str(obj.get("apiVersion")), kind=kind, name=_text(written.get("name")), namespace=namespace)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else shown(value)
+
+
+def _is(ref: ObjectRef, resource: Resource) -> bool:
+    """Whatever the version: files outlive the one that was stored."""
+    return (_group(ref.api_version), ref.kind) == (_group(resource.api_version), resource.kind)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

@@ -1,0 +1,26 @@
+"""What a health check's status says of our work, in the words that its dialect's users and tools know.
+
+Only composed here, from the scan's report and what stands in the object; written by `activities/cluster/publishing.py`, and only
+where something differs. A condition carries the memory of what was said already, so that a brake that closes or opens becomes one
+Event whichever worker sees it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from activities.cluster.statuses.common import Situation, StatusChange
+from activities.cluster.statuses.machines import cluster_api_status, openshift_status
+from activities.cluster.statuses.medik8s import medik8s_status
+from policy.healthcheck import Dialect
+
+
+def status_change(situation: Situation, now: datetime) -> StatusChange | None:
+    """What is to be written over the status as it stands; None where it says all of it already."""
+    match situation.dialect:
+        case Dialect.MEDIK8S:
+            return medik8s_status(situation, now)
+        case Dialect.OPENSHIFT:
+            return openshift_status(situation, now)
+        case Dialect.CLUSTER_API:
+            return cluster_api_status(situation, now)

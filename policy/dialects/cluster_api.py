@@ -1,0 +1,175 @@
+"""`MachineHealthCheck` of Cluster API (cluster.x-k8s.io, v1beta1 and v1beta2): judges the Machines of one workload cluster.
+
+Both versions say the same with other field names: durations as text or as seconds, `maxUnhealthy` or
+`remediation.triggerIf.unhealthyLessThanOrEqualTo`. What Cluster API's admission refuses is refused here too, since not every
+object has passed it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from policy.dialects.head import Head, not_too_many, one_of, read_head, threshold
+from policy.dialects.openshift import startup_timeout, template_rung, timed_conditions
+from policy.dialects.selector import parse_selector
+from policy.errors import shown
+from policy.fields import Fields
+from policy.healthcheck import Dialect, HealthCheck, Rung, Threshold, UnhealthyCondition, UnhealthyRange
+from policy.selectors import Operator, Selector
+
+GROUP = "cluster.x-k8s.io"
+V1BETA1 = "cluster.x-k8s.io/v1beta1"
+V1BETA2 = "cluster.x-k8s.io/v1beta2"
+KIND = "MachineHealthCheck"
+
+DEFAULT_MAX_UNHEALTHY = Threshold(value=100, percent=True)
+DEFAULT_STARTUP_TIMEOUT = timedelta(minutes=10)
+SHORTEST_STARTUP_TIMEOUT = timedelta(seconds=30)
+LONGEST_SECONDS = 2**31 - 1
+
+CLUSTER_NAME_LABEL = "cluster.x-k8s.io/cluster-name"
+
+_STATUSES = ("True", "False", "Unknown")
+_WRITTEN_BY_US = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+"""Machine conditions that follow from a health check; judged by it they would feed themselves."""
+
+_RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
+
+
+def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
+    """The whole check, or PolicyError naming object, field and what was expected."""
+    head = read_head(obj, kind=KIND, versions=(V1BETA1, V1BETA2), namespaced=True)
+    cluster = head.spec.text("clusterName")
+    selector = _selector(head, cluster)
+    parts = _old(head) if head.ref.api_version == V1BETA1 else _new(head)
+    return HealthCheck(
+        ref=head.ref,
+        dialect=Dialect.CLUSTER_API,
+        uid=head.uid,
+        generation=head.generation,
+        selector=selector,
+        conditions=parts.conditions,
+        machine_conditions=parts.machine_conditions,
+        max_unhealthy=parts.max_unhealthy or DEFAULT_MAX_UNHEALTHY,
+        unhealthy_range=parts.unhealthy_range,
+        rungs=parts.rungs,
+        paused=head.paused,
+        startup_timeout=parts.startup_timeout,
+        cluster_name=cluster,
+        warnings=tuple(head.warnings),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What the versions spell differently."""
+
+    conditions: tuple[UnhealthyCondition, ...]
+    machine_conditions: tuple[UnhealthyCondition, ...]
+    max_unhealthy: Threshold | None
+    unhealthy_range: UnhealthyRange | None
+    startup_timeout: timedelta | None
+    rungs: tuple[Rung, ...]
+
+
+def _old(head: Head) -> _Parts:
+    spec = head.spec
+    spec.only(
+        "clusterName",
+        "selector",
+        "unhealthyConditions",
+        "unhealthyMachineConditions",
+        "maxUnhealthy",
+        "unhealthyRange",
+        "nodeStartupTimeout",
+        "remediationTemplate",
+    )
+    machine_conditions = timed_conditions(spec, "unhealthyMachineConditions")
+    _check_machine_conditions(spec, "unhealthyMachineConditions")
+    return _Parts(
+        conditions=timed_conditions(spec, "unhealthyConditions"),
+        machine_conditions=machine_conditions,
+        max_unhealthy=threshold(spec, "maxUnhealthy", plain_text=False, negative=True),
+        unhealthy_range=_range(spec, "unhealthyRange"),
+        startup_timeout=startup_timeout(spec, DEFAULT_STARTUP_TIMEOUT, shortest=SHORTEST_STARTUP_TIMEOUT),
+        rungs=template_rung(spec, "remediationTemplate", head),
+    )
+
+
+def _new(head: Head) -> _Parts:
+    spec = head.spec
+    spec.only("clusterName", "selector", "checks", "remediation")
+    checks, remediation = spec.within_or_empty("checks"), spec.within_or_empty("remediation")
+    checks.only("nodeStartupTimeoutSeconds", "unhealthyNodeConditions", "unhealthyMachineConditions")
+    remediation.only("templateRef", "triggerIf")
+    trigger = remediation.within_or_empty("triggerIf")
+    trigger.only("unhealthyInRange", "unhealthyLessThanOrEqualTo")
+    machine_conditions = _second_conditions(checks, "unhealthyMachineConditions")
+    _check_machine_conditions(checks, "unhealthyMachineConditions")
+    return _Parts(
+        conditions=_second_conditions(checks, "unhealthyNodeConditions"),
+        machine_conditions=machine_conditions,
+        max_unhealthy=threshold(trigger, "unhealthyLessThanOrEqualTo", plain_text=False, negative=True),
+        unhealthy_range=_range(trigger, "unhealthyInRange"),
+        startup_timeout=_startup_seconds(checks),
+        rungs=template_rung(remediation, "templateRef", head),
+    )
+
+
+def _selector(head: Head, cluster: str) -> Selector:
+    selector = parse_selector(head.spec.within("selector"), head.warnings)
+    if not selector.requirements:
+        raise head.spec.refuse("selector", "expected matchLabels or matchExpressions; an empty selector is refused")
+    for requirement in selector.requirements:
+        if requirement.key != CLUSTER_NAME_LABEL or requirement.operator is not Operator.IN:
+            continue
+        if requirement.values != (cluster,):
+            problem = f"expected spec.clusterName {cluster!r}, got {shown(', '.join(requirement.values))}"
+            raise head.spec.refuse(f"selector.matchLabels.{CLUSTER_NAME_LABEL}", problem)
+    return selector
+
+
+def _second_conditions(checks: Fields, name: str) -> tuple[UnhealthyCondition, ...]:
+    entries = checks.each(name)
+    if checks.has(name) and not entries:
+        raise checks.refuse(name, "expected at least one condition, or none of this field")
+    not_too_many(entries, checks, name)
+    for entry in entries:
+        entry.only("type", "status", "timeoutSeconds")
+    return tuple(
+        UnhealthyCondition(
+            type=entry.text("type"),
+            status=entry.text("status"),
+            duration=timedelta(seconds=entry.whole("timeoutSeconds", minimum=0, maximum=LONGEST_SECONDS)),
+        )
+        for entry in entries
+    )
+
+
+def _check_machine_conditions(fields: Fields, name: str) -> None:
+    for entry in fields.each(name):
+        one_of(entry, "status", _STATUSES)
+        if (kind := entry.text("type")) in _WRITTEN_BY_US:
+            raise entry.refuse("type", f"expected none of {', '.join(_WRITTEN_BY_US)}, got {kind!r}")
+
+
+def _startup_seconds(checks: Fields) -> timedelta | None:
+    name = "nodeStartupTimeoutSeconds"
+    default = DEFAULT_STARTUP_TIMEOUT // timedelta(seconds=1)
+    seconds = checks.whole(name, default, minimum=0, maximum=LONGEST_SECONDS)
+    if 0 < seconds < SHORTEST_STARTUP_TIMEOUT // timedelta(seconds=1):
+        raise checks.refuse(name, f"expected 0 or at least 30, got {seconds}")
+    return timedelta(seconds=seconds) or None
+
+
+def _range(fields: Fields, name: str) -> UnhealthyRange | None:
+    if not fields.has(name):
+        return None
+    written = fields.text(name)
+    matched = _RANGE.fullmatch(written)
+    if matched is None or int(matched[1]) > int(matched[2]):
+        raise fields.refuse(name, f"expected a range such as [3-5], the smaller number first, got {shown(written)}")
+    return UnhealthyRange(least=int(matched[1]), most=int(matched[2]))

@@ -1,0 +1,84 @@
+"""What is known of one Machine and of the Cluster API Cluster it belongs to: the fields that decisions use, and nothing else.
+
+Snapshots, as `policy/nodes.py` has them of Nodes. OpenShift's and Cluster API's Machines differ in spelling only; how they are
+decoded is `activities/cluster/decoding.py`, what their fields mean for health is `policy/rules/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from policy.healthcheck import Dialect
+from policy.nodes import Condition
+
+PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
+"""On a check, a Cluster or a Machine; any value pauses, also an empty one."""
+
+SKIP_ANNOTATION = "cluster.x-k8s.io/skip-remediation"
+REMEDIATE_ANNOTATION = "cluster.x-k8s.io/remediate-machine"
+EXTERNAL_REMEDIATION_ANNOTATION = "host.metal3.io/external-remediation"
+
+FAILED = "Failed"
+"""The phase of an OpenShift Machine that will never work again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """One Machine as last seen. Empty strings mean that the object does not carry the field.
+
+    node_name: of `status.nodeRef`. failure: reason and message of a terminal failure, in words. last_updated: OpenShift's
+    start-up clock. controller: kind and name of the owner that controls it, "" for a Machine that nobody would replace.
+    """
+
+    dialect: Dialect
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    phase: str = ""
+    failure: str = ""
+    deleting: bool = False
+    created: datetime | None = None
+    last_updated: datetime | None = None
+    node_name: str = ""
+    provider_id: str = ""
+    cluster_name: str = ""
+    controller: str = ""
+    control_plane: bool = False
+
+    @property
+    def key(self) -> str:
+        """Unique among all targets: no name of a Node contains a slash."""
+        return machine_key(self.dialect, self.namespace, self.name)
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, or None where the Machine does not report it."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadCluster:
+    """A Cluster API `Cluster`. The moments are None while it is not so; `paused` says why, "" when it is not."""
+
+    namespace: str
+    name: str
+    paused: str = ""
+    control_plane_initialized: bool = False
+    control_plane_initialized_since: datetime | None = None
+    infrastructure_ready: bool = False
+    infrastructure_ready_since: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """Unique among Clusters."""
+        return f"{self.namespace}/{self.name}"
+
+
+def machine_key(dialect: Dialect, namespace: str, name: str) -> str:
+    """The key of a Machine among all targets."""
+    return f"{dialect}/{namespace}/{name}"

@@ -1,0 +1,113 @@
+"""What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
+
+Pure choice. Whether the brake is open is `policy/brakes.py`; which of these acts this version carries out, and who goes first, is
+`policy/reporting.py` and `policy/admission.py`. An object that exists already is never asked for twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.healthcheck import Dialect, HealthCheck
+from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
+from policy.remediations import Remediation, kind_of, made_from
+from policy.rules.medik8s import HEALTHY_DELAYED
+from policy.targets import Target
+from policy.templates import is_fencing_template
+from policy.verdicts import Health, Standing, Verdict
+
+OWNER_REMEDIATED = "OwnerRemediated"
+
+
+class Action(StrEnum):
+    """An act on one target; the values are part of the interface of `nodewarden evaluate`."""
+
+    NONE = "none"
+    DELETE_MACHINE = "delete-machine"
+    CREATE_REMEDIATION = "create-remediation"
+    DELETE_REMEDIATION = "delete-remediation"
+    REQUEST_OWNER_REMEDIATION = "request-owner-remediation"
+    ANNOTATE_EXTERNAL = "annotate-external"
+    SKIP_NO_OWNER = "skip-no-owner"
+    FENCE = "fence"
+    REBOOT = "reboot"
+    PRESERVE = "preserve"
+
+
+RESTORING = frozenset({Action.DELETE_REMEDIATION})
+"""Acts that no brake may hold back (S17)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """The act, and what stands in its way already where there is none."""
+
+    action: Action
+    message: str = ""
+
+
+NOTHING = Remedy(action=Action.NONE)
+
+
+def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
+    """What the dialect does about the verdict. An open brake is assumed."""
+    present = [each for each in target.remediations if made_from(each, check)]
+    if verdict.health is Health.HEALTHY:
+        return _give_back(check, verdict, present)
+    if verdict.standing is not Standing.UNHEALTHY:
+        return NOTHING
+    if check.template is not None:
+        return _by_template(check, target, present)
+    return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
+
+
+def orphaned(remediation: Remediation, check: HealthCheck) -> bool:
+    """Whether an own remediation object is to be deleted because the check no longer selects its node (medik8s).
+
+    Not where the node was expected to go for good and the remediation has not succeeded yet: it is still at work.
+    """
+    if remediation.deleting or not made_from(remediation, check) or not remediation.owned_by(check):
+        return False
+    return remediation.permanent_node_deletion_expected != "True" or remediation.succeeded == "True"
+
+
+def _give_back(check: HealthCheck, verdict: Verdict, present: list[Remediation]) -> Remedy:
+    if check.template is None or verdict.reason == HEALTHY_DELAYED:
+        return NOTHING
+    mine = present if check.of_machines else [each for each in present if each.owned_by(check)]
+    waiting = [each for each in mine if not each.deleting]
+    return Remedy(action=Action.DELETE_REMEDIATION, message=f"{waiting[0].ref.kind} is no longer needed") if waiting else NOTHING
+
+
+def _by_template(check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+    template = check.template
+    assert template is not None
+    if is_fencing_template(template):
+        return Remedy(action=Action.FENCE)
+    if present:
+        whose = "" if check.of_machines or present[0].owned_by(check) else " that this check did not create"
+        return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")
+    return Remedy(action=Action.CREATE_REMEDIATION, message=f"{kind_of(template)[1]} {target.name}")
+
+
+def _request(target: Target) -> Remedy:
+    """Cluster API: the Machine's owner remediates; it is asked by a condition, and again once an earlier one is done."""
+    assert target.machine is not None
+    asked = target.machine.condition(OWNER_REMEDIATED)
+    if asked is not None and asked.status != "True":
+        return Remedy(action=Action.NONE, message=f"its owner has been asked: OwnerRemediated is {asked.status}, {asked.reason}")
+    return Remedy(action=Action.REQUEST_OWNER_REMEDIATION)
+
+
+def _delete(check: HealthCheck, target: Target) -> Remedy:
+    """OpenShift: the Machine is deleted, unless nobody would replace it."""
+    machine = target.machine
+    assert machine is not None
+    if check.external_strategy and machine.phase != FAILED:
+        if EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations:
+            return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
+        return Remedy(action=Action.ANNOTATE_EXTERNAL)
+    if not machine.controller:
+        return Remedy(action=Action.SKIP_NO_OWNER, message="no controller owns the Machine: nobody would replace it")
+    return Remedy(action=Action.DELETE_MACHINE)

@@ -1,0 +1,88 @@
+"""A target: what a health check judges, a Node alone or a Machine with its Node, and what every check thinks of it.
+
+The pieces are snapshots; a target only holds the newest of each together. It is filled by `policy/ledger.py` and read by
+`policy/rules/` (one check, one target) and `policy/reporting.py` (all of them).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from policy.machines import MachineView, WorkloadCluster
+from policy.nodes import MARK_ANNOTATION, NodeView
+from policy.remediations import Remediation
+from policy.surroundings import being_updated
+from policy.verdicts import Health, Verdict
+
+SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Target:
+    """One target and the verdicts on it, by the check's key.
+
+    node: the Node itself, or the Machine's; None while there is none. unseen: why the Machine's Node can't be looked up, ""
+    where it can, so that a Node that is not there is really gone. cluster: the Cluster API Cluster, None where it is not known.
+    remediations: the remediation objects about it, whoever created them. marked: an episode of ours holds the node.
+    """
+
+    __slots__ = (
+        "cluster",
+        "control_plane",
+        "key",
+        "machine",
+        "marked",
+        "node",
+        "remediations",
+        "unseen",
+        "updating",
+        "verdicts",
+    )
+
+    def __init__(self, key: str, *, node: NodeView | None = None, machine: MachineView | None = None) -> None:
+        self.key = key
+        self.machine = machine
+        self.cluster: WorkloadCluster | None = None
+        self.remediations: tuple[Remediation, ...] = ()
+        self.unseen = ""
+        self.verdicts: dict[str, Verdict] = {}
+        self.see(node)
+
+    def see(self, node: NodeView | None) -> None:
+        """The Node as it is now. What is asked of every target again and again is found out here once."""
+        self.node = node
+        self.control_plane = (self.machine is not None and self.machine.control_plane) or (
+            node is not None and node.control_plane
+        )
+        self.marked = node is not None and MARK_ANNOTATION in node.annotations
+        self.updating = node is not None and being_updated(node)
+
+    @property
+    def name(self) -> str:
+        """The object that the check selects, by its own name."""
+        if self.machine is not None:
+            return self.machine.name
+        assert self.node is not None, "a target without a Machine is a Node"
+        return self.node.name
+
+    @property
+    def node_name(self) -> str:
+        """The Node's name, also where the Node is gone; "" where there has never been one."""
+        if self.node is not None:
+            return self.node.name
+        return self.machine.node_name if self.machine is not None else ""
+
+    @property
+    def victim(self) -> str:
+        """Who would be acted on: targets with the same one share one episode."""
+        return self.node_name or self.key
+
+    @property
+    def sick(self) -> bool:
+        """Whether some check does not plainly call it healthy, or will not for ever."""
+        return any(verdict.health is not Health.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())
+
+    def due(self, key: str) -> datetime | None:
+        """When that check's verdict expires."""
+        verdict = self.verdicts.get(key)
+        return verdict.due if verdict is not None else None

@@ -1,0 +1,57 @@
+"""`nodewarden evaluate`: what health checks think of objects in files, without any cluster or server."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
+from starter.commands.session import Exit, Output, OutputOption, run, session_of
+
+
+class Overlap(StrEnum):
+    """What holds where several checks cover one node."""
+
+    STRICTEST = "strictest"
+    INDEPENDENT = "independent"
+
+
+OverlapOption = Annotated[
+    Overlap, typer.Option("--overlap", help="Whether one closed brake among the checks that cover a node is enough to hold it.")
+]
+
+
+def evaluate(
+    context: typer.Context,
+    *,
+    filename: FilesOption = None,
+    now: NowOption = "",
+    overlap: OverlapOption = Overlap.STRICTEST,
+    output: OutputOption = None,
+) -> None:
+    """Judge objects from files by the health checks among them: each verdict, each brake, and what would be done.
+
+    The files hold what kubectl get -o yaml prints, a must-gather, or manifests that were never applied. Exit code 1: some object
+    could not be used; everything else was evaluated all the same.
+    """
+    session = session_of(context, output=output)
+
+    async def work() -> Exit:
+        from policy.evaluation import evaluate as evaluate_checks
+        from starter.evaluation import as_json, as_table
+
+        at = moment_of(now)
+        cluster = read_cluster(filename, at, overlap_strictest=overlap is Overlap.STRICTEST)
+        checks = evaluate_checks(cluster.ledger.known(at))
+        if session.output is Output.JSON:
+            typer.echo(json.dumps(as_json(checks, cluster.mistakes), indent=2, ensure_ascii=False))
+        else:
+            from rich.console import Console
+
+            Console(highlight=False, soft_wrap=False).print(as_table(checks, cluster.mistakes, now=at))
+        return Exit.FAILED if cluster.mistakes else Exit.OK
+
+    run(session, work)

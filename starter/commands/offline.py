@@ -1,0 +1,52 @@
+"""What the commands share that read objects from files instead of asking a cluster."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from activities.cluster.offline import OfflineCluster
+
+FilesOption = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", help="File or directory with YAML or JSON objects, - for standard input; may be repeated."),
+]
+NowOption = Annotated[str, typer.Option("--now", help="The moment to evaluate at, RFC 3339; default: now.", metavar="RFC3339")]
+
+
+def moment_of(text: str) -> datetime:
+    """The moment that --now names. Raises SettingsError for anything else."""
+    from workers.setting_sources import SettingsError
+
+    if not text:
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or "T" not in text.upper():
+        message = f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}"
+        raise SettingsError(message)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def read_cluster(files: list[str] | None, now: datetime, *, overlap_strictest: bool) -> OfflineCluster:
+    """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
+    from activities.cluster.offline import Mistake, OfflineCluster
+    from starter.manifests import Unreadable, read_files
+    from workers.setting_sources import SettingsError
+
+    if not files:
+        message = "-f: expected a file with Kubernetes objects, got nothing"
+        raise SettingsError(message)
+    cluster = OfflineCluster(now, overlap_strictest=overlap_strictest)
+    for found in read_files(files):
+        if isinstance(found, Unreadable):
+            cluster.mistakes.append(Mistake(source=found.source, message=found.problem))
+        else:
+            cluster.put(found.document, found.source)
+    cluster.finish()
+    return cluster

@@ -1,0 +1,205 @@
+"""The answer of `nodewarden evaluate`: as JSON (a stable interface, `docs/semantics.md` has the schema) and as a table.
+
+Only worded here; what is true is `policy/evaluation.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from activities.cluster.offline import Mistake
+from policy.brakes import Closed
+from policy.evaluation import CheckEvaluation, TargetEvaluation
+from policy.healthcheck import ObjectRef
+from policy.remedies import Action
+from policy.verdicts import Health, moment
+from starter.wording import HEALTH_STYLE, span
+
+INVALID = "InvalidObject"
+ALLOWED = "RemediationAllowed"
+
+
+def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[Mistake]) -> dict[str, Any]:
+    """The whole answer. A check that can't be used is among the checks, with nothing allowed, and among the errors."""
+    found = [_check(check) for check in checks]
+    found += [_bad(mistake.ref, mistake.message) for mistake in mistakes if mistake.ref is not None and mistake.field]
+    found.sort(key=lambda check: (check["kind"], check["namespace"], check["name"]))
+    return {"checks": found, "errors": [_error(mistake) for mistake in mistakes]}
+
+
+def _check(evaluation: CheckEvaluation) -> dict[str, Any]:
+    check, counts, brake = evaluation.check, evaluation.counts, evaluation.brake
+    return {
+        **_named(check.ref),
+        "dialect": check.dialect.value,
+        "paused": brake.reason is Closed.PAUSED,
+        "targets": counts.total,
+        "healthy": counts.healthy,
+        "unhealthy": counts.unwell,
+        "needRemediation": counts.unhealthy,
+        "soon": counts.soon,
+        "starting": counts.starting,
+        "deleting": counts.deleting,
+        "excluded": counts.excluded,
+        "recovering": counts.recovering,
+        "leftOut": counts.left_out,
+        "allowed": brake.allowed,
+        "remediationsAllowed": max(brake.remaining, 0),
+        "reason": brake.reason.value or ALLOWED,
+        "message": brake.message,
+        "nextCheckSeconds": _seconds(evaluation.next_look),
+        "warnings": list(evaluation.warnings),
+        "verdicts": [_verdict(each) for each in evaluation.verdicts],
+    }
+
+
+def _bad(ref: ObjectRef, message: str) -> dict[str, Any]:
+    nothing = ("targets", "healthy", "unhealthy", "needRemediation", "soon", "starting", "deleting", "excluded", "recovering")
+    return {
+        **_named(ref),
+        "dialect": None,
+        "paused": False,
+        **dict.fromkeys((*nothing, "leftOut"), 0),
+        "allowed": False,
+        "remediationsAllowed": 0,
+        "reason": INVALID,
+        "message": message,
+        "nextCheckSeconds": None,
+        "warnings": [],
+        "verdicts": [],
+    }
+
+
+def _named(ref: ObjectRef) -> dict[str, Any]:
+    return {"kind": ref.kind, "apiVersion": ref.api_version, "namespace": ref.namespace, "name": ref.name}
+
+
+def _verdict(each: TargetEvaluation) -> dict[str, Any]:
+    verdict = each.verdict
+    return {
+        "target": each.target,
+        "node": each.node or None,
+        "machine": each.machine or None,
+        "verdict": verdict.health.value,
+        "standing": verdict.standing.value,
+        "reason": verdict.reason,
+        "message": each.message,
+        "since": moment(verdict.since) if verdict.since else None,
+        "due": moment(verdict.due) if verdict.due else None,
+        "dueInSeconds": _seconds(each.due_in),
+        "action": each.action.value,
+        "heldBy": each.held_by or None,
+    }
+
+
+def _error(mistake: Mistake) -> dict[str, Any]:
+    ref = mistake.ref
+    return {
+        "kind": ref.kind if ref else None,
+        "apiVersion": ref.api_version if ref else None,
+        "namespace": ref.namespace if ref else None,
+        "name": ref.name if ref else None,
+        "field": mistake.field or None,
+        "message": mistake.message,
+        "source": mistake.source,
+    }
+
+
+def _seconds(wait: timedelta | None) -> int | float | None:
+    if wait is None:
+        return None
+    seconds = wait.total_seconds()
+    return int(seconds) if seconds == int(seconds) else round(seconds, 3)
+
+
+# For people -----------------------------------------------------------------------------------------------------------
+
+
+def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[Mistake], *, now: datetime) -> RenderableType:
+    """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
+    parts: list[RenderableType] = []
+    for check in checks:
+        parts += [_head(check), _targets(check, now)]
+    if not checks:
+        parts.append(Text("no health check in these files", style="dim"))
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in mistakes]
+    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, Table) else 0, 0)) for part in parts))
+
+
+def described(mistake: Mistake) -> str:
+    """One mistake in a line: where, what about which object, and what was expected."""
+    about = f"{mistake.ref.key}: " if mistake.ref is not None else ""
+    return f"{mistake.source}: {about}{mistake.message}"
+
+
+def _head(evaluation: CheckEvaluation) -> RenderableType:
+    counts, brake = evaluation.counts, evaluation.brake
+    head = Text.assemble((evaluation.check.ref.key, "bold"), f"  {evaluation.check.dialect.value}, ")
+    head.append(f"{counts.healthy} of {counts.total} healthy")
+    words = (
+        (counts.unhealthy, "unhealthy"),
+        (counts.soon, "soon"),
+        (counts.starting, "starting"),
+        (counts.deleting, "deleting"),
+        (counts.excluded, "excluded"),
+        (counts.recovering, "recovering"),
+        (counts.left_out, "left out"),
+    )
+    head.append("".join(f", {number} {word}" for number, word in words if number))
+    head.append("\n  ")
+    if brake.allowed:
+        head.append(f"may act: {brake.message}", style="green")
+    else:
+        head.append(f"may not act ({brake.reason}): {brake.message}", style="red")
+    if evaluation.next_look is not None:
+        head.append(f"\n  looks again in {span(evaluation.next_look)}")
+    for warning in evaluation.warnings:
+        head.append(f"\n  warning: {warning}", style="yellow")
+    return head
+
+
+_ORDER = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
+
+
+def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    of_machines = evaluation.check.of_machines
+    for title in (
+        "  MACHINE" if of_machines else "  NODE",
+        *(("NODE",) if of_machines else ()),
+        "VERDICT",
+        "SINCE",
+        "DUE",
+        "ACTION",
+    ):
+        table.add_column(title, no_wrap=True)
+    table.add_column("WHY", ratio=1)
+    for each in sorted(evaluation.verdicts, key=lambda each: (_ORDER[each.verdict.health], each.target)):
+        verdict = each.verdict
+        table.add_row(
+            f"  {each.target}",
+            *((each.node or "-",) if of_machines else ()),
+            Text(verdict.health.value, style=HEALTH_STYLE[verdict.health]),
+            span(now - verdict.since) if verdict.since else "-",
+            f"in {span(each.due_in)}" if each.due_in is not None else "-",
+            Text(each.action.value if each.action is not Action.NONE else "-", style="dim" if each.held_by else ""),
+            why(each),
+        )
+    return table
+
+
+def why(each: TargetEvaluation) -> str:
+    """Reason, message and what holds the action back, in one line."""
+    message = re.sub(r"\s*\n\s*\*?\s*", " ", each.message)
+    words = [message or each.verdict.reason]
+    if each.held_by:
+        words.append(f"held back by {each.held_by}")
+    return "; ".join(word for word in words if word)

@@ -1,0 +1,5 @@
+"""Cases of what other systems do with their health checks, as given and expected facts.
+
+`health.json` holds them, `objects.py` makes real Kubernetes objects of what is given, and `test_health.py` sends those through
+the command's own loader.
+"""

@@ -1,0 +1,296 @@
+"""From a case's facts to Kubernetes objects as their users would write them. Ages are seconds before `NOW`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+Json = dict[str, Any]
+
+EVERYBODY = {"matchExpressions": [{"key": "vector.nodewarden.io/nobody", "operator": "DoesNotExist"}]}
+NAMESPACE = "machines"
+REMEDIATION_GROUP = "infrastructure.example.io/v1beta1"
+
+
+def moment(age: float) -> str:
+    return (NOW - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def conditions(listed: list[Json]) -> list[Json]:
+    return [
+        {
+            "type": each["type"],
+            "status": each["status"],
+            "reason": each.get("reason", ""),
+            "lastTransitionTime": moment(each["age_s"]),
+        }
+        for each in listed
+    ]
+
+
+def node(given: Json) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": given["name"],
+            "uid": f"uid-{given['name']}",
+            "labels": given.get("labels", {}),
+            "annotations": given.get("annotations", {}),
+        },
+        "status": {"conditions": conditions(given["conditions"])},
+    }
+
+
+def remediation(kind: str, name: str, owners: list[Json], *, namespace: str, given: Json | None = None) -> Json:
+    facts = given or {}
+    metadata: Json = {"name": name, "namespace": namespace, "ownerReferences": owners, "annotations": {}}
+    if facts.get("deleting"):
+        metadata["deletionTimestamp"] = moment(1)
+    if facts.get("well_age_s") is not None:
+        metadata["annotations"]["remediation.medik8s.io/healthy-delay"] = moment(facts["well_age_s"])
+    told = (
+        ("PermanentNodeDeletionExpected", facts.get("permanent_node_deletion_expected")),
+        ("Succeeded", facts.get("succeeded")),
+    )
+    status = {"conditions": [{"type": kind_, "status": value} for kind_, value in told if value is not None]}
+    return {"apiVersion": REMEDIATION_GROUP, "kind": kind, "metadata": metadata, "status": status}
+
+
+# NodeHealthCheck
+
+
+def node_health_check(spec: Json, *, status: Json | None = None) -> Json:
+    """`spec` in the cases' words."""
+    written: Json = {"selector": spec.get("selector") or EVERYBODY}
+    if "unhealthy_conditions" in spec:
+        written["unhealthyConditions"] = [
+            {"type": each["type"], "status": each["status"], "duration": f"{each['timeout_s']}s"}
+            for each in spec["unhealthy_conditions"]
+        ]
+    for ours, theirs in (("min_healthy", "minHealthy"), ("max_unhealthy", "maxUnhealthy")):
+        if spec.get(ours) is not None:
+            written[theirs] = spec[ours]
+    written["remediationTemplate"] = template(spec.get("remediation_template") or "InfrastructureRemediationTemplate")
+    if spec.get("pause_requests"):
+        written["pauseRequests"] = spec["pause_requests"]
+    if spec.get("healthy_delay_s"):
+        written["healthyDelay"] = f"{spec['healthy_delay_s']}s"
+    if spec.get("storm_cooldown_s") is not None:
+        written["stormCooldownDuration"] = f"{spec['storm_cooldown_s']}s"
+    return {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": "check", "uid": "uid-check", "generation": 1},
+        "spec": written,
+        **({"status": status} if status else {}),
+    }
+
+
+def template(kind: str, namespace: str = "remediators") -> Json:
+    return {"apiVersion": REMEDIATION_GROUP, "kind": kind, "name": "template", "namespace": namespace}
+
+
+def of_nodes(given: Json) -> list[Json]:
+    """Everything of an `nhc_evaluate` case."""
+    kind = given["spec"]["remediation_template"].removesuffix("Template")
+    mine = [{"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "check", "uid": "uid-check"}]
+    theirs = [{"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "other", "uid": "uid-other"}]
+    objects = [node_health_check(given["spec"])]
+    for each in given["nodes"]:
+        objects.append(node(each))
+        for created in each["remediation_crs"]:
+            facts = created | {"well_age_s": each.get("healthy_delay_started_age_s")}
+            owners = mine if created["owned"] else theirs
+            objects.append(remediation(kind, each["name"], owners, namespace="remediators", given=facts))
+    objects += [remediation(kind, orphan["node"], mine, namespace="remediators", given=orphan) for orphan in given["orphan_crs"]]
+    objects += [etcd_budget(index, budget["disruptions_allowed"]) for index, budget in enumerate(given["etcd"]["pdbs"])]
+    objects += [guard_pod(guard["node"], guard["ready"]) for guard in given["etcd"]["guard_pods"]]
+    if given["cluster_upgrading"]:
+        objects.append(
+            {
+                "apiVersion": "config.openshift.io/v1",
+                "kind": "ClusterVersion",
+                "metadata": {"name": "version"},
+                "status": {"conditions": [{"type": "Progressing", "status": "True", "message": "Working towards 4.21.3"}]},
+            }
+        )
+    return objects
+
+
+def etcd_budget(index: int, allowed: int) -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"etcd-guard-pdb-{index}", "namespace": "openshift-etcd"},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def guard_pod(node_name: str, ready: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"etcd-guard-{node_name}", "namespace": "openshift-etcd", "labels": {"app": "guard"}},
+        "spec": {"nodeName": node_name},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    }
+
+
+# MachineHealthCheck of OpenShift
+
+
+def openshift_check(spec: Json, annotations: Json | None = None) -> Json:
+    written: Json = {"selector": spec.get("selector", {})}
+    if spec.get("unhealthy_conditions"):
+        written["unhealthyConditions"] = [
+            {"type": each["type"], "status": each["status"], "timeout": f"{each['timeout_s']}s"}
+            for each in spec["unhealthy_conditions"]
+        ]
+    if spec.get("node_startup_timeout_s") is not None:
+        written["nodeStartupTimeout"] = f"{spec['node_startup_timeout_s']}s"
+    if spec.get("max_unhealthy") is not None:
+        written["maxUnhealthy"] = spec["max_unhealthy"]
+    if spec.get("remediation_template"):
+        written["remediationTemplate"] = template(spec["remediation_template"]["kind"], NAMESPACE)
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": "check", "namespace": NAMESPACE, "annotations": annotations or {}},
+        "spec": written,
+    }
+
+
+def of_openshift_machines(given: Json) -> list[Json]:
+    """Everything of a `mao_evaluate` case."""
+    objects = [openshift_check(given["spec"], given["annotations"])]
+    for each in given["machines"]:
+        status: Json = {}
+        if each["phase"] is not None:
+            status["phase"] = each["phase"]
+        if each["last_updated_age_s"] is not None:
+            status["lastUpdated"] = moment(each["last_updated_age_s"])
+        if each["node_ref"]:
+            status["nodeRef"] = {"kind": "Node", "name": each["node_ref"]}
+        metadata: Json = {
+            "name": each["name"],
+            "namespace": NAMESPACE,
+            "uid": f"uid-{each['name']}",
+            "labels": each["labels"],
+            "annotations": each["annotations"],
+        }
+        if each["controller_owner"]:
+            metadata["ownerReferences"] = [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}]
+        if each["deleting"]:
+            metadata["deletionTimestamp"] = moment(1)
+        objects.append({"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine", "metadata": metadata, "status": status})
+        if each["node"]:
+            objects.append(node(each["node"]))
+        if each.get("has_remediation_cr"):
+            kind = given["spec"]["remediation_template"]["kind"].removesuffix("Template")
+            owners = [{"kind": "Machine", "name": each["name"], "uid": f"uid-{each['name']}"}]
+            objects.append(remediation(kind, each["name"], owners, namespace=NAMESPACE))
+    return objects
+
+
+# MachineHealthCheck of Cluster API
+
+
+def cluster_api_check(spec: Json, *, version: str = "v1beta2") -> Json:
+    """In the words of either version."""
+    written: Json = {
+        "clusterName": spec.get("cluster_name", "test-cluster"),
+        "selector": spec.get("selector", {"matchLabels": {"pool": "a"}}),
+    }
+    startup = spec.get("node_startup_timeout_s")
+    limit, limits = spec.get("max_unhealthy"), spec.get("unhealthy_range")
+    listed = {
+        "Node": spec.get("unhealthy_node_conditions") or [],
+        "Machine": spec.get("unhealthy_machine_conditions") or [],
+    }
+    if version == "v1beta1":
+        for subject, name in (("Node", "unhealthyConditions"), ("Machine", "unhealthyMachineConditions")):
+            if listed[subject]:
+                written[name] = [
+                    {"type": each["type"], "status": each["status"], "timeout": f"{each['timeout_s']}s"}
+                    for each in listed[subject]
+                ]
+        written |= {} if startup is None else {"nodeStartupTimeout": f"{startup}s"}
+        written |= {} if limit is None else {"maxUnhealthy": limit}
+        written |= {} if limits is None else {"unhealthyRange": limits}
+    else:
+        checks: Json = {} if startup is None else {"nodeStartupTimeoutSeconds": startup}
+        for subject in ("Node", "Machine"):
+            if listed[subject]:
+                checks[f"unhealthy{subject}Conditions"] = [
+                    {"type": each["type"], "status": each["status"], "timeoutSeconds": each["timeout_s"]}
+                    for each in listed[subject]
+                ]
+        trigger = {} if limit is None else {"unhealthyLessThanOrEqualTo": limit}
+        trigger |= {} if limits is None else {"unhealthyInRange": limits}
+        written |= {"checks": checks} if checks else {}
+        written |= {"remediation": {"triggerIf": trigger}} if trigger else {}
+    return {
+        "apiVersion": f"cluster.x-k8s.io/{version}",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": "check", "namespace": NAMESPACE},
+        "spec": written,
+    }
+
+
+def workload_cluster(given: Json, name: str = "test-cluster", *, version: str = "v1beta2") -> Json:
+    told = (
+        ("ControlPlaneInitialized", given["control_plane_initialized_age_s"]),
+        ("InfrastructureReady", given["infrastructure_ready_age_s"]),
+    )
+    return {
+        "apiVersion": f"cluster.x-k8s.io/{version}",
+        "kind": "Cluster",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"paused": given["paused"]},
+        "status": {
+            "conditions": [
+                {"type": kind, "status": "True" if age is not None else "False", "lastTransitionTime": moment(age or 0)}
+                for kind, age in told
+            ]
+        },
+    }
+
+
+def of_cluster_api_machines(given: Json, *, version: str = "v1beta2") -> list[Json]:
+    """Everything of a `capi_evaluate` case, in either version of the API."""
+    objects = [cluster_api_check(given["spec"], version=version), workload_cluster(given["cluster"], version=version)]
+    for each in given["machines"]:
+        labels = each["labels"] | {"cluster.x-k8s.io/cluster-name": each["cluster"]}
+        if each["control_plane"]:
+            labels["cluster.x-k8s.io/control-plane"] = ""
+        told = conditions(each["conditions"])
+        if each["infra_ready_age_s"] is not None:
+            told.append(
+                {"type": "InfrastructureReady", "status": "True", "lastTransitionTime": moment(each["infra_ready_age_s"])}
+            )
+        metadata: Json = {
+            "name": each["name"],
+            "namespace": NAMESPACE,
+            "labels": labels,
+            "annotations": each["annotations"],
+            "creationTimestamp": moment(each["created_age_s"]),
+        }
+        if each["deleting"]:
+            metadata["deletionTimestamp"] = moment(1)
+        status: Json = {"conditions": told}
+        if each["node_ref"]:
+            status["nodeRef"] = {"name": each["node_ref"]}
+        objects.append(
+            {
+                "apiVersion": f"cluster.x-k8s.io/{version}",
+                "kind": "Machine",
+                "metadata": metadata,
+                "spec": {"clusterName": each["cluster"]},
+                "status": status,
+            }
+        )
+        if each["node"]:
+            objects.append(node(each["node"]))
+    return objects
