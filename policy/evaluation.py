@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from policy.admission import control_plane_guard
 from policy.brakes import Brake, Closed, Counts
 from policy.healthcheck import Dialect, HealthCheck
+from policy.overlaps import Overlap
 from policy.remedies import RESTORING, Action, orphaned, remedy
 from policy.reporting import Known, gives_the_remedy, notices, overlapping
 from policy.storms import Storm, over
@@ -122,7 +123,7 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
     if not brake.allowed:
         return f"{brake.reason}: {brake.message}"
     victim, key = target.victim, check.ref.key
-    if known.overlap_strictest:
+    if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in known.say(victim) if other != key and not known.brakes[other].allowed)
         if closed:
             return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}"

@@ -4,81 +4,57 @@ A change of one object costs as much as there are checks that cover its targets,
 expired, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: every call that needs the time is given it. What
 it says depends only on the objects and the moment, never on the way there, so any worker says the same.
 
-Judging one target is `policy/rules/`, the brakes are `policy/brakes.py`; what a report shows of all this is drawn up in
-`policy/reporting.py`, what one check thinks of everybody in `policy/evaluation.py`, and keeping the cache that feeds it is
-`activities/cluster/`.
+Which objects there are and which belong together is `policy/inventory.py`. Judging one target is `policy/rules/`, the brakes are
+`policy/brakes.py`; what a report shows of all this is drawn up in `policy/reporting.py`, what one check thinks of everybody in
+`policy/evaluation.py`, and keeping the cache that feeds it is `activities/cluster/`.
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import fields
+from collections.abc import Collection, Iterable
 from datetime import datetime
-from operator import attrgetter
 
-from policy.brakes import Brake, Circumstances, Closed, Counts, brake, threshold_breached
+from policy.brakes import Brake, Circumstances, Closed, brake, threshold_breached
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.inventory import Inventory, Touched
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
+from policy.overlaps import Overlap
 from policy.remediations import Remediation
-from policy.report import ControlPlane, ReportParts
+from policy.report import ReportParts
 from policy.reporting import Known, draw_up, shown
 from policy.rules import Rules, rules_of
 from policy.storms import Storm, advance, over
 from policy.surroundings import Surroundings
+from policy.tallies import Tally
 from policy.targets import Target
-from policy.verdicts import Health, Standing, Verdict
-
-_node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
-_machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))
-"""All of a view but its resource version, which every heartbeat changes."""
+from policy.verdicts import Health, Standing
 
 _SPARE_DEADLINES = 1024
 
-CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
-CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
-"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
-
 
 class Ledger:
-    """Objects, checks and the verdicts between them. Not thread-safe: one event loop owns it.
+    """Checks, and their verdicts on an inventory. Not thread-safe: one event loop owns it. `sees_all_nodes`: see `Inventory`."""
 
-    sees_all_nodes: every Node of every workload cluster is put here, so that one which is not here is gone. Else only the Nodes
-    of Clusters that a Node here says it belongs to are known; the Machines of others are not judged by their Nodes.
-    """
-
-    def __init__(self, *, sees_all_nodes: bool = True, overlap_strictest: bool = True) -> None:
-        self._sees_all_nodes = sees_all_nodes
-        self._overlap_strictest = overlap_strictest
+    def __init__(self, *, sees_all_nodes: bool = True, overlap: Overlap = Overlap.STRICTEST) -> None:
+        self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
+        self._overlap = overlap
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, tuple[ObjectRef, str]] = {}
-        self._nodes: dict[str, Target] = {}
-        self._machines: dict[str, Target] = {}
-        self._machines_of: defaultdict[str, dict[str, Target]] = defaultdict(dict)
-        self._clusters: dict[str, WorkloadCluster] = {}
-        self._machines_in: defaultdict[str, dict[str, Target]] = defaultdict(dict)
-        self._nodes_in: Counter[str] = Counter()
-        self._remediations: dict[str, Remediation] = {}
         self._surroundings = Surroundings()
         self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
         self._storms: dict[str, Storm] = {}
-        self._names: list[str] | None = None
+        self._tallies: dict[str, Tally] = {}
         self._sick: dict[str, Target] = {}
-        self._marked: dict[str, Target] = {}
-        self._tallies: dict[str, _Tally] = {}
         self._deadlines: list[tuple[datetime, str, str]] = []
-        self._members = 0
-        self._members_ready = 0
         self._now: datetime | None = None
         self._version = 0
 
     @property
     def version(self) -> int:
-        """Another number after each change of something that a report shows or a decision depends on, and only then."""
+        """Another number after each change of something that a report shows or a decision depends on."""
         return self._version
 
     @property
@@ -92,7 +68,11 @@ class Ledger:
         return min(moments, default=None)
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self._inventory.nodes)
+
+    def __contains__(self, node: str) -> bool:
+        """Whether there is a Node object of that name."""
+        return node in self._inventory.nodes
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
@@ -107,12 +87,12 @@ class Ledger:
         self._checks[key] = check
         if known is None or known.storm != check.storm:
             self._storms[key] = check.storm
-        if known is not None and _same_judgement(known, check):
+        if known is not None and _judged_by(known) == _judged_by(check):
             return
         self._forget(key)
         self._rules[key] = rules = rules_of(check)
-        self._tallies[key] = _Tally()
-        for target in self._targets(check):
+        self._tallies[key] = Tally()
+        for target in (self._inventory.machines if check.of_machines else self._inventory.nodes).values():
             if rules.covers(target):
                 self._judge(target, key, rules)
 
@@ -122,121 +102,58 @@ class Ledger:
         if self._bad.get(ref.key) == (ref, error):
             return
         self._version += 1
-        if self._checks.pop(ref.key, None) is not None:
-            self._forget(ref.key)
+        self._drop(ref.key)
         self._bad[ref.key] = (ref, error)
 
     def remove_check(self, key: str) -> None:
         """A check that was deleted, good or bad."""
-        known, bad = self._checks.pop(key, None), self._bad.pop(key, None)
-        if known is not None:
-            self._forget(key)
-        if known is not None or bad is not None:
+        bad = self._bad.pop(key, None)
+        if self._drop(key) or bad is not None:
             self._version += 1
 
-    # Nodes and Machines -----------------------------------------------------------------------------------------------
+    # Objects --------------------------------------------------------------------------------------------------------
 
     def put_node(self, node: NodeView, now: datetime) -> None:
-        """A node as last seen, new or changed."""
+        """A Node as last seen, new or changed."""
         self._hear(now)
-        target = self._nodes.get(node.name)
-        if target is None:
-            target = Target(node.name, node=node)
-            target.remediations = self._about(target)
-            self._add(target)
-            self._select(target)
-            self._move(None, node)
-            self._see_from_machines(node.name, node)
-            return
-        before = target.node
-        assert before is not None
-        if _node_content(before) == _node_content(node):
-            target.node = node
-            return
-        seen = shown(target)
-        self._uncount(target)
-        target.see(node)
-        self._count(target)
-        self._rejudge(target, reselect=before.labels != node.labels)
-        self._move(before, node)
-        self._see_from_machines(node.name, node)
-        if shown(target) != seen:
-            self._version += 1
+        self._judge_touched(self._inventory.put_node(node))
 
     def remove_node(self, name: str) -> None:
         """A Node object that is gone."""
-        target = self._nodes.pop(name, None)
-        if target is None:
-            return
-        self._version += 1
-        self._uncount(target)
-        self._drop_verdicts(target)
-        if self._names is not None:
-            del self._names[bisect_left(self._names, name)]
-        self._move(target.node, None)
-        self._see_from_machines(name, None)
+        target, touched = self._inventory.remove_node(name)
+        if target is not None:
+            self._remove(target)
+            self._judge_touched(touched)
 
     def put_machine(self, machine: MachineView, now: datetime) -> None:
         """A Machine as last seen, new or changed; together with the Node it refers to it is a target."""
         self._hear(now)
-        target = self._machines.get(machine.key)
-        if target is None:
-            target = Target(machine.key, machine=machine)
-            self._machines[machine.key] = target
-            self._tie(target, machine)
-            self._select(target)
-            self._version += 1
-            return
-        before = target.machine
-        assert before is not None
-        if _machine_content(before) == _machine_content(machine):
-            target.machine = machine
-            return
-        seen = shown(target)
-        self._untie(target, before)
-        target.machine = machine
-        self._tie(target, machine)
-        self._rejudge(target, reselect=(before.labels, before.cluster_name) != (machine.labels, machine.cluster_name))
-        if shown(target) != seen:
-            self._version += 1
+        self._judge_touched(self._inventory.put_machine(machine))
 
     def remove_machine(self, key: str) -> None:
         """A Machine object that is gone."""
-        target = self._machines.pop(key, None)
-        if target is None:
-            return
-        assert target.machine is not None
-        self._untie(target, target.machine)
-        self._drop_verdicts(target)
-        self._version += 1
-
-    # What surrounds them ------------------------------------------------------------------------------------------------
+        if (target := self._inventory.remove_machine(key)) is not None:
+            self._remove(target)
 
     def put_cluster(self, cluster: WorkloadCluster, now: datetime) -> None:
         """A Cluster API Cluster; what it says of itself decides whether its Machines are judged at all."""
         self._hear(now)
-        if self._clusters.get(cluster.key) == cluster:
-            return
-        self._clusters[cluster.key] = cluster
-        self._recluster(cluster.key)
+        self._judge_because(self._inventory.put_cluster(cluster))
 
     def remove_cluster(self, key: str) -> None:
         """A Cluster that is gone: nothing is admitted for its Machines any more."""
-        if self._clusters.pop(key, None) is not None:
-            self._recluster(key)
+        self._judge_because(self._inventory.remove_cluster(key))
 
     def put_remediation(self, remediation: Remediation, now: datetime) -> None:
         """A remediation object, whoever created it."""
         self._hear(now)
-        if self._remediations.get(remediation.ref.key) == remediation:
-            return
-        self._remediations[remediation.ref.key] = remediation
-        self._attend(remediation)
+        self._judge_because(self._inventory.put_remediation(remediation))
 
     def remove_remediation(self, key: str) -> None:
         """A remediation object that is gone."""
-        if (known := self._remediations.pop(key, None)) is not None:
-            self._attend(known)
+        self._judge_because(self._inventory.remove_remediation(key))
+
+    # What holds checks back -------------------------------------------------------------------------------------------
 
     def surround(self, surroundings: Surroundings) -> None:
         """What the cluster does at the moment."""
@@ -274,11 +191,12 @@ class Ledger:
 
     def report_parts(self, now: datetime, watching: Collection[str] = ()) -> ReportParts:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
-        return draw_up(self.known(now), watching=frozenset(watching), names=self._in_order())
+        return draw_up(self.known(now), watching=frozenset(watching), names=self._inventory.names())
 
     def known(self, now: datetime) -> Known:
         """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""
         self.advance(now)
+        inventory = self._inventory
         return Known(
             now=now,
             checks=self._checks,
@@ -286,15 +204,15 @@ class Ledger:
             counts={key: tally.counts() for key, tally in self._tallies.items()},
             brakes=self._brakes(),
             storms=self._storms,
-            nodes=self._nodes,
-            machines=self._machines,
-            machines_of=self._machines_of,
+            nodes=inventory.nodes,
+            machines=inventory.machines,
+            machines_of=inventory.machines_of,
             sick=self._sick,
-            marked=self._marked,
-            remediations=self._remediations,
+            marked=inventory.marked,
+            remediations=inventory.remediations,
             surroundings=self._surroundings,
-            control_plane=ControlPlane(members=self._members, ready=self._members_ready),
-            overlap_strictest=self._overlap_strictest,
+            control_plane=inventory.control_plane,
+            overlap=self._overlap,
             next_due=self.next_due,
         )
 
@@ -302,8 +220,8 @@ class Ledger:
         """Those of the nodes that a good check covers, by themselves or by a Machine that refers to them."""
         covered: set[str] = set()
         for name in names:
-            node = self._nodes.get(name)
-            ties = self._machines_of.get(name, {}).values()
+            node = self._inventory.nodes.get(name)
+            ties = self._inventory.machines_of.get(name, {}).values()
             if (node is not None and key in node.verdicts) or any(key in target.verdicts for target in ties):
                 covered.add(name)
         return covered
@@ -313,14 +231,10 @@ class Ledger:
         check = self._checks.get(key)
         if check is None or check.dialect is not Dialect.CLUSTER_API:
             return []
-        found = (target for target in self._machines.values() if key in target.verdicts)
+        found = (target for target in self._inventory.machines.values() if key in target.verdicts)
         return [target.name for target in found if target.verdicts[key].standing is not Standing.LEFT_OUT]
 
-    def __contains__(self, node: str) -> bool:
-        """Whether there is a Node object of that name."""
-        return node in self._nodes
-
-    # Inside: storms and brakes ----------------------------------------------------------------------------------------
+    # Inside: brakes ---------------------------------------------------------------------------------------------------
 
     def _brakes(self) -> dict[str, Brake]:
         return {
@@ -328,10 +242,10 @@ class Ledger:
         }
 
     def _circumstances(self, key: str, check: HealthCheck) -> Circumstances:
-        cluster = self._clusters.get(f"{check.ref.namespace}/{check.cluster_name}") if check.cluster_name else None
+        clusters = self._inventory.clusters
         return Circumstances(
             surroundings=self._surroundings,
-            cluster=cluster,
+            cluster=clusters.get(f"{check.ref.namespace}/{check.cluster_name}") if check.cluster_name else None,
             storm=self._storms.get(key, Storm()),
             held=next(iter(sorted(self._holds[check.dialect].items())), None),
         )
@@ -345,154 +259,45 @@ class Ledger:
                 self._storms[key] = after
                 self._version += 1
 
-    # Inside: what belongs together ------------------------------------------------------------------------------------
+    # Inside: judging --------------------------------------------------------------------------------------------------
 
     def _hear(self, now: datetime) -> None:
         self._now = now if self._now is None else max(self._now, now)
 
-    def _targets(self, check: HealthCheck) -> Iterable[Target]:
-        return tuple((self._machines if check.of_machines else self._nodes).values())
+    def _judge_because(self, touched: list[Touched] | None) -> None:
+        """Something beside the targets themselves has changed, None: it has not."""
+        if touched is not None:
+            self._version += 1
+            self._judge_touched(touched)
 
-    def _tie(self, target: Target, machine: MachineView) -> None:
-        cluster = _cluster_of(machine)
-        if machine.node_name:
-            self._machines_of[machine.node_name][target.key] = target
-        if cluster:
-            self._machines_in[cluster][target.key] = target
-        node = self._nodes.get(machine.node_name)
-        target.see(node.node if node is not None and _of_one_cluster(machine, node.node) else None)
-        target.cluster = self._clusters.get(cluster)
-        target.unseen = self._unseen(machine)
-        target.remediations = self._about(target)
-
-    def _untie(self, target: Target, machine: MachineView) -> None:
-        for index, key in ((self._machines_of, machine.node_name), (self._machines_in, _cluster_of(machine))):
-            if key in index:
-                index[key].pop(target.key, None)
-                if not index[key]:
-                    del index[key]
-
-    def _unseen(self, machine: MachineView) -> str:
-        cluster = _cluster_of(machine)
-        if self._sees_all_nodes or not cluster or self._nodes_in[cluster]:
-            return ""
-        return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
-
-    def _see_from_machines(self, name: str, node: NodeView | None) -> None:
-        """Let the Machines that refer to a Node see it as it is now."""
-        for target in tuple(self._machines_of.get(name, {}).values()):
-            machine = target.machine
-            assert machine is not None
-            before = shown(target)
-            target.see(node if _of_one_cluster(machine, node) else None)
-            self._judge_all(target)
-            if shown(target) != before:
-                self._version += 1
-
-    def _recluster(self, cluster: str) -> None:
-        """Judge the Machines of a Cluster again: it has changed, or whether its Nodes can be seen has."""
-        self._version += 1
-        for target in tuple(self._machines_in.get(cluster, {}).values()):
-            assert target.machine is not None
-            target.cluster = self._clusters.get(cluster)
-            target.unseen = self._unseen(target.machine)
-            self._judge_all(target)
-
-    def _about(self, target: Target) -> tuple[Remediation, ...]:
-        machine = target.machine
-        namespace = machine.namespace if machine is not None else None
-        if not self._remediations:
-            return ()
-        return tuple(
-            sorted(
-                (
-                    each
-                    for each in self._remediations.values()
-                    if each.target == target.name and (namespace is None or each.ref.namespace == namespace)
-                ),
-                key=lambda each: each.ref.key,
-            )
-        )
-
-    def _attend(self, remediation: Remediation) -> None:
-        """Judge the targets again that a remediation object is about."""
-        self._version += 1
-        targets = [self._nodes.get(remediation.target)]
-        targets += [self._machines.get(f"{dialect}/{remediation.ref.namespace}/{remediation.target}") for dialect in Dialect]
-        for target in targets:
-            if target is not None:
-                target.remediations = self._about(target)
-                self._judge_all(target)
-
-    def _add(self, target: Target) -> None:
-        self._version += 1
-        self._nodes[target.key] = target
-        self._count(target)
-        if self._names is not None:
-            insort(self._names, target.key)
-
-    def _in_order(self) -> Iterator[str]:
-        if self._names is None:
-            self._names = sorted(self._nodes)
-        return iter(self._names)
-
-    def _count(self, target: Target) -> None:
-        """Put a node into every count and index that its view alone decides."""
-        node = target.node
-        assert node is not None
-        if node.control_plane:
-            self._members += 1
-            self._members_ready += node.ready
-        if target.marked:
-            self._marked[node.name] = target
-
-    def _uncount(self, target: Target) -> None:
-        node = target.node
-        assert node is not None
-        if node.control_plane:
-            self._members -= 1
-            self._members_ready -= node.ready
-        self._marked.pop(node.name, None)
-
-    def _move(self, before: NodeView | None, after: NodeView | None) -> None:
-        """Keep count of the Nodes that say to which Cluster they belong; the first and the last of one change what is seen."""
-        left, joined = _says_it_is_in(before), _says_it_is_in(after)
-        if left == joined:
-            return
-        for cluster, step in ((left, -1), (joined, 1)):
-            if not cluster:
-                continue
-            seen = self._nodes_in[cluster] > 0
-            self._nodes_in[cluster] += step
-            if seen != (self._nodes_in[cluster] > 0) and not self._sees_all_nodes:
-                self._recluster(cluster)
-            if not self._nodes_in[cluster]:
-                del self._nodes_in[cluster]
-
-    # Inside: judging --------------------------------------------------------------------------------------------------
+    def _judge_touched(self, touched: list[Touched]) -> None:
+        for each in touched:
+            target = each.target
+            if each.relabelled:
+                self._select(target)
+            else:
+                for key in tuple(target.verdicts):
+                    self._judge(target, key, self._rules[key])
+            self._note(target)
 
     def _select(self, target: Target) -> None:
-        """Find out which checks cover a target that is new or has other labels."""
+        """Judge a target by all checks that cover it; it is new, or has other labels."""
         for key, rules in self._rules.items():
             if rules.covers(target):
                 self._judge(target, key, rules)
             elif key in target.verdicts:
                 self._withdraw(target, key)
 
-    def _rejudge(self, target: Target, *, reselect: bool) -> None:
-        if reselect:
-            self._select(target)
-        self._judge_all(target)
-
-    def _judge_all(self, target: Target) -> None:
-        for key in tuple(target.verdicts):
-            self._judge(target, key, self._rules[key])
-
     def _judge_again(self, target: Target, keys: Collection[str]) -> None:
-        before = shown(target)
         for key in keys:
             self._judge(target, key, self._rules[key])
-        if shown(target) != before:
+        self._note(target)
+
+    def _note(self, target: Target) -> None:
+        """Count a change where what is shown of the target is another thing than when it was last looked at."""
+        seen = shown(target)
+        if target.shown_as != seen:
+            target.shown_as = seen
             self._version += 1
 
     def _judge(self, target: Target, key: str, rules: Rules) -> None:
@@ -519,20 +324,30 @@ class Ledger:
         if not target.sick:
             self._sick.pop(target.key, None)
 
-    def _drop_verdicts(self, target: Target) -> None:
+    def _remove(self, target: Target) -> None:
+        self._version += 1
         for key in tuple(target.verdicts):
             self._withdraw(target, key)
         self._sick.pop(target.key, None)
 
+    def _drop(self, key: str) -> bool:
+        """Forget a good check altogether; whether there was one."""
+        if self._checks.pop(key, None) is None:
+            return False
+        self._storms.pop(key, None)
+        self._forget(key)
+        return True
+
     def _forget(self, key: str) -> None:
-        if key not in self._checks:
-            self._storms.pop(key, None)
+        """Forget what a check has said."""
         self._rules.pop(key, None)
         if key in self._tallies:
-            for target in (*self._nodes.values(), *self._machines.values()):
+            for target in (*self._inventory.nodes.values(), *self._inventory.machines.values()):
                 if key in target.verdicts:
                     self._withdraw(target, key)
             del self._tallies[key]
+
+    # Inside: deadlines ------------------------------------------------------------------------------------------------
 
     def _runs(self, deadline: tuple[datetime, str, str]) -> bool:
         due, key, check = deadline
@@ -550,60 +365,8 @@ class Ledger:
             heapq.heapify(self._deadlines)
 
 
-class _Tally:
-    """The counts of one check while they change.
-
-    Which targets are of the control plane, and which of the unhealthy are on their way to another machine config, is kept by
-    name: a node may become either while its verdict stays the same.
-    """
-
-    __slots__ = ("_control_plane", "_standings", "_updating")
-
-    def __init__(self) -> None:
-        self._standings = dict.fromkeys(Standing, 0)
-        self._updating: set[str] = set()
-        self._control_plane: set[str] = set()
-
-    def add(self, target: Target, verdict: Verdict) -> None:
-        self._standings[verdict.standing] += 1
-        if target.control_plane:
-            self._control_plane.add(target.key)
-        if target.updating and verdict.standing is Standing.UNHEALTHY:
-            self._updating.add(target.key)
-
-    def remove(self, target: Target, verdict: Verdict) -> None:
-        self._standings[verdict.standing] -= 1
-        self._control_plane.discard(target.key)
-        self._updating.discard(target.key)
-
-    def restates(self, target: Target, verdict: Verdict) -> bool:
-        """Whether the same verdict is to be counted otherwise."""
-        updating = target.updating and verdict.standing is Standing.UNHEALTHY
-        of_control_plane = target.key in self._control_plane
-        return updating != (target.key in self._updating) or target.control_plane != of_control_plane
-
-    def counts(self) -> Counts:
-        standings = self._standings
-        return Counts(
-            healthy=standings[Standing.HEALTHY],
-            soon=standings[Standing.SOON],
-            starting=standings[Standing.STARTING],
-            unhealthy=standings[Standing.UNHEALTHY],
-            deleting=standings[Standing.DELETING],
-            excluded=standings[Standing.EXCLUDED],
-            recovering=standings[Standing.RECOVERING],
-            left_out=standings[Standing.LEFT_OUT],
-            updating=len(self._updating),
-            control_plane=len(self._control_plane),
-        )
-
-
-def _same_judgement(before: HealthCheck, after: HealthCheck) -> bool:
-    """Whether two versions of a check cover the same targets and think the same of each."""
-    return _judged_by(before) == _judged_by(after)
-
-
 def _judged_by(check: HealthCheck) -> tuple[object, ...]:
+    """All of a check that decides which targets it covers and what it thinks of each."""
     return (
         check.dialect,
         check.uid,
@@ -615,22 +378,3 @@ def _judged_by(check: HealthCheck) -> tuple[object, ...]:
         check.healthy_delay,
         check.rungs,
     )
-
-
-def _cluster_of(machine: MachineView) -> str:
-    return f"{machine.namespace}/{machine.cluster_name}" if machine.dialect is Dialect.CLUSTER_API else ""
-
-
-def _says_it_is_in(node: NodeView | None) -> str:
-    if node is None:
-        return ""
-    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
-    return f"{namespace}/{name}" if name and namespace else ""
-
-
-def _of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
-    """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
-    if node is None:
-        return False
-    says = _says_it_is_in(node)
-    return not says or machine.dialect is not Dialect.CLUSTER_API or says == _cluster_of(machine)

@@ -18,6 +18,7 @@ from policy.errors import PolicyError
 from policy.healthcheck import HealthCheck, ObjectRef, dialect_of
 from policy.marks import mark_of
 from policy.nodes import MARK_ANNOTATION, READY
+from policy.overlaps import Overlap
 from policy.remediations import Remediation
 from policy.remedies import Action, remedy
 from policy.report import (
@@ -62,7 +63,7 @@ class Known:
     remediations: Mapping[str, Remediation]
     surroundings: Surroundings
     control_plane: ControlPlane
-    overlap_strictest: bool
+    overlap: Overlap
     next_due: datetime | None
 
     def together(self, victim: str) -> list[Target]:
@@ -152,7 +153,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
         ]
         if not offended:
             continue
-        closed = sorted(key for key in said if not brakes[key].allowed) if known.overlap_strictest else []
+        closed = sorted(key for key in said if not brakes[key].allowed) if known.overlap is Overlap.STRICTEST else []
         if closed:
             for key in offended:
                 waiting[key][closed[0]] += 1
@@ -205,7 +206,8 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
     view, machine = target.node, target.machine
     marked = any(each.marked for each in known.together(victim))
-    healthy_under = () if marked else (other for other, pairs in said.items() if _counts_as_healthy(pairs))
+    independent = known.overlap is Overlap.INDEPENDENT
+    healthy_under = () if marked or independent else (other for other, pairs in said.items() if _counts_as_healthy(pairs))
     return Candidate(
         node=target.node_name,
         uid=view.uid if view else "",

@@ -23,7 +23,8 @@ class Target:
 
     node: the Node itself, or the Machine's; None while there is none. unseen: why the Machine's Node can't be looked up, ""
     where it can, so that a Node that is not there is really gone. cluster: the Cluster API Cluster, None where it is not known.
-    remediations: the remediation objects about it, whoever created them. marked: an episode of ours holds the node.
+    remediations: the remediation objects about it, whoever created them. marked: an episode of ours holds the node. shown_as:
+    what a report showed of it when it was last looked at, None before that.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class Target:
         "marked",
         "node",
         "remediations",
+        "shown_as",
         "unseen",
         "updating",
         "verdicts",
@@ -46,6 +48,7 @@ class Target:
         self.remediations: tuple[Remediation, ...] = ()
         self.unseen = ""
         self.verdicts: dict[str, Verdict] = {}
+        self.shown_as: object = None
         self.see(node)
 
     def see(self, node: NodeView | None) -> None:

@@ -21,8 +21,8 @@ UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 """A path as people write it in a file, where no shell has replaced the `~`."""
 
 
-class ClusterSettings(BaseModel):
-    """One cluster's connection: a kubeconfig context (the default), the pod's own service account, or a URL with a token.
+class ConnectionSettings(BaseModel):
+    """A way to an API server: a kubeconfig context (the default), the pod's own service account, or a URL with a token.
 
     qps, burst and the like are absent on purpose: the watch cache makes a handful of requests, whatever the cluster's size.
     """
@@ -49,6 +49,14 @@ class ClusterSettings(BaseModel):
             message = "token_file and ca_file belong to server, which is not set"
             raise ValueError(message)
         return self
+
+
+class ClusterSettings(ConnectionSettings):
+    """One cluster. Its nodes are found over its own connection, and so is everything else but for `machines`."""
+
+    machines: ConnectionSettings | None = Field(
+        default=None, description="the management cluster, where Cluster API keeps this cluster's Machines and health checks"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from workers.clusters import ClusterSettings
+from workers.clusters import ClusterSettings, ConnectionSettings
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
 from workers.worker import Role, Serving, activities_of
@@ -38,7 +38,10 @@ async def compose(
                 connections[name] = await stack.enter_async_context(await open_connection(name, cluster))
         if role in {Role.ALL, Role.CLUSTER}:
             for name, connection in connections.items():
-                servings.append(await _cluster_serving(stack, settings, client, name, connection))
+                elsewhere = clusters[name].machines
+                opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
+                machines = await stack.enter_async_context(await opened) if opened is not None else None
+                servings.append(await _cluster_serving(stack, settings, client, name, connection, machines=machines))
         if role in {Role.ALL, Role.POWER}:
             servings += [_power_serving(settings, site, connections) for site in settings.sites]
         yield servings
@@ -63,7 +66,7 @@ def workflow_serving(client: Client) -> Serving:
     )
 
 
-async def open_connection(name: str, cluster: ClusterSettings) -> ClusterConnection:
+async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConnection:
     """The connection that the settings describe. It is made when first used: an API that is down now is no mistake."""
     from activities.cluster.connection import ClusterConnection
 
@@ -79,7 +82,13 @@ async def open_connection(name: str, cluster: ClusterSettings) -> ClusterConnect
 
 
 async def _cluster_serving(
-    stack: AsyncExitStack, settings: Settings, client: Client, name: str, connection: ClusterConnection
+    stack: AsyncExitStack,
+    settings: Settings,
+    client: Client,
+    name: str,
+    connection: ClusterConnection,
+    *,
+    machines: ClusterConnection | None,
 ) -> Serving:
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
@@ -87,12 +96,21 @@ async def _cluster_serving(
     from activities.cluster.targets import ClusterTarget
     from activities.permitbook import ScannerPermits
 
-    scan = await stack.enter_async_context(ClusterScan(name, connection, grace=settings.scan.start_up_grace))
+    scan = await stack.enter_async_context(
+        ClusterScan(
+            name,
+            connection,
+            machines=machines,
+            grace=settings.scan.start_up_grace,
+            overlap=settings.scan.overlap,
+            takeover=settings.scan.takeover,
+        )
+    )
     return Serving(
         queue=cluster_queue(name),
         activities=activities_of(
             scan,
-            ClusterTarget(name, connection, ScannerPermits(client)),
+            ClusterTarget(name, connection, ScannerPermits(client), machines=machines),
             ClusterIsolation(name, connection),
             ClusterFreeing(name, connection, own_node=settings.node_name),
         ),

@@ -28,6 +28,7 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
+from policy.overlaps import Overlap
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -112,6 +113,12 @@ class ScanSettings(_Section):
         default=timedelta(seconds=30), description="no new episode this long after a worker's view has synced (S18)"
     )
     wait: Duration = Field(default=timedelta(seconds=60), description="a scan's long poll without news ends after this")
+    overlap: Overlap = Field(
+        default=Overlap.STRICTEST, description="whether one closed brake among the health checks that cover a node holds it"
+    )
+    takeover: bool = Field(
+        default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"
+    )
 
     @field_validator("wait")
     @classmethod

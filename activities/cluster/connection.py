@@ -187,6 +187,7 @@ class ClusterConnection:
         seconds: int,
         silence: float,
         on_open: Callable[[], None] = lambda: None,
+        query: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[bytes, None]:
         """Event lines after `resource_version`, until the server ends the watch (`seconds`) or is silent for `silence` seconds.
 
@@ -194,6 +195,7 @@ class ClusterConnection:
         has accepted the watch.
         """
         parameters = {
+            **(query or {}),
             "watch": "true",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),

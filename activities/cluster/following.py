@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from activities.cluster.conflicts import Conflicts
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
@@ -20,6 +21,7 @@ from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINE_HEALTH_CHECKS,
     CAPI_MACHINES,
+    LEASES,
     NODE_HEALTH_CHECKS,
     NODES,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
@@ -28,6 +30,7 @@ from activities.cluster.paths import (
     in_version,
 )
 from activities.cluster.reflector import Reflector, WatchLimits
+from policy.conflicts import LEADER_LEASES
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
@@ -59,8 +62,10 @@ class Watches:
         on_change: Callable[[], None],
         on_state: Callable[[], None],
         limits: WatchLimits | None,
+        takeover: bool = False,
     ) -> None:
         self.intake = Intake(ledger, clock)
+        self.conflicts = Conflicts(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
         self._machines = machines or connection
@@ -131,6 +136,7 @@ class Watches:
         namespace, _, name = key.rpartition("/")
         version = str((found or {}).get("apiVersion") or self._policies[dialect].resource.api_version)
         ref = ObjectRef(api_version=version, kind=resource.kind, name=name, namespace=namespace)
+        self.conflicts.check_changed(dialect, ref, found)
         if found is None:
             self._changed(lambda: self.intake.remove_check(ref.key))
             return
@@ -153,6 +159,10 @@ class Watches:
     def _surrounding_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
         self._changed(lambda: self.intake.put_surrounding(resource.kind, key, found))
 
+    def _leader_changed(self, dialect: Dialect, key: str, found: JsonObject | None) -> None:
+        self.conflicts.lease_changed(dialect, key, found)
+        self._changed(lambda: self.conflicts.hold(self._clock()))
+
     def _changed(self, change: Callable[[], object]) -> None:
         before = self._ledger.version
         change()
@@ -169,15 +179,29 @@ class Watches:
                 for resource in SURROUNDING_KINDS
             )
             self._begin(self._surroundings)
-        if dialect in self._companions or dialect is Dialect.MEDIK8S:
+        if dialect in self._companions:
             return
-        changed = partial(self._machine_changed, dialect)
-        machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
-        companions: tuple[Following, ...] = (self._reflector(machines, machine_decoding(dialect), changed),)
+        companions: tuple[Following, ...] = (self._leader(dialect),)
+        if dialect is not Dialect.MEDIK8S:
+            machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
+            changed = partial(self._machine_changed, dialect)
+            companions += (self._reflector(machines, machine_decoding(dialect), changed),)
         if dialect is Dialect.CLUSTER_API:
             companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
         self._companions[dialect] = companions
         self._begin(companions)
+
+    def _leader(self, dialect: Dialect) -> Following:
+        """The Lease of the controller that the dialect is from, wherever it is installed."""
+        return Reflector(
+            self._machines if dialect is Dialect.CLUSTER_API else self._connection,
+            LEASES,
+            OBJECT_DECODING,
+            on_change=partial(self._leader_changed, dialect),
+            on_state=self._on_state,
+            only=LEADER_LEASES[dialect],
+            limits=self._limits,
+        )
 
     def _begin(self, reflectors: tuple[Following, ...]) -> None:
         if self._started:

@@ -32,6 +32,7 @@ from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.errors import PolicyError, shown
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
+from policy.overlaps import Overlap
 from policy.remediations import made_from
 from policy.surroundings import ETCD_NAMESPACE
 
@@ -51,8 +52,8 @@ class Mistake:
 class OfflineCluster:
     """Objects of one cluster (or of a management cluster with its workload clusters) at one moment."""
 
-    def __init__(self, now: datetime, *, overlap_strictest: bool = True) -> None:
-        self.ledger = Ledger(sees_all_nodes=True, overlap_strictest=overlap_strictest)
+    def __init__(self, now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> None:
+        self.ledger = Ledger(sees_all_nodes=True, overlap=overlap)
         self.mistakes: list[Mistake] = []
         self._intake = Intake(self.ledger, lambda: now)
         self._now = now
@@ -114,9 +115,9 @@ class OfflineCluster:
         return None
 
 
-def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap_strictest: bool = True) -> OfflineCluster:
+def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> OfflineCluster:
     """The cluster that these objects (each with its source) describe at that moment."""
-    cluster = OfflineCluster(now, overlap_strictest=overlap_strictest)
+    cluster = OfflineCluster(now, overlap=overlap)
     for obj, source in objects:
         cluster.put(obj, source)
     cluster.finish()

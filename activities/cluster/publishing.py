@@ -36,10 +36,10 @@ ATTEMPTS = 3
 class Publishing:
     """The status of one cluster's health checks."""
 
-    def __init__(self, view: ClusterView, recorder: EventRecorder, *, clock: Callable[[], datetime]) -> None:
+    def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
         self._view = view
-        self._recorder = recorder
         self._clock = clock
+        self._recorders: dict[int, EventRecorder] = {}
 
     async def publish(self, request: PublishRequest) -> PublishResult:
         """Write what differs; failures are in the answer."""
@@ -116,8 +116,10 @@ class Publishing:
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""
+        connection = self._view.connection_of(happening.about)
+        recorder = self._recorders.setdefault(id(connection), EventRecorder(connection, clock=self._clock))
         try:
-            await (self._recorder.tell_once(happening) if once else self._recorder.tell(happening))
+            await (recorder.tell_once(happening) if once else recorder.tell(happening))
         except ApplicationError as error:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return f"Event {happening.reason} on {happening.about.key}"

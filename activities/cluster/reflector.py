@@ -58,7 +58,8 @@ class Reflector(Generic[T]):
     """List, then watch, then resume, from `start` to `stop`.
 
     on_change gets a key and its object, or None for one that is gone; at a re-list it gets every object again and each key that
-    vanished meanwhile. on_state is called when `synced`, `problem` or `absent` may have changed.
+    vanished meanwhile. on_state is called when `synced`, `problem` or `absent` may have changed. only: the objects of that
+    name, in whatever namespace.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Reflector(Generic[T]):
         on_state: Callable[[], None] = lambda: None,
         optional: bool = False,
         alternatives: Sequence[Resource] = (),
+        only: str = "",
         limits: WatchLimits | None = None,
         jitter: random.Random | None = None,
     ) -> None:
@@ -91,6 +93,7 @@ class Reflector(Generic[T]):
         """How many whole lists were taken in: one, and one more for each time that resuming would not have done."""
         self._connection = connection
         self._spellings = (resource, *alternatives)
+        self._query = {"fieldSelector": f"metadata.name={only}"} if only else {}
         self._path = resource.path()
         self._decoding = decoding
         self._on_change = on_change
@@ -176,7 +179,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         fresh: dict[str, T] = {}
         newest, version = 0, ""
-        async with aclosing(self._connection.list_pages(self._path, limit=self._limits.page_size)) as pages:
+        async with aclosing(self._connection.list_pages(self._path, limit=self._limits.page_size, query=self._query)) as pages:
             async for page in pages:
                 self._last_contact = asyncio.get_running_loop().time()
                 for item in self._decoding.items(page.body):
@@ -199,7 +202,7 @@ class Reflector(Generic[T]):
     async def _compare_histories(self) -> None:
         """Whether the server is still at least where we are. One that was restored from a backup takes a watch from a version
         which it has yet to reach without a word, and leaves out everything up to there."""
-        async with aclosing(self._connection.list_pages(self._path, limit=1)) as pages:
+        async with aclosing(self._connection.list_pages(self._path, limit=1, query=self._query)) as pages:
             async for page in pages:
                 if version_number(page.resource_version) < version_number(self.resource_version):
                     message = f"the server is at {page.resource_version}, we were at {self.resource_version}"
@@ -217,6 +220,7 @@ class Reflector(Generic[T]):
             seconds=max(1, round(self._jitter.uniform(self._limits.shortest_watch, self._limits.longest_watch))),
             silence=self._limits.silence,
             on_open=self._opened,
+            query=self._query,
         )
         async with aclosing(lines):
             async for body in lines:

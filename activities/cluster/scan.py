@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,12 +17,13 @@ from temporalio import activity
 
 from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
-from activities.cluster.events import EventRecorder
 from activities.cluster.isolation import require_cluster
+from activities.cluster.livenode import utc_now
 from activities.cluster.publishing import Publishing
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.view import ClusterView, ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from policy.overlaps import Overlap
 from policy.report import ReportParts, ScanReport
 from policy.views import digest
 
@@ -44,13 +45,25 @@ class ClusterScan(ScanActivities):
         limits: ViewLimits | None = None,
         watch_limits: WatchLimits | None = None,
         lease: ScannerLease | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] | None = None,
+        machines: ClusterConnection | None = None,
+        overlap: Overlap = Overlap.STRICTEST,
+        takeover: bool = False,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
-        self.view = ClusterView(connection, limits=chosen, watch_limits=watch_limits, clock=clock)
-        self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=clock), on_change=self.view.poke)
-        self._publishing = Publishing(self.view, EventRecorder(connection, clock=clock), clock=clock)
+        self.view = ClusterView(
+            connection,
+            limits=chosen,
+            watch_limits=watch_limits,
+            clock=clock,
+            machines=machines,
+            overlap=overlap,
+            takeover=takeover,
+        )
+        own_clock = clock or utc_now
+        self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
+        self._publishing = Publishing(self.view, clock=own_clock)
         self._essences: OrderedDict[str, str] = OrderedDict()
         self._answered_at = float("-inf")
         self._given_back = 0

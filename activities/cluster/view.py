@@ -19,6 +19,7 @@ from activities.cluster.reflector import WatchLimits, version_number
 from policy.brakes import Closed
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
+from policy.overlaps import Overlap
 from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
@@ -62,10 +63,11 @@ class ClusterView:
         watch_limits: WatchLimits | None = None,
         clock: Callable[[], datetime] | None = None,
         machines: ClusterConnection | None = None,
-        overlap_strictest: bool = True,
+        overlap: Overlap = Overlap.STRICTEST,
+        takeover: bool = False,
     ) -> None:
         self.connection = connection
-        self.ledger = Ledger(sees_all_nodes=False, overlap_strictest=overlap_strictest)
+        self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()
@@ -76,6 +78,7 @@ class ClusterView:
         self._shrunk: tuple[int, datetime] | None = None
         self._void_mark = 0
         self._skewed = False
+        self._conflict_ends: datetime | None = None
         self._watches = Watches(
             connection,
             self.ledger,
@@ -84,6 +87,7 @@ class ClusterView:
             on_change=self.poke,
             on_state=self._state_changed,
             limits=watch_limits,
+            takeover=takeover,
         )
         self._probe = self._probe_of(connection)
         self._machines_probe = self._probe_of(machines) if machines is not None else None
@@ -148,6 +152,7 @@ class ClusterView:
         """The whole report at this moment. known_inventory, mark: the size and the resourceVersion the scanner has seen."""
         now = self._clock()
         self._hold_machines()
+        self._conflict_ends = self._watches.conflicts.hold(now)
         parts = self.ledger.report_parts(now, watching)
         fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
@@ -339,8 +344,11 @@ class ClusterView:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.
         moments = [moment for moment in moments if moment > -JUST_PASSED]
-        if self.ledger.next_due is not None:
-            moments.append((self.ledger.next_due - self._clock()).total_seconds())
+        moments += [
+            (moment - self._clock()).total_seconds()
+            for moment in (self.ledger.next_due, self._conflict_ends)
+            if moment is not None
+        ]
         return moments or [LONGEST_WAIT]
 
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from policy.overlaps import Overlap
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, Output, OutputOption, run, session_of
-
-
-class Overlap(StrEnum):
-    """What holds where several checks cover one node."""
-
-    STRICTEST = "strictest"
-    INDEPENDENT = "independent"
-
 
 OverlapOption = Annotated[
     Overlap, typer.Option("--overlap", help="Whether one closed brake among the checks that cover a node is enough to hold it.")
@@ -44,7 +36,7 @@ def evaluate(
         from starter.evaluation import as_json, as_table
 
         at = moment_of(now)
-        cluster = read_cluster(filename, at, overlap_strictest=overlap is Overlap.STRICTEST)
+        cluster = read_cluster(filename, at, overlap=overlap)
         checks = evaluate_checks(cluster.ledger.known(at))
         if session.output is Output.JSON:
             typer.echo(json.dumps(as_json(checks, cluster.mistakes), indent=2, ensure_ascii=False))

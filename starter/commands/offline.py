@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.overlaps import Overlap
+
 if TYPE_CHECKING:
     from activities.cluster.offline import OfflineCluster
 
@@ -33,7 +35,7 @@ def moment_of(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def read_cluster(files: list[str] | None, now: datetime, *, overlap_strictest: bool) -> OfflineCluster:
+def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> OfflineCluster:
     """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
     from activities.cluster.offline import Mistake, OfflineCluster
     from starter.manifests import Unreadable, read_files
@@ -42,7 +44,7 @@ def read_cluster(files: list[str] | None, now: datetime, *, overlap_strictest: b
     if not files:
         message = "-f: expected a file with Kubernetes objects, got nothing"
         raise SettingsError(message)
-    cluster = OfflineCluster(now, overlap_strictest=overlap_strictest)
+    cluster = OfflineCluster(now, overlap=overlap)
     for found in read_files(files):
         if isinstance(found, Unreadable):
             cluster.mistakes.append(Mistake(source=found.source, message=found.problem))

@@ -81,6 +81,17 @@ def notices(report: CheckReport) -> dict[str, Said | None]:
     }
 
 
+def conflicting_status(situation: Situation, now: datetime) -> StatusChange | None:
+    """Our condition that another controller is at work, and nothing else."""
+    report, listed = situation.report, situation.current.get("conditions") or []
+    wanted = conditions(listed, {CONFLICTING: notices(report)[CONFLICTING]}, now)
+    if wanted == listed:
+        return None
+    told = condition_in(listed, CONFLICTING).get("status") == "True"
+    happenings = () if told else (happening(report, CONFLICTING, report.message, warning=True),)
+    return StatusChange(patch={"status": {"conditions": wanted}}, happenings=happenings)
+
+
 def conditions(listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, Said | None], now: datetime) -> list[JsonObject]:
     """The list with ours put in or taken out, and the conditions of others left where they are."""
     before = list(listed or ())
