@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from policy.ids import episode_id
+from policy.verdicts import RESOLUTION
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
@@ -70,7 +71,7 @@ class Bench:
         node = f"node-{number % self._size}"
         since = datetime.now(UTC).replace(microsecond=0)
         await self._set_ready(node, "Unknown", since)
-        expires = since + DURATION
+        expires = since + DURATION + RESOLUTION
         handle = self._warden.client.get_workflow_handle(episode_id(self.cluster, node))
         async with asyncio.timeout(60):
             started = await self._first_activity(handle, after=since)

@@ -341,11 +341,12 @@ class Ledger:
     def _forget(self, key: str) -> None:
         """Forget what a check has said."""
         self._rules.pop(key, None)
-        if key in self._tallies:
-            for target in (*self._inventory.nodes.values(), *self._inventory.machines.values()):
-                if key in target.verdicts:
-                    self._withdraw(target, key)
-            del self._tallies[key]
+        if self._tallies.pop(key, None) is None:
+            return
+        for targets in (self._inventory.nodes, self._inventory.machines):
+            for target in targets.values():
+                if target.verdicts.pop(key, None) is not None and target.key in self._sick and not target.sick:
+                    del self._sick[target.key]
 
     # Inside: deadlines ------------------------------------------------------------------------------------------------
 

@@ -26,15 +26,12 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """NotIn is true for an object without the key, as in apimachinery."""
-        match self.operator:
-            case Operator.IN:
-                return labels.get(self.key) in self.values
-            case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
-            case Operator.EXISTS:
-                return self.key in labels
-            case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
+        operator = self.operator
+        if operator is Operator.IN:
+            return labels.get(self.key) in self.values
+        if operator is Operator.NOT_IN:
+            return labels.get(self.key) not in self.values
+        return (self.key in labels) is (operator is Operator.EXISTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,4 +42,7 @@ class Selector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110 - asked of every object for every check: twice as fast as all()
+            if not requirement.matches(labels):
+                return False
+        return True

@@ -1,0 +1,164 @@
+"""What judging costs: 5,000 nodes under 3 health checks, all of them judged at once and one of them after a change.
+
+Pure computation in one thread, with what an API server would have sent already decoded. A full evaluation is what a change of
+every check costs (each is put anew, so that every node is judged by each again); an incremental one is one node's change with
+all that follows, up to the report. Both are measured for a small and for the full fleet in the same run: the ratio of the
+incremental ones shows whether anything walks over the nodes.
+
+    python -m benchmarks.judging [--nodes 5000] [--rounds 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from policy.dialects import parse
+from policy.healthcheck import HealthCheck
+from policy.ledger import Ledger
+from policy.nodes import Condition, NodeView
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SMALL = 50
+POOLS = ("a", "b", "c", "d", "e")
+OTHER_CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+SICK_EVERY = 200
+WORKER = "node-role.kubernetes.io/worker"
+
+
+def checks() -> list[HealthCheck]:
+    """One over all workers, one over some pools with more conditions, one over a zone; each node has two or three of them."""
+    selectors: tuple[dict[str, object], ...] = (
+        {"matchLabels": {WORKER: ""}},
+        {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a", "b", "c", "d"]}]},
+        {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "Exists"}]},
+    )
+    return [_check(f"check-{number}", selector) for number, selector in enumerate(selectors)]
+
+
+def _check(name: str, selector: dict[str, object]) -> HealthCheck:
+    listed = [("Ready", "False"), ("Ready", "Unknown"), ("DiskPressure", "True"), ("KernelDeadlock", "True")]
+    return parse(
+        {
+            "apiVersion": "remediation.medik8s.io/v1alpha1",
+            "kind": "NodeHealthCheck",
+            "metadata": {"name": name, "uid": name, "generation": 1},
+            "spec": {
+                "selector": selector,
+                "minHealthy": "51%",
+                "unhealthyConditions": [{"type": kind, "status": status, "duration": "300s"} for kind, status in listed],
+                "remediationTemplate": {
+                    "apiVersion": "nodewarden.io/v1alpha1",
+                    "kind": "FencingTemplate",
+                    "name": "bmc",
+                    "namespace": "nodewarden",
+                },
+            },
+        }
+    )
+
+
+def node(number: int, *, ready: str = "True", age: float = 3600, version: int = 1) -> NodeView:
+    """A node as clusters have them: five conditions, twenty labels."""
+    labels = {f"feature-{index}.example.com/kind": str(index) for index in range(17)}
+    labels |= {WORKER: "", "pool": POOLS[number % len(POOLS)], "topology.kubernetes.io/zone": f"zone-{number % 3}"}
+    since = NOW - timedelta(seconds=age)
+    others = tuple(Condition(type=kind, status="False", since=NOW - timedelta(days=9)) for kind in OTHER_CONDITIONS)
+    return NodeView(
+        name=f"node-{number:05d}",
+        uid=f"uid-{number}",
+        resource_version=str(version),
+        labels=labels,
+        conditions=(*others, Condition(type="Ready", status=ready, since=since)),
+        provider_id=f"bench:///{number}",
+    )
+
+
+def fleet(size: int) -> list[NodeView]:
+    """All well but for one in two hundred, whose time has expired."""
+    return [node(number, ready="Unknown", age=900) if number % SICK_EVERY == 7 else node(number) for number in range(size)]
+
+
+def filled(size: int, judged_by: list[HealthCheck]) -> Ledger:
+    """A ledger of that fleet."""
+    ledger = Ledger()
+    for check in judged_by:
+        ledger.put_check(check)
+    for each in fleet(size):
+        ledger.put_node(each, NOW)
+    return ledger
+
+
+def full(size: int, rounds: int) -> list[float]:
+    """Milliseconds for judging everybody by every check, up to the report."""
+    judged_by = checks()
+    ledger = filled(size, judged_by)
+    taken = []
+    for turn in range(rounds):
+        changed = [
+            replace(check, conditions=tuple(replace(each, duration=timedelta(seconds=301 + turn)) for each in check.conditions))
+            for check in judged_by
+        ]
+        start = time.perf_counter()
+        for check in changed:
+            ledger.put_check(check)
+        ledger.report_parts(NOW)
+        taken.append((time.perf_counter() - start) * 1000)
+    return taken
+
+
+def incremental(size: int, rounds: int) -> list[float]:
+    """Milliseconds for one node's change, up to the report."""
+    ledger = filled(size, checks())
+    ledger.report_parts(NOW)
+    taken = []
+    for turn in range(rounds * 10):
+        changed = node(turn % size, ready="Unknown" if turn % 2 else "True", age=1 + turn % 100, version=2 + turn)
+        start = time.perf_counter()
+        ledger.put_node(changed, NOW)
+        taken.append((time.perf_counter() - start) * 1000)
+    return taken
+
+
+def reports(size: int, rounds: int) -> list[float]:
+    """Milliseconds for drawing up a report of a fleet in which nothing has changed."""
+    ledger = filled(size, checks())
+    taken = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        ledger.report_parts(NOW)
+        taken.append((time.perf_counter() - start) * 1000)
+    return taken
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=20)
+    options = parser.parse_args()
+    gc.collect()
+    gc.freeze()
+    print(f"3 health checks; milliseconds, median (99th percentile) of {options.rounds} rounds and more")
+    print(f"{'':34}{SMALL:>8} nodes{options.nodes:>16} nodes   ratio")
+    for title, measure in (
+        ("everybody judged by every check", full),
+        ("one node's change judged", incremental),
+        ("a report drawn up", reports),
+    ):
+        small, large = measure(SMALL, options.rounds), measure(options.nodes, options.rounds)
+        ratio = statistics.median(large) / statistics.median(small)
+        print(f"{title:34}{_stated(small):>14}{_stated(large):>22}{ratio:8.1f}")
+
+
+def _stated(taken: list[float]) -> str:
+    ordered = sorted(taken)
+    return f"{statistics.median(ordered):.3f} ({ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]:.3f})"
+
+
+if __name__ == "__main__":
+    main()
