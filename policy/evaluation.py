@@ -103,9 +103,9 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard
             action = Action.NONE
         else:
             held_by = guard.objection(check, target)
-    message = verdict.message or wanted.message
-    if wanted.message and wanted.message != message:
-        message = f"{message}; {wanted.message}" if check.dialect is not Dialect.CLUSTER_API else message
+    message = verdict.message
+    if wanted.message and (wanted.action in {Action.NONE, Action.SKIP_NO_OWNER} or not message):
+        message = f"{message}; {wanted.message}" if message and check.dialect is not Dialect.CLUSTER_API else wanted.message
     return TargetEvaluation(
         target=target.name,
         node=target.node_name,

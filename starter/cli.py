@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from starter.commands import episodes, evaluate, fence, scan, status, up, version, worker
+from starter.commands import episodes, evaluate, explain, fence, scan, status, up, version, worker
 from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
 
 app = typer.Typer(
@@ -47,6 +47,7 @@ app.command("worker")(worker.worker)
 app.add_typer(scan.app, name="scan")
 app.command("status")(status.status)
 app.command("evaluate")(evaluate.evaluate)
+app.command("explain")(explain.explain)
 app.command("fence")(fence.fence)
 app.command("abort")(episodes.abort)
 app.command("ack-off")(episodes.ack_off)

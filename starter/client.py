@@ -27,7 +27,7 @@ from policy.healthcheck import ObjectRef
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.scanners import ScannerHandle, StartedScanner
-from starter.status import ClusterStatus, SilentEpisode
+from starter.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
 from workers.settings import Settings, load
@@ -37,6 +37,7 @@ from workflows.messages import ScannerStatus
 
 SHOWN_ENDED = 10
 SHOWN_OPEN = 50
+QUOTE = "'"
 
 
 class Nodewarden:
@@ -206,13 +207,27 @@ class Nodewarden:
             ended=tuple(result for result in ended if result is not None),
         )
 
-    async def _listed(self, cluster: str, *, running: bool) -> Sequence[WorkflowExecution]:
+    async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
+        """The node's open episode, if there is one, and how its last ones ended."""
+        open_one, ended_runs = await asyncio.gather(
+            self._episode_status(cluster, node), self._listed(cluster, running=False, node=node)
+        )
+        ended = await asyncio.gather(*(self._ended_result(run) for run in ended_runs))
+        return NodeEpisodes(
+            episode=open_one if isinstance(open_one, EpisodeStatus) else None,
+            silent=open_one if isinstance(open_one, SilentEpisode) else None,
+            ended=tuple(result for result in ended if result is not None),
+        )
+
+    async def _listed(self, cluster: str, *, running: bool, node: str = "") -> Sequence[WorkflowExecution]:
         """Episodes by visibility, which lags: good enough to look at, never to decide by."""
         kinds = ", ".join(f"'{kind.value}'" for kind in Kind)
         state = "= 'Running'" if running else "= 'Completed'"
         # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
-        literal = cluster.replace("'", "")
+        literal = cluster.replace(QUOTE, "")
         query = f"WorkflowType IN ({kinds}) AND Cluster = '{literal}' AND ExecutionStatus {state}"
+        if node:
+            query += f" AND Node = '{node.replace(QUOTE, '')}'"
         limit = 1000 if running else SHOWN_ENDED
         try:
             return [run async for run in self.client.list_workflows(query, limit=limit, rpc_timeout=ANSWER_WITHIN)]

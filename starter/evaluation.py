@@ -29,13 +29,14 @@ ALLOWED = "RemediationAllowed"
 
 def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[Mistake]) -> dict[str, Any]:
     """The whole answer. A check that can't be used is among the checks, with nothing allowed, and among the errors."""
-    found = [_check(check) for check in checks]
+    found = [check_as_json(check) for check in checks]
     found += [_bad(mistake.ref, mistake.message) for mistake in mistakes if mistake.ref is not None and mistake.field]
     found.sort(key=lambda check: (check["kind"], check["namespace"], check["name"]))
-    return {"checks": found, "errors": [_error(mistake) for mistake in mistakes]}
+    return {"checks": found, "errors": [error_as_json(mistake) for mistake in mistakes]}
 
 
-def _check(evaluation: CheckEvaluation) -> dict[str, Any]:
+def check_as_json(evaluation: CheckEvaluation, *, verdicts: bool = True) -> dict[str, Any]:
+    """One check. verdicts: whether all its verdicts are wanted."""
     check, counts, brake = evaluation.check, evaluation.counts, evaluation.brake
     return {
         **_named(check.ref),
@@ -57,7 +58,7 @@ def _check(evaluation: CheckEvaluation) -> dict[str, Any]:
         "message": brake.message,
         "nextCheckSeconds": _seconds(evaluation.next_look),
         "warnings": list(evaluation.warnings),
-        "verdicts": [_verdict(each) for each in evaluation.verdicts],
+        **({"verdicts": [verdict_as_json(each) for each in evaluation.verdicts]} if verdicts else {}),
     }
 
 
@@ -82,7 +83,8 @@ def _named(ref: ObjectRef) -> dict[str, Any]:
     return {"kind": ref.kind, "apiVersion": ref.api_version, "namespace": ref.namespace, "name": ref.name}
 
 
-def _verdict(each: TargetEvaluation) -> dict[str, Any]:
+def verdict_as_json(each: TargetEvaluation) -> dict[str, Any]:
+    """One check's verdict on one target."""
     verdict = each.verdict
     return {
         "target": each.target,
@@ -100,7 +102,8 @@ def _verdict(each: TargetEvaluation) -> dict[str, Any]:
     }
 
 
-def _error(mistake: Mistake) -> dict[str, Any]:
+def error_as_json(mistake: Mistake) -> dict[str, Any]:
+    """One object or file that could not be used."""
     ref = mistake.ref
     return {
         "kind": ref.kind if ref else None,
@@ -198,8 +201,12 @@ def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
 
 def why(each: TargetEvaluation) -> str:
     """Reason, message and what holds the action back, in one line."""
-    message = re.sub(r"\s*\n\s*\*?\s*", " ", each.message)
-    words = [message or each.verdict.reason]
+    words = [in_one_line(each.message) or each.verdict.reason]
     if each.held_by:
         words.append(f"held back by {each.held_by}")
     return "; ".join(word for word in words if word)
+
+
+def in_one_line(message: str) -> str:
+    """Cluster API's messages are lists of several lines."""
+    return re.sub(r"\s*\n\s*\*?\s*", " ", message)

@@ -37,3 +37,12 @@ class ClusterStatus:
     silent: tuple[SilentEpisode, ...] = ()
     left_out: int = 0
     ended: tuple[EpisodeResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEpisodes:
+    """One node's episodes: the open one (`silent` where it does not answer), and how the last ones ended, newest first."""
+
+    episode: EpisodeStatus | None = None
+    silent: SilentEpisode | None = None
+    ended: tuple[EpisodeResult, ...] = ()

@@ -52,8 +52,8 @@ class Mistake:
 class OfflineCluster:
     """Objects of one cluster (or of a management cluster with its workload clusters) at one moment."""
 
-    def __init__(self, now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> None:
-        self.ledger = Ledger(sees_all_nodes=True, overlap=overlap)
+    def __init__(self, now: datetime, *, overlap: Overlap = Overlap.STRICTEST, sees_all_nodes: bool = True) -> None:
+        self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap)
         self.mistakes: list[Mistake] = []
         self._intake = Intake(self.ledger, lambda: now)
         self._now = now

@@ -1,0 +1,193 @@
+"""Why a node is, or is not, acted on: every check's opinion of it, what holds the check back, and what would unblock it.
+
+An answer for people, drawn from the same evaluation as `nodewarden evaluate` (`policy/evaluation.py`). What the scanner and the
+episodes say of the node is added by `starter/explaining.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from policy.brakes import Brake, Closed, Counts, threshold_breached
+from policy.conflicts import TAKEOVER
+from policy.durations import format_duration
+from policy.evaluation import CheckEvaluation, TargetEvaluation, evaluate
+from policy.healthcheck import Dialect, HealthCheck
+from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.nodes import EXCLUDE_LABEL
+from policy.remedies import Action
+from policy.reporting import Known
+from policy.rules import rules_of
+from policy.selectors import Operator, Requirement
+from policy.targets import Target
+from policy.verdicts import Health, Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """One check that covers the node. unblock: what would have to happen before it is acted on, in sentences; none where nothing
+    is in the way, or nothing is wrong."""
+
+    check: CheckEvaluation
+    target: TargetEvaluation
+    unblock: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bystander:
+    """A check that does not cover the node, and why not."""
+
+    check: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object."""
+
+    node: str
+    found: bool
+    ready: str = ""
+    opinions: tuple[Opinion, ...] = ()
+    bystanders: tuple[Bystander, ...] = ()
+
+
+def explain(known: Known, name: str) -> Explanation:
+    """What all checks say of the node, or Machine, of that name."""
+    targets = _targets(known, name)
+    keys = {key for target in targets for key in target.verdicts}
+    opinions = [
+        Opinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each))
+        for evaluation in evaluate(known, keys)
+        for each in evaluation.verdicts
+        if any(_same(each, target) for target in targets)
+    ]
+    node = known.nodes.get(name)
+    ready = node.node.condition("Ready") if node is not None and node.node is not None else None
+    return Explanation(
+        node=name,
+        found=bool(targets),
+        ready=ready.status if ready is not None else "",
+        opinions=tuple(opinions),
+        bystanders=tuple(_bystanders(known, targets, keys)),
+    )
+
+
+def _targets(known: Known, name: str) -> list[Target]:
+    found = list(known.together(name))
+    found += [target for target in known.machines.values() if target.name == name and target not in found]
+    return found
+
+
+def _same(each: TargetEvaluation, target: Target) -> bool:
+    if target.machine is not None:
+        return each.machine == target.name
+    return not each.machine and each.target == target.name
+
+
+def _bystanders(known: Known, targets: list[Target], covering: set[str]) -> Iterable[Bystander]:
+    for ref, error in known.bad.values():
+        yield Bystander(check=ref.key, why=f"it can't be used, so nobody knows: {error}")
+    for key, check in sorted(known.checks.items()):
+        if key not in covering:
+            yield Bystander(check=key, why=_why_not_covered(check, targets))
+
+
+def _why_not_covered(check: HealthCheck, targets: list[Target]) -> str:
+    mine = [target for target in targets if (target.machine is not None) == check.of_machines]
+    if not mine:
+        return "no Machine refers to the node" if check.of_machines else "there is no such Node"
+    target = mine[0]
+    if target.machine is not None:
+        machine = target.machine
+        if machine.dialect is not check.dialect:
+            return f"it is for Machines of {check.dialect}, the node's is of {machine.dialect}"
+        if machine.namespace != check.ref.namespace:
+            return f"the Machine is in the namespace {machine.namespace}, not {check.ref.namespace}"
+        if machine.cluster_name != check.cluster_name:
+            return f"the Machine is of the cluster {machine.cluster_name or 'unknown'}, not {check.cluster_name}"
+        labels = machine.labels
+    else:
+        assert target.node is not None
+        labels = target.node.labels
+    failing = next((each for each in check.selector.requirements if not each.matches(labels)), None)
+    if failing is None or rules_of(check).covers(target):
+        return "its selector does not match"
+    return f"its selector wants {_stated(failing)}"
+
+
+def _stated(requirement: Requirement) -> str:
+    """A requirement as kubectl's -l would write it."""
+    match requirement.operator:
+        case Operator.IN:
+            many = f"{requirement.key} in ({', '.join(requirement.values)})"
+            return f"{requirement.key}={requirement.values[0]}" if len(requirement.values) == 1 else many
+        case Operator.NOT_IN:
+            return f"{requirement.key} notin ({', '.join(requirement.values)})"
+        case Operator.EXISTS:
+            return requirement.key
+        case Operator.DOES_NOT_EXIST:
+            return f"!{requirement.key}"
+
+
+# What would unblock it ------------------------------------------------------------------------------------------------
+
+
+def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) -> tuple[str, ...]:
+    verdict = each.verdict
+    if verdict.standing is Standing.LEFT_OUT:
+        return (f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine",)
+    if verdict.standing is Standing.EXCLUDED:
+        return (f"remove the label {EXCLUDE_LABEL} from the node",)
+    if verdict.health is Health.SOON:
+        wait = f"in {format_duration(each.due_in)}" if each.due_in is not None else "once somebody says since when"
+        return (f"nothing is done before its time is over, {wait}",)
+    if verdict.standing is not Standing.UNHEALTHY:
+        return ()
+    found = []
+    if not evaluation.brake.allowed:
+        found.append(unblocks(evaluation.check, evaluation.counts, evaluation.brake))
+    elif each.held_by and not each.held_by.startswith("ControlPlaneGuard"):
+        others = [key for key in known.brakes if key in each.held_by and key != evaluation.check.ref.key]
+        found += [f"{key}: {unblocks(known.checks[key], known.counts[key], known.brakes[key])}" for key in others[:1]]
+    elif each.held_by:
+        found.append("another control-plane member must be well, or its episode over, first")
+    if each.action is Action.SKIP_NO_OWNER:
+        found.append("delete the Machine yourself, or let a MachineSet own it")
+    return tuple(words for words in found if words)
+
+
+def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
+    """What would open a closed brake."""
+    match brake.reason:
+        case Closed.TOO_MANY_UNHEALTHY:
+            return _more_healthy(check, counts)
+        case Closed.PAUSED:
+            return "end the pause"
+        case Closed.UPGRADE:
+            return "wait until the upgrade is over"
+        case Closed.OBSERVE_ONLY:
+            return f"turn the other controller off, or {TAKEOVER}"
+        case Closed.STORM:
+            return "the storm ends by itself once everything has been well for the cooldown"
+        case Closed.INVALID_THRESHOLD:
+            return f"lower the check's maxUnhealthy to at most {counts.total}"
+        case Closed.NO_CLUSTER:
+            return f"create the Cluster {check.cluster_name}, or correct spec.clusterName"
+        case Closed.STALE_MACHINES:
+            return "the management cluster must be reachable"
+        case _:
+            return ""
+
+
+def _more_healthy(check: HealthCheck, counts: Counts) -> str:
+    """How many must become healthy, found by trying: each dialect compares in its own way."""
+    if check.unhealthy_range is not None and counts.unwell < check.unhealthy_range.least:
+        return f"the range {check.unhealthy_range} begins at {check.unhealthy_range.least} unhealthy machines"
+    noun = "machines" if check.dialect is not Dialect.MEDIK8S else "nodes"
+    for more in range(1, counts.unwell + 1):
+        better = Counts(healthy=counts.healthy + more, unhealthy=counts.unwell - more)
+        if not threshold_breached(check, better):
+            return f"{more} more of its {counts.total} {noun} must become healthy"
+    return f"its threshold lets none of {counts.total} {noun} be remediated"

@@ -1,0 +1,123 @@
+"""`nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policy.overlaps import Overlap
+from starter.commands.evaluate import OverlapOption
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
+
+if TYPE_CHECKING:
+    from activities.cluster.offline import OfflineCluster
+    from starter.explaining import Answer
+    from workers.settings import Settings
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.")]
+
+
+def explain(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    filename: FilesOption = None,
+    now: NowOption = "",
+    overlap: OverlapOption = Overlap.STRICTEST,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
+
+    Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.explaining import as_json, as_text
+
+        answer = _from_files(filename, node, now, overlap) if filename else await _live(session, node)
+        if session.output is Output.JSON:
+            typer.echo(json.dumps(as_json(answer), indent=2, ensure_ascii=False))
+        else:
+            from rich.console import Console
+
+            Console(highlight=False).print(as_text(answer))
+        return Exit.OK if answer.known else Exit.MISSING
+
+    run(session, work)
+
+
+def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Answer:
+    from policy.explanation import explain as explain_node
+    from starter.explaining import Answer
+
+    at = moment_of(now)
+    cluster = read_cluster(files, at, overlap=overlap)
+    return Answer(node=node, at=at, explanation=explain_node(cluster.ledger.known(at), node), mistakes=cluster.mistakes)
+
+
+async def _live(session: Session, node: str) -> Answer:
+    """Ask everybody; who does not answer is named, and the others' answers are shown."""
+    from policy.explanation import explain as explain_node
+    from starter.client import Nodewarden
+    from starter.errors import RequestError
+    from starter.explaining import Answer
+    from workers.connect import TemporalUnreachableError
+
+    settings = session.settings()
+    name = session.one_cluster(settings)
+    at, problems = datetime.now(UTC), list[str]()
+    found = await _read(settings, name, at, problems)
+    scanner = episodes = None
+    try:
+        async with Nodewarden.connect(settings) as warden:
+            try:
+                scanner = await warden.scanner_status(name)
+            except RequestError as error:
+                problems.append(str(error))
+            try:
+                episodes = await warden.of_node(name, node)
+            except RequestError as error:
+                problems.append(str(error))
+    except TemporalUnreachableError as error:
+        problems.append(f"episodes are not shown: {error}")
+    return Answer(
+        node=node,
+        at=at,
+        explanation=explain_node(found.ledger.known(at), node) if found is not None else None,
+        scanner=scanner,
+        episodes=episodes,
+        mistakes=found.mistakes if found is not None else (),
+        problems=problems,
+    )
+
+
+async def _read(settings: Settings, name: str, at: datetime, problems: list[str]) -> OfflineCluster | None:
+    from contextlib import AsyncExitStack
+
+    from temporalio.exceptions import ApplicationError
+
+    from activities.cluster.snapshot import take_snapshot
+    from workers.composition import open_connection
+
+    known = settings.connections().get(name)
+    if known is None:
+        problems.append(f"the cluster {name} is not among those known here: its objects are not shown")
+        return None
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await open_connection(name, known))
+        machines = None
+        if known.machines is not None:
+            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
+        try:
+            return await take_snapshot(
+                connection, machines=machines, overlap=settings.scan.overlap, takeover=settings.scan.takeover, now=at
+            )
+        except ApplicationError as error:
+            problems.append(f"the cluster's objects are not shown: {error.message}")
+            return None

@@ -1,0 +1,218 @@
+"""The answer of `nodewarden explain`: what every check thinks of one node, what holds it back, and what its episodes did.
+
+Three sources, each of which may be missing and then says so: the cluster's objects (live or from files), the scanner, and the
+episodes. Only worded here; the judgement is `policy/explanation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from activities.cluster.offline import Mistake
+from policy.explanation import Explanation, Opinion
+from policy.permits import Holding
+from policy.remedies import Action
+from policy.verdicts import Health
+from starter import wording
+from starter.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
+from starter.status import NodeEpisodes
+from workflows.messages import ScannerStatus
+
+JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
+
+    node: str
+    at: datetime
+    explanation: Explanation | None = None
+    scanner: ScannerStatus | None = None
+    episodes: NodeEpisodes | None = None
+    mistakes: Sequence[Mistake] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether anybody has heard of such a node."""
+        found = self.explanation is not None and self.explanation.found
+        told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
+        return found or bool(told)
+
+
+def scanner_says(scanner: ScannerStatus, node: str) -> list[str]:
+    """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
+    said = []
+    report = scanner.report
+    if scanner.problem:
+        said.append(f"the scanner has a problem: {scanner.problem}")
+    if report is not None and (report.view.stale or not report.view.synced):
+        said.append(f"nothing new is begun while the view is stale: {report.view.stale or 'not synced'}")
+    if report is not None and report.lease.needed and not report.lease.held:
+        said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
+    said += [
+        f"a permit is {permit.holding.value} by incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
+        for permit in scanner.permits
+        if permit.node == node
+    ]
+    said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
+    said += [f"not begun ({each.reason}): {each.message}" for each in scanner.refused if each.node == node]
+    for held in scanner.held_off:
+        if held.node == node:
+            until = f" until {wording.clock(held.until)}" if held.until else " until it has been well once, or a person asks"
+            said.append(f"held off{until}: {held.reason}")
+    holding = sum(permit.holding is not Holding.PARKED for permit in scanner.permits)
+    said.append(f"{holding} of {scanner.concurrency} permits are in use")
+    return said
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
+    explanation, episodes = answer.explanation, answer.episodes
+    opinions = explanation.opinions if explanation is not None else ()
+    return {
+        "node": answer.node,
+        "found": answer.known,
+        "ready": (explanation.ready if explanation is not None else "") or None,
+        "checks": [
+            check_as_json(opinion.check, verdicts=False)
+            | {"verdict": verdict_as_json(opinion.target), "unblock": list(opinion.unblock)}
+            for opinion in opinions
+        ],
+        "notCovering": [
+            {"check": each.check, "why": each.why} for each in (explanation.bystanders if explanation is not None else ())
+        ],
+        "scanner": scanner_says(answer.scanner, answer.node) if answer.scanner is not None else None,
+        "episode": _episode(episodes) if episodes is not None else None,
+        "ended": [
+            {
+                "incident": result.incident,
+                "outcome": result.outcome.value,
+                "message": result.message,
+                "started": result.started.isoformat(),
+                "ended": result.ended.isoformat(),
+            }
+            for result in (episodes.ended if episodes is not None else ())
+        ],
+        "errors": [error_as_json(mistake) for mistake in answer.mistakes],
+        "problems": list(answer.problems),
+    }
+
+
+def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
+    if episodes.silent is not None:
+        return {"workflowId": episodes.silent.workflow_id, "problem": episodes.silent.problem}
+    episode = episodes.episode
+    if episode is None:
+        return None
+    return {
+        "incident": episode.incident,
+        "kind": episode.kind.value,
+        "phase": episode.phase.value,
+        "step": episode.step,
+        "doing": episode.doing,
+        "reason": episode.reason,
+        "queued": episode.queued or None,
+        "problem": episode.problem or None,
+        "started": episode.started.isoformat(),
+    }
+
+
+# For people -----------------------------------------------------------------------------------------------------------
+
+
+def as_text(answer: Answer) -> RenderableType:
+    """A page: the conclusion first, then check by check, then the scanner and the episodes."""
+    parts: list[RenderableType] = [_head(answer)]
+    explanation = answer.explanation
+    if explanation is not None:
+        parts += [_opinion(opinion) for opinion in explanation.opinions]
+        if explanation.bystanders:
+            parts.append(Text("\nNot covered by", style="bold"))
+            parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
+    if answer.scanner is not None:
+        parts.append(Text("\nThe scanner", style="bold"))
+        parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node)]
+    if answer.episodes is not None:
+        parts.append(Text("\nEpisodes", style="bold"))
+        parts += [Text(f"  {line}") for line in _told(answer.episodes)]
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
+    parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
+    return Group(*parts)
+
+
+def _head(answer: Answer) -> Text:
+    head = Text.assemble((answer.node, "bold"))
+    explanation = answer.explanation
+    if explanation is not None and not explanation.found:
+        head.append("  there is no such Node or Machine", style="red")
+    elif explanation is not None:
+        head.append(f"  Ready is {explanation.ready}" if explanation.ready else "  does not say whether it is Ready")
+        head.append(f"; {conclusion(answer)}", style="bold")
+    return head
+
+
+def conclusion(answer: Answer) -> str:
+    """The one sentence that most people want."""
+    if answer.episodes is not None and (episode := answer.episodes.episode) is not None:
+        return f"an episode is {episode.phase.value}: {episode.doing or episode.step or episode.reason}"
+    opinions = answer.explanation.opinions if answer.explanation is not None else ()
+    if not opinions:
+        return "no health check covers it: nothing is done to it"
+    acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
+    free = next((each for each in acting if not each.target.held_by), None)
+    if free is not None:
+        return f"{free.target.action.value} is due under {free.check.check.ref.key}"
+    held = next((each for each in opinions if each.target.held_by), None)
+    if held is not None:
+        return f"unhealthy, and held back: {held.target.held_by}"
+    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
+        found = next((each for each in opinions if each.target.verdict.health is health), None)
+        if found is not None:
+            return f"{JUDGED[health]}: {why(found.target)}"
+    return JUDGED[Health.HEALTHY]
+
+
+def _opinion(opinion: Opinion) -> RenderableType:
+    check, target = opinion.check, opinion.target
+    verdict, brake = target.verdict, check.brake
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    judged = Text(verdict.health.value, style=wording.HEALTH_STYLE[verdict.health])
+    judged.append(f", changes in {wording.span(target.due_in)}" if target.due_in is not None else "", style="")
+    said = in_one_line(target.message) or verdict.reason
+    judged.append(f": {said}" if said else "", style="default")
+    table.add_row("  verdict", judged)
+    closed = Text("open" if brake.allowed else f"closed ({brake.reason})", style="green" if brake.allowed else "red")
+    table.add_row("  brake", closed.append(f": {brake.message}", style="default"))
+    table.add_row("  action", target.action.value)
+    if target.held_by and target.held_by != f"{brake.reason}: {brake.message}":
+        table.add_row("  held by", Text(target.held_by, style="red"))
+    for line in opinion.unblock:
+        table.add_row("  unblock", Text(line, style="yellow"))
+    for warning in check.warnings:
+        table.add_row("  warning", Text(warning, style="yellow"))
+    head = Text.assemble("\n", (check.check.ref.key, "bold"), f"  {check.check.dialect.value}")
+    return Group(head, table)
+
+
+def _told(episodes: NodeEpisodes) -> list[str]:
+    lines = []
+    if episodes.episode is not None:
+        episode = episodes.episode
+        lines.append(f"open: {episode.kind.value} {episode.incident}, {episode.phase.value}, {wording.standing(episode)}")
+    if episodes.silent is not None:
+        lines.append(f"open, and silent: {episodes.silent.problem}")
+    lines += [
+        f"{result.ended.astimezone():%Y-%m-%d %H:%M:%S}  {result.incident}: {wording.ending(result)}" for result in episodes.ended
+    ]
+    return lines or ["none, as far as Temporal remembers"]
