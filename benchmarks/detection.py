@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from policy.ids import episode_id
-from policy.verdicts import RESOLUTION
+from policy.moments import RESOLUTION
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden

@@ -13,6 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from policy.brakes import Closed
 from policy.healthcheck import ObjectRef
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
 from policy.report import Candidate, CheckReport, Observation, ScanReport
@@ -98,7 +99,7 @@ def answer_request(
     if unlicensed := _unlicensed(report):
         return _refusal(unlicensed[1])
     for check in report.checks:
-        if not check.allowed and not check.error and check.total:
+        if not check.allowed and not check.error and check.total and check.reason != Closed.ELSEWHERE:
             return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane and permit.node != request.node}

@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from policy.healthcheck import Dialect, HealthCheck
 from policy.machines import WorkloadCluster
+from policy.moments import written
 from policy.storms import Storm, over
 from policy.surroundings import Surroundings
 from policy.thresholds import Rounding, scaled
-from policy.verdicts import moment
 
 _ROUNDING = {Dialect.MEDIK8S: Rounding.UP, Dialect.OPENSHIFT: Rounding.DOWN, Dialect.CLUSTER_API: Rounding.DOWN}
 
@@ -25,6 +25,7 @@ class Closed(StrEnum):
 
     NO = ""
     PAUSED = "Paused"
+    ELSEWHERE = "AnotherCluster"
     OBSERVE_ONLY = "ConflictingController"
     STALE_MACHINES = "StaleView"
     UPGRADE = "UpgradeInProgress"
@@ -67,7 +68,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What holds a check back beside its own numbers. held: a hold on its whole dialect, with the words for people."""
+    """What holds a check back beside its own numbers. held: why it is held as a whole, with the words for people."""
 
     surroundings: Surroundings = Surroundings()
     cluster: WorkloadCluster | None = None
@@ -100,11 +101,11 @@ def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | Non
     if not limit.allowed:
         return limit
     if around.storm.active is not None and check.storm_cooldown is not None:
-        end = over(around.storm, check.storm_cooldown)
-        until = (
-            f"well since {moment(around.storm.cooling)}, acting again from {moment(end)}" if around.storm.cooling and end else ""
-        )
-        return _closed(Closed.STORM, f"a storm since {moment(around.storm.active)}; {until or 'everything must be well first'}")
+        end, cooling = over(around.storm, check.storm_cooldown), around.storm.cooling
+        until = "everything must be well first"
+        if cooling is not None and end is not None:
+            until = f"well since {written(cooling)}, acting again from {written(end)}"
+        return _closed(Closed.STORM, f"a storm since {written(around.storm.active)}; {until}")
     return limit
 
 
@@ -114,6 +115,8 @@ def threshold_breached(check: HealthCheck, counts: Counts) -> bool:
 
 
 def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[Closed, str] | None:
+    if around.held is not None and around.held[0] is Closed.ELSEWHERE:
+        return around.held
     if check.paused:
         return Closed.PAUSED, f"paused: {check.paused}"
     if around.cluster is not None and around.cluster.paused:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from policy.healthcheck import Dialect
+from policy.moments import later
 
 LEADER_LEASES: dict[Dialect, str] = {
     Dialect.MEDIK8S: "e1f13584.medik8s.io",
@@ -40,7 +41,7 @@ class LeaderLease:
 
     def until(self) -> datetime | None:
         """Up to when its holder counts as at work, None where nobody holds it."""
-        return self.renewed + self.duration + LEASE_MARGIN if self.renewed is not None and self.holder else None
+        return later(self.renewed, self.duration, LEASE_MARGIN) if self.renewed is not None and self.holder else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ def conflict(leases: Iterable[LeaderLease], writes: Iterable[StatusWrite], now: 
         if until is not None and until > now:
             found.append((until, f"its leader Lease {lease.name} is renewed by {lease.holder}"))
     for write in writes:
-        until = write.at + WRITTEN_LATELY
+        until = later(write.at, WRITTEN_LATELY)
         if until > now:
             found.append((until, f"{write.manager} writes the status of {write.check}"))
     if not found:

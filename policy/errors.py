@@ -7,6 +7,9 @@ new episodes under it. What activities raise is in `activities/errors.py`.
 from __future__ import annotations
 
 LONGEST_SHOWN = 80
+LONGEST_NAME = 300
+LONGEST_PROBLEM = 300
+"""What people wrote may be a megabyte; what is said of it goes into a status, an Event and a terminal."""
 
 
 class PolicyError(ValueError):
@@ -16,10 +19,14 @@ class PolicyError(ValueError):
     """
 
     def __init__(self, subject: str, field: str, problem: str) -> None:
-        super().__init__(f"{subject}: {field}: {problem}")
-        self.subject = subject
-        self.field = field
-        self.problem = problem
+        self.subject = _short(subject, LONGEST_NAME)
+        self.field = _short(field, LONGEST_NAME)
+        self.problem = _short(problem, LONGEST_PROBLEM)
+        super().__init__(f"{self.subject}: {self.field}: {self.problem}")
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def shown(value: object) -> str:

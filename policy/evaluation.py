@@ -15,7 +15,7 @@ from policy.brakes import Brake, Closed, Counts
 from policy.healthcheck import Dialect, HealthCheck
 from policy.overlaps import Overlap
 from policy.remedies import RESTORING, Action, orphaned, remedy
-from policy.reporting import Known, gives_the_remedy, notices, overlapping
+from policy.reporting import Known, counts_as_healthy, excluded, gives_the_remedy, notices, overlapping
 from policy.storms import Storm, over
 from policy.targets import NEVER, Target
 from policy.verdicts import Health, Standing, Verdict
@@ -79,7 +79,7 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     judged = [_judge(known, check, brake, target, guard) for target in targets]
     judged += _orphans(known, check)
     judged.sort(key=lambda each: each.target)
-    warnings = (*check.warnings, *notices(check, counts, overlaps))
+    warnings = (*check.warnings, *notices(check, counts, overlaps), *_blind(known, targets))
     return CheckEvaluation(
         check=check,
         counts=counts,
@@ -89,6 +89,13 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
         next_look=_next_look(known.now, check, brake, storm, judged),
         warnings=warnings,
     )
+
+
+def _blind(known: Known, targets: Iterable[Target]) -> tuple[str, ...]:
+    """The warning that whoever gave the objects forgot half of them."""
+    if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
+        return ()
+    return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
 
 
 def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:
@@ -123,10 +130,16 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
     if not brake.allowed:
         return f"{brake.reason}: {brake.message}"
     victim, key = target.victim, check.ref.key
+    said = known.say(victim)
+    if word := excluded(said):
+        return word
     if known.overlap is Overlap.STRICTEST:
-        closed = sorted(other for other in known.say(victim) if other != key and not known.brakes[other].allowed)
+        closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
         if closed:
             return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}"
+        for other, pairs in sorted(said.items()):
+            if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
+                return f"{other} counts it as healthy and can spare no more: {known.brakes[other].message}"
     first = gives_the_remedy(known, victim)
     if first and first != key and known.brakes[first].allowed:
         return f"{first} gives the remedy: its deadline expired first"
@@ -214,8 +227,20 @@ class _ControlPlaneGuard:
         return ""
 
     def _of_etcd(self, check: HealthCheck, target: Target) -> str:
-        etcd, members = self._known.surroundings.etcd, self._known.control_plane
+        etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
         if etcd.known and check.dialect is not Dialect.CLUSTER_API:
             return etcd.objection(target.node_name)
-        ready = target.node is not None and target.node.ready
-        return control_plane_guard(members.members, members.ready, target_ready=ready, open_member_episodes=())
+        # Members that have no Node yet, or whose Nodes nobody gave us, are members all the same.
+        machines = [each for each in self._known.machines.values() if each.control_plane and _of_one_group(each, target)]
+        members = max(nodes.members, len(machines))
+        ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
+        target_ready = target.node is not None and target.node.ready
+        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=())
+
+
+def _of_one_group(one: Target, other: Target) -> bool:
+    """Whether two Machines are of one cluster."""
+    if one.machine is None or other.machine is None:
+        return False
+    mine, theirs = one.machine, other.machine
+    return (mine.dialect, mine.namespace, mine.cluster_name) == (theirs.dialect, theirs.namespace, theirs.cluster_name)

@@ -87,8 +87,8 @@ def _same(each: TargetEvaluation, target: Target) -> bool:
 
 
 def _bystanders(known: Known, targets: list[Target], covering: set[str]) -> Iterable[Bystander]:
-    for ref, error in known.bad.values():
-        yield Bystander(check=ref.key, why=f"it can't be used, so nobody knows: {error}")
+    for bad in known.bad.values():
+        yield Bystander(check=bad.ref.key, why=f"it can't be used, so nobody knows: {bad.error}")
     for key, check in sorted(known.checks.items()):
         if key not in covering:
             yield Bystander(check=key, why=_why_not_covered(check, targets))

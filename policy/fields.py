@@ -7,7 +7,7 @@ A field that is `null` counts as absent, as for an API server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from policy.durations import format_duration, parse_duration
 from policy.errors import PolicyError, shown
@@ -102,17 +102,6 @@ class Fields:
             raise self.refuse(name, f"expected a duration {bounds}, got {value!r}")
         return duration
 
-    def moment(self, name: str) -> datetime:
-        """A mandatory moment as the API writes it (RFC 3339); without a zone it is UTC."""
-        value = self._values.get(name)
-        try:
-            found = datetime.fromisoformat(value) if isinstance(value, str) else None
-        except ValueError:
-            found = None
-        if found is None:
-            raise self.refuse(name, f"expected a moment such as 2026-11-21T09:30:00Z, got {shown(value)}")
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
-
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings, empty where the field is absent."""
         values = self._list(name)
@@ -149,6 +138,7 @@ class Fields:
     def reference(self, name: str) -> ObjectRef:
         """A mandatory reference to another object: apiVersion, kind and name; the namespace where there is one."""
         fields = self.within(name)
+        fields.only("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
         return ObjectRef(
             api_version=fields.text("apiVersion"),
             kind=fields.text("kind"),

@@ -1,8 +1,8 @@
 """All objects that are judged, and which of them belong together: Nodes, Machines, Clusters and remediation objects.
 
-Every change answers with the targets that it touches, so that nobody else is judged again. A Machine's Node is the one that its
-`nodeRef` names; it may be looked up only where the Nodes of the Machine's cluster are seen here. What is thought of the targets
-is `policy/ledger.py`.
+A Machine's Node is the one that its `nodeRef` names; while it names none, the one Node that says by annotation that it is the
+Machine's, or that has its providerID. Every change answers with the targets that it touches, so that nobody else is judged
+again. What is thought of the targets is `policy/ledger.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.healthcheck import Dialect
-from policy.machines import MachineView, WorkloadCluster
+from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
 from policy.remediations import Remediation
 from policy.report import ControlPlane
@@ -23,6 +23,10 @@ from policy.targets import Target
 _node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
 _machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))
 """All of a view but its resource version, which every heartbeat changes."""
+
+OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
+CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
+"""By these a Node says whose it is: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
 
 CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
 CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
@@ -48,10 +52,13 @@ class Inventory:
         self.nodes: dict[str, Target] = {}
         self.machines: dict[str, Target] = {}
         self.machines_of: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        """Machines by the name of their Node, also where that is gone."""
         self.marked: dict[str, Target] = {}
         self.clusters: dict[str, WorkloadCluster] = {}
         self.remediations: dict[str, Remediation] = {}
         self._sees_all_nodes = sees_all_nodes
+        self._claims: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self._known_as: defaultdict[str, dict[str, Target]] = defaultdict(dict)
         self._machines_in: defaultdict[str, dict[str, Target]] = defaultdict(dict)
         self._nodes_in: Counter[str] = Counter()
         self._names: list[str] | None = None
@@ -88,8 +95,9 @@ class Inventory:
             self._uncount(target)
             target.see(node)
         self._count(target)
+        claims = self._know(target, before, node)
         touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
-        return [*touched, *self._move(before, node), *self._seen_by_machines(node.name, node)]
+        return [*touched, *self._move(before, node), *self._seen_by_machines(claims)]
 
     def remove_node(self, name: str) -> tuple[Target | None, list[Touched]]:
         """A Node object that is gone: its target, and who else is touched."""
@@ -99,7 +107,8 @@ class Inventory:
         self._uncount(target)
         if self._names is not None:
             del self._names[bisect_left(self._names, name)]
-        return target, [*self._move(target.node, None), *self._seen_by_machines(name, None)]
+        claims = self._know(target, target.node, None)
+        return target, [*self._move(target.node, None), *self._seen_by_machines(claims)]
 
     def put_machine(self, machine: MachineView) -> list[Touched]:
         """A Machine as last seen."""
@@ -180,20 +189,32 @@ class Inventory:
         for cluster, step in ((left, -1), (joined, 1)):
             if not cluster:
                 continue
-            seen = self._nodes_in[cluster] > 0
+            seen = cluster in self._nodes_in
             self._nodes_in[cluster] += step
-            if seen != (self._nodes_in[cluster] > 0) and not self._sees_all_nodes:
-                touched += self._in_cluster(cluster)
             if not self._nodes_in[cluster]:
                 del self._nodes_in[cluster]
+            if seen != (cluster in self._nodes_in) and not self._sees_all_nodes:
+                touched += self._in_cluster(cluster)
         return touched
 
-    def _seen_by_machines(self, name: str, node: NodeView | None) -> list[Touched]:
-        """Let the Machines that refer to a Node see it as it is now."""
+    def _know(self, target: Target, before: NodeView | None, after: NodeView | None) -> set[str]:
+        """Keep by which claims of Machines the Node is found; all of them, old and new."""
+        old, new = _answers_to(before), _answers_to(after)
+        for claim in old - new:
+            self._known_as[claim].pop(target.key, None)
+            if not self._known_as[claim]:
+                del self._known_as[claim]
+        for claim in new - old:
+            self._known_as[claim][target.key] = target
+        return old | new
+
+    def _seen_by_machines(self, claims: set[str]) -> list[Touched]:
+        """Let the Machines that claim a Node see it as it is now."""
+        targets = {target.key: target for claim in claims for target in self._claims.get(claim, {}).values()}
         touched = []
-        for target in self.machines_of.get(name, {}).values():
+        for target in targets.values():
             assert target.machine is not None
-            target.see(node if _of_one_cluster(target.machine, node) else None)
+            self._find_node(target, target.machine)
             touched.append(Touched(target))
         return touched
 
@@ -201,26 +222,41 @@ class Inventory:
 
     def _tie(self, target: Target, machine: MachineView) -> None:
         cluster = _cluster_of(machine)
-        if machine.node_name:
-            self.machines_of[machine.node_name][target.key] = target
+        for claim in _claims_of(machine):
+            self._claims[claim][target.key] = target
         if cluster:
             self._machines_in[cluster][target.key] = target
-        node = self.nodes.get(machine.node_name)
-        target.see(node.node if node is not None and _of_one_cluster(machine, node.node) else None)
         target.cluster = self.clusters.get(cluster)
-        target.unseen = self._unseen(machine)
+        self._find_node(target, machine)
         target.remediations = self._about(target)
 
     def _untie(self, target: Target, machine: MachineView) -> None:
-        for index, key in ((self.machines_of, machine.node_name), (self._machines_in, _cluster_of(machine))):
-            if key in index:
-                index[key].pop(target.key, None)
-                if not index[key]:
-                    del index[key]
+        _forget(self.machines_of, target.node_name, target)
+        _forget(self._machines_in, _cluster_of(machine), target)
+        for claim in _claims_of(machine):
+            _forget(self._claims, claim, target)
+
+    def _find_node(self, target: Target, machine: MachineView) -> None:
+        """Of several Nodes that answer to one claim none is the Machine's: nobody knows which."""
+        _forget(self.machines_of, target.node_name, target)
+        target.unseen = self._unseen(machine)
+        found: NodeView | None = None
+        for claim in _claims_of(machine):
+            nodes = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
+            if nodes:
+                found = nodes[0] if len(nodes) == 1 else None
+                break
+        target.see(found)
+        if target.node_name and not target.unseen:
+            self.machines_of[target.node_name][target.key] = target
+
+    def unseen(self, cluster: str) -> bool:
+        """Whether no Node here says that it belongs to that Cluster, so that nobody here can know of its Nodes."""
+        return not self._sees_all_nodes and cluster not in self._nodes_in
 
     def _unseen(self, machine: MachineView) -> str:
         cluster = _cluster_of(machine)
-        if self._sees_all_nodes or not cluster or self._nodes_in[cluster]:
+        if not cluster or not self.unseen(cluster):
             return ""
         return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
 
@@ -230,7 +266,7 @@ class Inventory:
         for target in self._machines_in.get(cluster, {}).values():
             assert target.machine is not None
             target.cluster = self.clusters.get(cluster)
-            target.unseen = self._unseen(target.machine)
+            self._find_node(target, target.machine)
             touched.append(Touched(target))
         return touched
 
@@ -256,6 +292,36 @@ class Inventory:
         return touched
 
 
+def _claims_of(machine: MachineView) -> tuple[str, ...]:
+    """How a Machine calls its Node, the surest way first. One that names its Node means that one and no other."""
+    if machine.node_name:
+        return (f"node/{machine.node_name}",)
+    whose = f"machine/{machine.key}"
+    return (whose, f"provider/{machine.provider_id}") if machine.provider_id else (whose,)
+
+
+def _answers_to(node: NodeView | None) -> set[str]:
+    """The claims that a Node answers to."""
+    if node is None:
+        return set()
+    answers, annotations = {f"node/{node.name}"}, node.annotations
+    if node.provider_id:
+        answers.add(f"provider/{node.provider_id}")
+    if OPENSHIFT_MACHINE_ANNOTATION in annotations:
+        answers.add(f"machine/{Dialect.OPENSHIFT}/{annotations[OPENSHIFT_MACHINE_ANNOTATION]}")
+    if CAPI_MACHINE_ANNOTATION in annotations:
+        namespace = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
+        answers.add(f"machine/{machine_key(Dialect.CLUSTER_API, namespace, annotations[CAPI_MACHINE_ANNOTATION])}")
+    return answers
+
+
+def _forget(index: defaultdict[str, dict[str, Target]], key: str, target: Target) -> None:
+    if key in index:
+        index[key].pop(target.key, None)
+        if not index[key]:
+            del index[key]
+
+
 def _cluster_of(machine: MachineView) -> str:
     return f"{machine.namespace}/{machine.cluster_name}" if machine.dialect is Dialect.CLUSTER_API else ""
 
@@ -267,7 +333,7 @@ def _says_it_is_in(node: NodeView | None) -> str:
     return f"{namespace}/{name}" if name and namespace else ""
 
 
-def _of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
+def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
     """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
     if node is None:
         return False

@@ -23,7 +23,7 @@ from policy.nodes import NodeView
 from policy.overlaps import Overlap
 from policy.remediations import Remediation
 from policy.report import ReportParts
-from policy.reporting import Known, draw_up, shown
+from policy.reporting import BadCheck, Known, draw_up, shown
 from policy.rules import Rules, rules_of
 from policy.storms import Storm, advance, over
 from policy.surroundings import Surroundings
@@ -42,7 +42,7 @@ class Ledger:
         self._overlap = overlap
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
-        self._bad: dict[str, tuple[ObjectRef, str]] = {}
+        self._bad: dict[str, BadCheck] = {}
         self._surroundings = Surroundings()
         self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
         self._storms: dict[str, Storm] = {}
@@ -96,14 +96,15 @@ class Ledger:
             if rules.covers(target):
                 self._judge(target, key, rules)
 
-    def put_bad_check(self, ref: ObjectRef, error: str) -> None:
+    def put_bad_check(self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0) -> None:
         """A check that can't be used as written. It selects nothing and admits nothing; what it said before is forgotten, so
         that every worker says the same, and the other checks go on."""
-        if self._bad.get(ref.key) == (ref, error):
+        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation)
+        if self._bad.get(ref.key) == bad:
             return
         self._version += 1
         self._drop(ref.key)
-        self._bad[ref.key] = (ref, error)
+        self._bad[ref.key] = bad
 
     def remove_check(self, key: str) -> None:
         """A check that was deleted, good or bad."""
@@ -242,12 +243,15 @@ class Ledger:
         }
 
     def _circumstances(self, key: str, check: HealthCheck) -> Circumstances:
-        clusters = self._inventory.clusters
+        cluster = f"{check.ref.namespace}/{check.cluster_name}" if check.cluster_name else ""
+        held = next(iter(sorted(self._holds[check.dialect].items())), None)
+        if cluster and self._inventory.unseen(cluster):
+            held = (Closed.ELSEWHERE, f"no Node here belongs to the Cluster {cluster}: it is looked after from elsewhere")
         return Circumstances(
             surroundings=self._surroundings,
-            cluster=clusters.get(f"{check.ref.namespace}/{check.cluster_name}") if check.cluster_name else None,
+            cluster=self._inventory.clusters.get(cluster),
             storm=self._storms.get(key, Storm()),
-            held=next(iter(sorted(self._holds[check.dialect].items())), None),
+            held=held,
         )
 
     def _advance_storms(self, now: datetime) -> None:

@@ -88,7 +88,8 @@ class Candidate:
 
     ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
     healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
-    machine: namespace and name of its Machine, where a check covers that. node is "" for a Machine that has never had one.
+    machine: namespace and name of its Machine, where a check covers that. A Machine that has never had a node stands under
+    `machine/<namespace>/<name>`.
     """
 
     node: str

@@ -17,7 +17,7 @@ from policy.brakes import Brake, Counts
 from policy.errors import PolicyError
 from policy.healthcheck import HealthCheck, ObjectRef, dialect_of
 from policy.marks import mark_of
-from policy.nodes import MARK_ANNOTATION, READY
+from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
 from policy.overlaps import Overlap
 from policy.remediations import Remediation
 from policy.remedies import Action, remedy
@@ -46,12 +46,22 @@ MAXIMUM_OVERLAPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadCheck:
+    """A health check that can't be used, and why."""
+
+    ref: ObjectRef
+    error: str
+    uid: str = ""
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`."""
 
     now: datetime
     checks: Mapping[str, HealthCheck]
-    bad: Mapping[str, tuple[ObjectRef, str]]
+    bad: Mapping[str, BadCheck]
     counts: Mapping[str, Counts]
     brakes: Mapping[str, Brake]
     storms: Mapping[str, Storm]
@@ -108,8 +118,16 @@ def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> 
     overlaps = overlapping(known)
     reports = [_check_report(known, key, waiting[key], overlaps.get(key, ())) for key in known.checks]
     reports += [
-        CheckReport(ref=ref, dialect=dialect_of(ref), reason="InvalidObject", message=error, error=error)
-        for ref, error in known.bad.values()
+        CheckReport(
+            ref=bad.ref,
+            uid=bad.uid,
+            generation=bad.generation,
+            dialect=dialect_of(bad.ref),
+            reason="InvalidObject",
+            message=bad.error,
+            error=bad.error,
+        )
+        for bad in known.bad.values()
     ]
     return ReportParts(
         inventory=len(known.nodes),
@@ -170,25 +188,37 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
 def gives_the_remedy(known: Known, victim: str) -> str:
     """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
     said = known.say(victim)
-    offended = [key for key, pairs in said.items() if any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)]
+    offended = [
+        key
+        for key, pairs in said.items()
+        if known.brakes[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
+    ]
     return _under_which(known, said, offended)[1] if offended else ""
 
 
 def _under_which(
     known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
 ) -> tuple[datetime, str, str]:
-    """Since when, under which check, and why not: of several checks one that can be carried out, then the one whose deadline
-    expired first, ties by name."""
+    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name. Who
+    excludes the node under one check excludes it under all."""
     choices = []
     for key in offended:
         for target, verdict in said[key]:
             if not verdict.calls_for_action:
                 continue
-            excluded = verdict.standing is Standing.EXCLUDED
-            refused = verdict.message if excluded else _not_carried_out(known.checks[key], target, verdict)
-            choices.append((bool(refused), verdict.expired or NEVER, key, verdict.since or NEVER, refused))
-    _, _, key, since, refused = min(choices)
-    return since, key, refused
+            refused = _not_carried_out(known.checks[key], target, verdict)
+            choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
+    _, key, since, refused = min(choices)
+    return since, key, excluded(said) or refused
+
+
+def excluded(said: Mapping[str, list[tuple[Target, Verdict]]]) -> str:
+    """A person's word that keeps the node out of remediation, "" where there is none."""
+    for pairs in said.values():
+        for target, _ in pairs:
+            if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
+                return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+    return ""
 
 
 def _not_carried_out(check: HealthCheck, target: Target, verdict: Verdict) -> str:
@@ -207,9 +237,9 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     view, machine = target.node, target.machine
     marked = any(each.marked for each in known.together(victim))
     independent = known.overlap is Overlap.INDEPENDENT
-    healthy_under = () if marked or independent else (other for other, pairs in said.items() if _counts_as_healthy(pairs))
+    healthy_under = () if marked or independent else (other for other, pairs in said.items() if counts_as_healthy(pairs))
     return Candidate(
-        node=target.node_name,
+        node=target.victim_name,
         uid=view.uid if view else "",
         check=check.ref,
         since=verdict.since or NEVER,
@@ -226,7 +256,8 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     )
 
 
-def _counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+def counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+    """Whether a check counts the victim among its healthy targets."""
     return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)
 
 
@@ -374,7 +405,7 @@ def _row(known: Known, victim: str) -> TargetRow:
     machine = target.machine if target is not None else None
     ready = view.condition(READY) if view is not None else None
     return TargetRow(
-        node=view.name if view is not None else machine.node_name if machine is not None else victim,
+        node=target.victim_name if target is not None else victim,
         zone=view.zone if view is not None else "",
         ready=ready.status if ready else "",
         health=verdict.health,

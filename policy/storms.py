@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from policy.moments import RESOLUTION, later
+
 ACTIVE = "StormActive"
 COOLING_DOWN = "StormCooldownActive"
-
-
-_RESOLUTION = timedelta(seconds=1)
-"""Moments are cut off to whole seconds: without it a cooldown could end early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,4 +44,4 @@ def advance(storm: Storm, cooldown: timedelta | None, *, breached: bool, now: da
 
 def over(storm: Storm, cooldown: timedelta | None) -> datetime | None:
     """The moment at which a cooldown has certainly ended, None while none is running."""
-    return storm.cooling + cooldown + _RESOLUTION if storm.cooling is not None and cooldown is not None else None
+    return later(storm.cooling, cooldown, RESOLUTION) if storm.cooling is not None and cooldown is not None else None

@@ -77,8 +77,16 @@ class Target:
 
     @property
     def victim(self) -> str:
-        """Who would be acted on: targets with the same one share one episode."""
-        return self.node_name or self.key
+        """Who would be acted on: targets with the same one share one episode. A Machine whose Node can't be looked up here stands
+        for itself: a Node of that name may well be another cluster's."""
+        return (self.node_name or self.key) if not self.unseen else self.key
+
+    @property
+    def victim_name(self) -> str:
+        """The same for people and for ids: a Machine that has never had a Node is `machine/<namespace>/<name>`."""
+        if self.machine is None or (self.node_name and not self.unseen):
+            return self.node_name
+        return f"machine/{self.machine.namespace}/{self.machine.name}"
 
     @property
     def sick(self) -> bool:

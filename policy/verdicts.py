@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.durations import format_duration
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import UnhealthyCondition
+from policy.moments import RESOLUTION, later, written
 from policy.nodes import Condition
-
-RESOLUTION = timedelta(seconds=1)
-"""The API cuts moments off to whole seconds: only a second later a timeout has certainly been exceeded, and never early."""
 
 
 class Health(StrEnum):
@@ -127,7 +125,7 @@ def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Offence
     for condition in conditions:
         duration = listed.get((condition.type, condition.status))
         if duration is not None:
-            due = condition.since + duration + RESOLUTION if condition.since is not None else None
+            due = later(condition.since, duration, RESOLUTION) if condition.since is not None else None
             found.append(Offence(condition, duration, due))
     if len(found) > 1:
         order = list(listed)
@@ -184,9 +182,4 @@ def _reason(condition: Condition) -> str:
 
 def _stated(condition: Condition) -> str:
     assert condition.since is not None, "a timeless condition is no offence that could run or expire"
-    return f"{condition.type} is {condition.status} since {moment(condition.since)}"
-
-
-def moment(at: datetime) -> str:
-    """In UTC, so that equal moments are equal words whoever writes them."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{condition.type} is {condition.status} since {written(condition.since)}"

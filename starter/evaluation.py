@@ -19,8 +19,9 @@ from activities.cluster.offline import Mistake
 from policy.brakes import Closed
 from policy.evaluation import CheckEvaluation, TargetEvaluation
 from policy.healthcheck import ObjectRef
+from policy.moments import written
 from policy.remedies import Action
-from policy.verdicts import Health, moment
+from policy.verdicts import Health
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
@@ -94,8 +95,8 @@ def verdict_as_json(each: TargetEvaluation) -> dict[str, Any]:
         "standing": verdict.standing.value,
         "reason": verdict.reason,
         "message": each.message,
-        "since": moment(verdict.since) if verdict.since else None,
-        "due": moment(verdict.due) if verdict.due else None,
+        "since": written(verdict.since) if verdict.since else None,
+        "due": written(verdict.due) if verdict.due else None,
         "dueInSeconds": _seconds(each.due_in),
         "action": each.action.value,
         "heldBy": each.held_by or None,
@@ -131,7 +132,7 @@ def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[Mistake], *, 
     parts: list[RenderableType] = []
     for check in checks:
         parts += [_head(check), _targets(check, now)]
-    if not checks:
+    if not checks and not any(mistake.field for mistake in mistakes):
         parts.append(Text("no health check in these files", style="dim"))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in mistakes]
     return Group(*(Padding(part, (0, 0, 1 if isinstance(part, Table) else 0, 0)) for part in parts))

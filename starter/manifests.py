@@ -8,8 +8,10 @@ is one error that names file and line. What the objects mean is `activities/clus
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +60,24 @@ def read_files(paths: Iterable[str]) -> Iterator[Manifest | Unreadable]:
     """Every object in these files; `-` is standard input, a directory stands for all YAML and JSON files below it."""
     for path in paths:
         if path == STANDARD_INPUT:
-            yield from read_text(sys.stdin.read(), "standard input")
+            yield from _read(sys.stdin.read, "standard input")
             continue
         place = Path(path)
         files = sorted(each for each in place.rglob("*") if each.suffix in SUFFIXES) if place.is_dir() else [place]
         if not files:
             yield Unreadable(source=path, problem="expected YAML or JSON files in this directory, found none")
         for file in files:
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                yield Unreadable(source=str(file), problem=f"expected a readable text file: {problem[:LONGEST_PROBLEM]}")
-                continue
-            yield from read_text(text, str(file))
+            yield from _read(partial(file.read_text, encoding="utf-8"), str(file))
+
+
+def _read(reading: Callable[[], str], source: str) -> Iterator[Manifest | Unreadable]:
+    try:
+        text = reading()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        yield Unreadable(source=source, problem=f"expected a readable text file: {problem[:LONGEST_PROBLEM]}")
+        return
+    yield from read_text(text, source)
 
 
 def read_text(text: str, source: str) -> Iterator[Manifest | Unreadable]:
@@ -85,85 +91,93 @@ def read_text(text: str, source: str) -> Iterator[Manifest | Unreadable]:
                 return
         else:
             return
+    sound, mistake = _looked_through(text, source)
     try:
-        _bounded(text)
-        for document in yaml.load_all(text, Loader=_Loader):
+        for document in islice(yaml.load_all(text, Loader=_Loader), sound):
             if document is not None:
                 yield from _objects(document, source)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        yield Unreadable(source=f"{source}{line}", problem=f"expected YAML: {(error.problem or '')[:LONGEST_PROBLEM]}")
-    except _RefusedError as error:
-        yield Unreadable(source=f"{source}, line {error.line}", problem=str(error))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        yield Unreadable(source=source, problem=f"expected YAML: {str(error).splitlines()[0][:LONGEST_PROBLEM]}")
+    except yaml.YAMLError as error:
+        mistake = _malformed(error, source)
+    except (ValueError, KeyError, IndexError, AttributeError, TypeError, RecursionError) as error:
+        # What PyYAML's constructors raise for a value that is not what its tag says.
+        mistake = Unreadable(source=source, problem=f"expected YAML: {str(error)[:LONGEST_PROBLEM] or type(error).__name__}")
+    if mistake is not None:
+        yield mistake
+
+
+def _malformed(error: yaml.YAMLError, source: str) -> Unreadable:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return Unreadable(source=source, problem=f"expected YAML: {str(error).splitlines()[0][:LONGEST_PROBLEM]}")
+    mark = error.problem_mark or error.context_mark
+    line = f", line {mark.line + 1}" if mark is not None else ""
+    return Unreadable(source=f"{source}{line}", problem=f"expected YAML: {(error.problem or '')[:LONGEST_PROBLEM]}")
 
 
 def _objects(document: Any, source: str) -> Iterator[Manifest | Unreadable]:
-    if isinstance(document, list):
-        for each in document:
-            yield from _objects(each, source)
-        return
-    if not isinstance(document, dict):
-        yield Unreadable(source=source, problem=f"expected a Kubernetes object, got {str(document)[:80]!r}")
-        return
-    kind, items = document.get("kind"), document.get("items")
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
-        # The items of a typed list (NodeList) do not repeat what they are.
-        implied = {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
-        for item in items:
-            if isinstance(item, dict):
-                yield from _objects({**implied, **item}, source)
-            else:
-                yield from _objects(item, source)
-        return
-    if not isinstance(kind, str) or not isinstance(document.get("apiVersion"), str):
-        yield Unreadable(source=source, problem="expected a Kubernetes object with apiVersion and kind")
-        return
-    yield Manifest(document=document, source=source)
+    """The objects in a document, lists of lists included, in their order."""
+    waiting: list[tuple[Any, dict[str, Any]]] = [(document, {})]
+    while waiting:
+        found, implied = waiting.pop()
+        if isinstance(found, list):
+            waiting += [(each, {}) for each in reversed(found)]
+            continue
+        if not isinstance(found, dict):
+            yield Unreadable(source=source, problem=f"expected a Kubernetes object, got {str(found)[:80]!r}")
+            continue
+        whole = {**implied, **found}
+        kind, items = whole.get("kind"), whole.get("items")
+        if isinstance(kind, str) and kind.endswith("List") and "items" in whole and isinstance(items, list | None):
+            # The items of a typed list (NodeList) do not repeat what they are.
+            mine = {"apiVersion": whole.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+            waiting += [(item, mine) for item in reversed(items or [])]
+        elif not isinstance(kind, str) or not isinstance(whole.get("apiVersion"), str):
+            yield Unreadable(source=source, problem="expected a Kubernetes object with apiVersion and kind")
+        else:
+            yield Manifest(document=whole, source=source)
 
 
-class _RefusedError(ValueError):
-    """What the parser would take, and we do not."""
+def _looked_through(text: str, source: str) -> tuple[int, Unreadable | None]:
+    """How many documents are sound, and what is wrong with the one after them: malformed, too deep, or too large once expanded.
 
-    def __init__(self, problem: str, line: int) -> None:
-        super().__init__(problem)
-        self.line = line
-
-
-def _refused(problem: str, event: yaml.Event) -> _RefusedError:
-    return _RefusedError(problem, event.start_mark.line + 1 if event.start_mark is not None else 1)
-
-
-def _bounded(text: str) -> None:
-    """Refuse what would break the loader: too deep, or too large once expanded. One pass over the parser's events."""
+    One pass over the parser's events, before anything is built.
+    """
     sizes: list[int] = []
     anchors: dict[str, int] = {}
     opened: list[str | None] = []
-    total = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        size = 0
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in anchors:
-                raise _refused(f"the alias {event.anchor!r} stands for itself", event)
-            size = anchors[event.anchor]
-        elif isinstance(event, yaml.ScalarEvent):
-            size = 1
-            if event.anchor:
-                anchors[event.anchor] = 1
-        elif isinstance(event, yaml.CollectionStartEvent):
-            if len(sizes) >= DEEPEST:
-                raise _refused(f"nested more than {DEEPEST} levels deep", event)
-            sizes.append(1)
-            opened.append(event.anchor)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            size = sizes.pop()
-            if (anchor := opened.pop()) is not None:
-                anchors[anchor] = size
-        if sizes:
-            sizes[-1] += size
-            total = sizes[-1]
-        if max(total, size) > LARGEST_EXPANSION and anchors:
-            problem = f"its aliases expand to more than {LARGEST_EXPANSION} values"
-            raise _refused(problem, event)
+    documents = 0
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            size = 0
+            if isinstance(event, yaml.DocumentEndEvent):
+                documents += 1
+                anchors.clear()
+            elif isinstance(event, yaml.AliasEvent):
+                if event.anchor not in anchors:
+                    itself = "itself" if event.anchor in opened else "nothing"
+                    return documents, _refused(f"the alias {event.anchor!r} stands for {itself}", event, source)
+                size = anchors[event.anchor]
+            elif isinstance(event, yaml.ScalarEvent):
+                size = 1
+                if event.anchor:
+                    anchors[event.anchor] = 1
+            elif isinstance(event, yaml.CollectionStartEvent):
+                if len(sizes) >= DEEPEST:
+                    return documents, _refused(f"nested more than {DEEPEST} levels deep", event, source)
+                sizes.append(1)
+                opened.append(event.anchor)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                size = sizes.pop()
+                if (anchor := opened.pop()) is not None:
+                    anchors[anchor] = size
+            if sizes:
+                sizes[-1] += size
+            if anchors and max(size, sizes[-1] if sizes else 0) > LARGEST_EXPANSION:
+                return documents, _refused(f"its aliases expand to more than {LARGEST_EXPANSION} values", event, source)
+    except yaml.YAMLError as error:
+        return documents, _malformed(error, source)
+    return documents, None
+
+
+def _refused(problem: str, event: yaml.Event, source: str) -> Unreadable:
+    line = event.start_mark.line + 1 if event.start_mark is not None else 1
+    return Unreadable(source=f"{source}, line {line}", problem=problem)

@@ -6,7 +6,7 @@ Only gathered here; what it means is `policy/conflicts.py`, that the checks are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from activities.cluster.connection import JsonObject
@@ -14,6 +14,7 @@ from policy.brakes import Closed
 from policy.conflicts import LeaderLease, StatusWrite, conflict
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
+from policy.moments import moment_of
 
 OUR_MANAGER = "nodewarden"
 """As API servers name the manager of a field: the user agent up to its slash."""
@@ -37,7 +38,7 @@ class Conflicts:
         self._leases[dialect][key] = LeaderLease(
             name=key,
             holder=str(spec.get("holderIdentity") or ""),
-            renewed=_moment(spec.get("renewTime")),
+            renewed=moment_of(spec.get("renewTime")),
             duration=timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0)),
         )
 
@@ -63,17 +64,9 @@ class Conflicts:
 def _newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrite | None:
     newest: StatusWrite | None = None
     for entry in check["metadata"].get("managedFields") or ():
-        manager, at = str(entry.get("manager") or ""), _moment(entry.get("time"))
+        manager, at = str(entry.get("manager") or ""), moment_of(entry.get("time"))
         if entry.get("subresource") != "status" or at is None or manager.startswith(OUR_MANAGER):
             continue
         if newest is None or at > newest.at:
             newest = StatusWrite(check=ref.key, manager=manager or "somebody", at=at)
     return newest
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found

@@ -8,6 +8,7 @@ silent repetition: a PUT that is sent again after a lost answer reads as a confl
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,11 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 VERSION_SECONDS = 600.0
+
+TOLERATED_SKEW = timedelta(seconds=3)
+"""Between our clock and the server's; it tells its own in whole seconds, and an answer takes its time."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,7 @@ class ClusterConnection:
         self._session: aiohttp.ClientSession | None = None
         self.clock_skew: timedelta | None = None
         """By how much the server's clock goes before ours, to a second; None before the first answer."""
+        self._skewed = False
         self._cluster_uid = ""
         self._version: tuple[float, ServerVersion] | None = None
 
@@ -132,6 +139,21 @@ class ClusterConnection:
     def url(self) -> str:
         """The address, for messages to people."""
         return self._credentials.url
+
+    def now(self) -> datetime:
+        """Our clock, corrected by the server's where the two differ by more than an answer takes.
+
+        What the server says since when is judged by this: a clock that goes before the server's would call every timeout expired.
+        """
+        now, skew = datetime.now(UTC), self.clock_skew
+        skewed = skew is not None and abs(skew) > TOLERATED_SKEW
+        if skewed != self._skewed:
+            self._skewed = skewed
+            if skewed:
+                log.warning("%s: our clock and the API server's differ by %s: the server's is used", self.url, skew)
+            else:
+                log.info("%s: our clock agrees with the API server's again", self.url)
+        return now + skew if skew is not None and skewed else now
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from activities.cluster.refusals import Status
+from policy.moments import in_utc
 from policy.nodes import Condition, NodeView, Taint
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ def _condition(condition: WireCondition) -> Condition:
 
 def aware(moment: datetime | None) -> datetime | None:
     """API times are UTC by definition, also where something wrote them without saying so."""
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+    return in_utc(moment) if moment is not None else None
 
 
 def _node_item(node: _Node) -> Item[NodeView]:

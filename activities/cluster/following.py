@@ -7,6 +7,7 @@ API's objects may live behind another connection (a management cluster). How fre
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
@@ -35,6 +36,8 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
+
+log = logging.getLogger(__name__)
 
 POLICY_KINDS: dict[Resource, Dialect] = {
     NODE_HEALTH_CHECKS: Dialect.MEDIK8S,
@@ -68,7 +71,7 @@ class Watches:
         self.conflicts = Conflicts(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
-        self._machines = machines or connection
+        self.machines = machines or connection
         self._ledger = ledger
         self._clock = clock
         self._on_change = on_change
@@ -92,7 +95,7 @@ class Watches:
 
     def elsewhere(self) -> list[Following]:
         """What is followed over the other connection; nothing where there is only one."""
-        if self._machines is self._connection:
+        if self.machines is self._connection:
             return []
         return [self._policies[Dialect.CLUSTER_API], *self._companions.get(Dialect.CLUSTER_API, ())]
 
@@ -121,7 +124,7 @@ class Watches:
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
-        return self._machines if ref.api_version.startswith("cluster.x-k8s.io/") else self._connection
+        return self.machines if ref.api_version.startswith("cluster.x-k8s.io/") else self._connection
 
     # Changes
 
@@ -157,7 +160,13 @@ class Watches:
             self._changed(lambda: self._ledger.put_cluster(cluster, self._clock()))
 
     def _surrounding_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
-        self._changed(lambda: self.intake.put_surrounding(resource.kind, key, found))
+        def change() -> None:
+            try:
+                self.intake.put_surrounding(resource.kind, key, found)
+            except ValueError as error:
+                log.warning("%s %s tells nothing: %s", resource.kind, key, error)
+
+        self._changed(change)
 
     def _leader_changed(self, dialect: Dialect, key: str, found: JsonObject | None) -> None:
         self.conflicts.lease_changed(dialect, key, found)
@@ -194,7 +203,7 @@ class Watches:
     def _leader(self, dialect: Dialect) -> Following:
         """The Lease of the controller that the dialect is from, wherever it is installed."""
         return Reflector(
-            self._machines if dialect is Dialect.CLUSTER_API else self._connection,
+            self.machines if dialect is Dialect.CLUSTER_API else self._connection,
             LEASES,
             OBJECT_DECODING,
             on_change=partial(self._leader_changed, dialect),
@@ -212,7 +221,7 @@ class Watches:
     def _reflector(self, resource: Resource, decoding: Decoding[Any], on_change: Callable[[str, Any], None]) -> Following:
         of_cluster_api = resource.api_version.startswith("cluster.x-k8s.io/")
         return Reflector(
-            self._machines if of_cluster_api else self._connection,
+            self.machines if of_cluster_api else self._connection,
             resource,
             decoding,
             on_change=on_change,

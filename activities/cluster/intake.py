@@ -6,7 +6,8 @@ into one `Surroundings`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -15,11 +16,10 @@ from activities.cluster.paths import (
     CLUSTER_VERSIONS,
     DISRUPTION_BUDGETS,
     MACHINE_CONFIG_POOLS,
-    PODS,
     Resource,
 )
 from policy.dialects import parse, refuse_update
-from policy.errors import PolicyError
+from policy.errors import PolicyError, shown
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
@@ -27,8 +27,22 @@ from policy.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
 GUARD_LABEL = ("app", "guard")
 GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
 
+_UPGRADES = {CLUSTER_VERSIONS.kind: "Progressing", MACHINE_CONFIG_POOLS.kind: "Updating"}
+"""The condition by which each kind tells of an upgrade."""
+
+LONGEST_MESSAGE = 300
+
 SURROUNDING_KINDS: tuple[Resource, ...] = (CLUSTER_VERSIONS, MACHINE_CONFIG_POOLS)
 """What is watched to learn of upgrades."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fact:
+    """What one object tells. upgrade: that one is going on; allowance: of a budget; guard: node and readiness."""
+
+    upgrade: str = ""
+    allowance: int | None = None
+    guard: tuple[str, str] | None = None
 
 
 class Intake:
@@ -41,7 +55,7 @@ class Intake:
         self.checks: dict[str, HealthCheck] = {}
         """Those of them that can be used."""
         self._clock = clock
-        self._surroundings: dict[str, dict[str, JsonObject]] = {}
+        self._facts: dict[tuple[str, str], _Fact] = {}
 
     def put_check(self, ref: ObjectRef, obj: JsonObject, *, update: bool = False) -> PolicyError | None:
         """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None."""
@@ -52,7 +66,14 @@ class Intake:
             if update and before is not None and stood is not None:
                 refuse_update(before, check, stood)
         except PolicyError as error:
-            self.ledger.put_bad_check(ref, str(error))
+            metadata = _mapping(obj.get("metadata"))
+            uid, generation = metadata.get("uid"), metadata.get("generation")
+            self.ledger.put_bad_check(
+                ref,
+                str(error),
+                uid=uid if isinstance(uid, str) else "",
+                generation=generation if isinstance(generation, int) else 0,
+            )
             return error
         self.checks[ref.key] = check
         self.ledger.put_check(check)
@@ -65,50 +86,56 @@ class Intake:
         self.ledger.remove_check(key)
 
     def put_surrounding(self, kind: str, key: str, obj: JsonObject | None) -> None:
-        """An object that tells of upgrades or of etcd, None for one that is gone."""
-        known = self._surroundings.setdefault(kind, {})
-        if obj is None:
-            known.pop(key, None)
-        else:
-            known[key] = obj
+        """An object that tells of upgrades or of etcd, None for one that is gone. Raises ValueError for one that can't be read:
+        nothing of it counts then."""
+        self._facts.pop((kind, key), None)
+        if obj is not None:
+            self._facts[kind, key] = _fact(kind, key, obj)
         self.ledger.surround(self._surrounding())
 
     def _surrounding(self) -> Surroundings:
-        upgrades = [f"ClusterVersion {key} is Progressing{why}" for key, why in self._conditions(CLUSTER_VERSIONS, "Progressing")]
-        upgrades += [
-            f"MachineConfigPool {key} is Updating{why}" for key, why in self._conditions(MACHINE_CONFIG_POOLS, "Updating")
-        ]
-        budgets = self._surroundings.get(DISRUPTION_BUDGETS.kind, {})
-        guards = self._surroundings.get(PODS.kind, {})
-        allowed = tuple(int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for _, budget in sorted(budgets.items()))
-        etcd = EtcdGuard(
-            known=bool(budgets or guards),
-            disruptions_allowed=allowed,
-            guards={str((pod.get("spec") or {}).get("nodeName") or ""): _condition(pod, "Ready")[0] for pod in guards.values()},
+        facts = [fact for _, fact in sorted(self._facts.items())]
+        allowances = tuple(fact.allowance for fact in facts if fact.allowance is not None)
+        guards = dict(fact.guard for fact in facts if fact.guard is not None)
+        return Surroundings(
+            upgrade="; ".join(fact.upgrade for fact in facts if fact.upgrade),
+            etcd=EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards),
         )
-        return Surroundings(upgrade="; ".join(sorted(upgrades)), etcd=etcd)
-
-    def _conditions(self, resource: Resource, kind: str) -> list[tuple[str, str]]:
-        """The objects of a kind whose condition of that type is True, each with the condition's message."""
-        found = []
-        for key, obj in self._surroundings.get(resource.kind, {}).items():
-            status, message = _condition(obj, kind)
-            if status == "True":
-                found.append((key, f": {message}" if message else ""))
-        return found
 
 
 def is_guard(pod: JsonObject) -> bool:
     """Whether a pod is one of OpenShift's guards of an etcd member."""
-    metadata = pod.get("metadata") or {}
+    metadata = _mapping(pod.get("metadata"))
     label, value = GUARD_LABEL
     named = str(metadata.get("name", "")).startswith(GUARD_PREFIXES)
-    return metadata.get("namespace") == ETCD_NAMESPACE and (named or (metadata.get("labels") or {}).get(label) == value)
+    return metadata.get("namespace") == ETCD_NAMESPACE and (named or _mapping(metadata.get("labels")).get(label) == value)
 
 
-def _condition(obj: JsonObject, kind: str) -> tuple[str, str]:
-    conditions: list[Any] = (obj.get("status") or {}).get("conditions") or []
-    for condition in conditions:
-        if isinstance(condition, dict) and condition.get("type") == kind:
-            return str(condition.get("status", "")), str(condition.get("message", ""))
-    return "", ""
+def _fact(kind: str, key: str, obj: JsonObject) -> _Fact:
+    status = _mapping(obj.get("status"))
+    if kind in _UPGRADES:
+        condition = _condition(status, _UPGRADES[kind])
+        if condition.get("status") != "True":
+            return _Fact()
+        message = condition.get("message")
+        return _Fact(upgrade=f"{kind} {key} is {_UPGRADES[kind]}" + (f": {str(message)[:LONGEST_MESSAGE]}" if message else ""))
+    if kind == DISRUPTION_BUDGETS.kind:
+        allowed = status.get("disruptionsAllowed", 0)
+        if not isinstance(allowed, int):
+            raise ValueError(f"status.disruptionsAllowed: expected a whole number, got {shown(allowed)}")
+        return _Fact(allowance=allowed)
+    node = _mapping(obj.get("spec")).get("nodeName")
+    return _Fact(guard=(str(node or ""), str(_condition(status, "Ready").get("status", ""))))
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    listed = status.get("conditions")
+    found = (
+        (each for each in listed if isinstance(each, Mapping) and each.get("type") == kind) if isinstance(listed, list) else ()
+    )
+    return next(iter(found), {})
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """What should be an object, an empty one where it is something else: it then tells nothing."""
+    return value if isinstance(value, Mapping) else {}

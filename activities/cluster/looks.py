@@ -86,12 +86,13 @@ class LastLook:
         permits: PermitBook,
         *,
         machines: ClusterConnection | None = None,
-        clock: Clock = utc_now,
+        clock: Clock | None = None,
     ) -> None:
         self._connection = connection
         self._elsewhere = Connections(nodes=connection, machines=machines or connection)
         self._permits = permits
-        self._clock = clock
+        self._clock = clock or connection.now
+        self._own_clock = clock or utc_now
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
@@ -111,7 +112,7 @@ class LastLook:
 
     async def _see(self, request: LookRequest) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed."""
-        target, now = request.target, self._clock()
+        target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         node, check, subject, lease_holder, lease_problem, permit = await asyncio.gather(
@@ -157,7 +158,7 @@ class LastLook:
     async def _lease_problem(self, request: LookRequest) -> str:
         if not request.destructive:
             return ""
-        return await cluster_lease_problem(self._connection, request.holder, self._clock())
+        return await cluster_lease_problem(self._connection, request.holder, self._own_clock())
 
     async def _permit(self, request: LookRequest) -> tuple[bool, str]:
         if not request.destructive:
@@ -189,6 +190,8 @@ class LastLook:
         rules, subject = rules_of(check), sight.subject.target(sight.node.view if sight.node else None)
         if subject is None or not rules.covers(subject):
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
+        if check.cluster_name and subject.cluster is None:
+            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key}: there is no Cluster {check.cluster_name}")
         verdict = rules.judge(subject, self._clock())
         if need_gone(request.need, verdict):
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} finds the node healthy")

@@ -28,12 +28,13 @@ from policy.dialects import parse
 from policy.episodes import Need
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.inventory import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION, of_one_cluster
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.targets import Target
 
-OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
-CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
+CAPI_GROUP = "cluster.x-k8s.io"
+CAPI_VERSIONS = ("v1beta2", "v1beta1")
 
 PLURALS = {"NodeHealthCheck": NODE_HEALTH_CHECKS.plural, "MachineHealthCheck": "machinehealthchecks"}
 
@@ -59,10 +60,10 @@ class Subject:
     cluster: WorkloadCluster | None = None
 
     def target(self, node: NodeView | None) -> Target | None:
-        """The target as it is now, None where the check has none."""
+        """The target as it is now, None where the check has none; a Node of that name in another cluster is somebody else's."""
         if not self.of_machines:
             return Target(node.name, node=node) if node is not None else None
-        if self.machine is None:
+        if self.machine is None or (node is not None and not of_one_cluster(self.machine, node)):
             return None
         target = Target(self.machine.key, node=node, machine=self.machine)
         target.cluster = self.cluster
@@ -75,12 +76,17 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
         return None
     if need.check is None:
         raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
-    try:
-        return await connections.of(need.check.api_version).get(
-            _resource(need.check).path(need.check.name, namespace=need.check.namespace)
-        )
-    except ObjectNotFound:
-        return None
+    resource, connection = _resource(need.check), connections.of(need.check.api_version)
+    versions = [resource]
+    if need.check.api_version.startswith(f"{CAPI_GROUP}/"):
+        # A version that is served no more is no deletion.
+        versions += [in_version(resource, each) for each in CAPI_VERSIONS if not need.check.api_version.endswith(f"/{each}")]
+    for version in versions:
+        try:
+            return await connection.get(version.path(need.check.name, namespace=need.check.namespace))
+        except ObjectNotFound:
+            continue
+    return None
 
 
 async def read_subject(connections: Connections, need: Need | None, node: str) -> Subject:
@@ -102,31 +108,43 @@ async def read_subject(connections: Connections, need: Need | None, node: str) -
 async def _machine_of(connections: Connections, check: HealthCheck, node: str) -> MachineView | None:
     resource = _machines(check)
     connection = connections.of(resource.api_version)
-    name = await _said_by_the_node(connections.nodes, check, node)
+    name, provider_id = await _said_by_the_node(connections.nodes, check, node)
+    unnamed: MachineView | None = None
     if name:
         try:
-            body = await connection.get_bytes(resource.path(name, namespace=check.ref.namespace))
+            machine = decode_machine(
+                await connection.get_bytes(resource.path(name, namespace=check.ref.namespace)), check.dialect
+            )
         except ObjectNotFound:
-            return None
-        machine = decode_machine(body, check.dialect)
-        return machine if machine.node_name == node else None
+            machine = None
+        mine = machine is not None and (not check.cluster_name or machine.cluster_name == check.cluster_name)
+        if machine is not None and mine and machine.node_name == node:
+            return machine
+        if machine is not None and mine and not machine.node_name:
+            unnamed = machine
     for document in await connection.list_objects(resource.path(namespace=check.ref.namespace)):
         machine = decode_machine(orjson.dumps(document), check.dialect)
+        if check.cluster_name and machine.cluster_name != check.cluster_name:
+            continue
         if machine.node_name == node:
             return machine
-    return None
+        if unnamed is None and not machine.node_name and provider_id and machine.provider_id == provider_id:
+            unnamed = machine
+    return unnamed
 
 
-async def _said_by_the_node(connection: ClusterConnection, check: HealthCheck, node: str) -> str:
+async def _said_by_the_node(connection: ClusterConnection, check: HealthCheck, node: str) -> tuple[str, str]:
+    """The Machine that the Node says it is of, "" where it does not, and its providerID."""
     try:
         document = await connection.get(NODES.path(node))
     except ObjectNotFound:
-        return ""
+        return "", ""
     annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
+    provider_id = str((document.get("spec") or {}).get("providerID") or "")
     if check.dialect is Dialect.CLUSTER_API:
-        return str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
+        return str(annotations.get(CAPI_MACHINE_ANNOTATION, "")), provider_id
     namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
-    return name if namespace == check.ref.namespace else ""
+    return (name if namespace == check.ref.namespace else ""), provider_id
 
 
 async def _cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCluster | None:

@@ -18,6 +18,7 @@ from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import PAUSED_ANNOTATION, MachineView, WorkloadCluster
+from policy.moments import moment_of
 from policy.nodes import Condition
 from policy.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
 
@@ -164,7 +165,7 @@ def decode_remediation(body: bytes) -> Remediation:
         deleting=metadata.deletion_timestamp is not None,
         succeeded=conditions.get("Succeeded", ""),
         permanent_node_deletion_expected=conditions.get("PermanentNodeDeletionExpected", ""),
-        well_since=_moment(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
+        well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
     )
 
 
@@ -251,13 +252,6 @@ def _merged(*lists: list[WireCondition] | None) -> tuple[Condition, ...]:
         for condition in conditions_of(each):
             found.setdefault(condition.type, condition)
     return tuple(found.values())
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return aware(datetime.fromisoformat(text))
-    except ValueError:
-        return None
 
 
 def _decoding(decode: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:

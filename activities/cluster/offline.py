@@ -6,6 +6,7 @@ do with health are passed over.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,7 +86,8 @@ class OfflineCluster:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         if is_health_check(obj):
-            plain = orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+            # The slower copy: it keeps numbers of any size, which are then a mistake of their field.
+            plain = json.loads(json.dumps(obj))
             mistake = self._intake.put_check(ref, plain, update=True)
             if mistake is not None:
                 self.mistakes.append(

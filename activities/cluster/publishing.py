@@ -20,11 +20,12 @@ from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, StatusChange
+from activities.cluster.telling import target_happenings, write_conditions
 from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
-from policy.healthcheck import ObjectRef
+from policy.healthcheck import Dialect, ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
 
@@ -40,12 +41,15 @@ class Publishing:
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
+        self._dropped: dict[str, frozenset[str]] = {}
 
     async def publish(self, request: PublishRequest) -> PublishResult:
         """Write what differs; failures are in the answer."""
         written, failed = 0, []
         parts = self._view.parts()
         for report in request.checks:
+            if report.reason == Closed.ELSEWHERE:
+                continue  # its status is written from where its Nodes are seen
             try:
                 change = await self._write(report, request.in_flight, parts)
             except ApplicationError as error:
@@ -55,6 +59,7 @@ class Publishing:
             if change is not None:
                 written += 1
                 failed += [refused for each in change.happenings if (refused := await self._tell(each))]
+        failed += await self._tell_of_targets(request)
         for refusal in request.refusals:
             found = self._view.check_objects.get(refusal.check.key)
             if found is None:
@@ -63,12 +68,23 @@ class Publishing:
                 about=refusal.check,
                 uid=str(found["metadata"].get("uid", "")),
                 reason="RemediationSkipped",
-                message=f"Node/{refusal.node} is left alone: {refusal.message or refusal.reason}",
+                message=f"{_called(refusal.node)} is left alone: {refusal.message or refusal.reason}",
                 warning=True,
             )
             if refused := await self._tell(happening, once=True):
                 failed.append(refused)
         return PublishResult(written=written, failed=tuple(failed))
+
+    async def _tell_of_targets(self, request: PublishRequest) -> list[str]:
+        """What single targets are told, and told about; what failed or has to wait for the next time."""
+        known, failed = self._view.ledger.known(self._view.now()), list[str]()
+        happenings = [happening for report in request.checks for happening in target_happenings(known, report.ref.key)]
+        failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
+        if not any(report.dialect is Dialect.CLUSTER_API and not report.error for report in request.checks):
+            return failed
+        told, waiting = await write_conditions(self._view.machines_connection, known, self._clock())
+        failed += [refused for each in told if (refused := await self._tell(each))]
+        return [*failed, f"conditions of {waiting} Machines"] if waiting else failed
 
     async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], parts: ReportParts) -> StatusChange | None:
         resource = _resource_of(report.ref)
@@ -86,7 +102,8 @@ class Publishing:
                 if change is None:
                     return None
                 version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-                await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+                answer = await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+                self._remember_what_was_dropped(report.ref.key, change, answer)
             except ObjectConflict:
                 found = None  # ours may be the older copy: compare with the live one
                 continue
@@ -112,7 +129,19 @@ class Publishing:
             targets=self._view.ledger.targets_of(report.ref.key),
             paused=report.reason == Closed.PAUSED,
         )
-        return status_change(situation, self._clock())
+        change = status_change(situation, self._clock())
+        dropped = self._dropped.get(report.ref.key, frozenset())
+        if change is None or not dropped:
+            return change
+        patch = {name: value for name, value in change.patch["status"].items() if name not in dropped}
+        return replace(change, patch={"status": patch}) if patch else None
+
+    def _remember_what_was_dropped(self, key: str, change: StatusChange, answer: JsonObject) -> None:
+        """An older schema drops what it does not know, without a word; written again and again it would never be there."""
+        stands = answer.get("status") or {}
+        dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
+        if dropped:
+            self._dropped[key] = self._dropped.get(key, frozenset()) | dropped
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""
@@ -124,6 +153,11 @@ class Publishing:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return f"Event {happening.reason} on {happening.about.key}"
         return ""
+
+
+def _called(victim: str) -> str:
+    """A victim as Events call it; a Machine without a node is named as one already."""
+    return victim.capitalize() if victim.startswith("machine/") else f"Node/{victim}"
 
 
 def _unhealthy(ref: ObjectRef, parts: ReportParts) -> list[str]:

@@ -43,13 +43,13 @@ class ClusterTarget(TargetActivities):
         permits: PermitBook,
         *,
         machines: ClusterConnection | None = None,
-        clock: Clock = utc_now,
+        clock: Clock | None = None,
     ) -> None:
         self._cluster = cluster
         self._connection = connection
-        self._clock = clock
+        self._clock = clock or utc_now
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock)
-        self._events = EventRecorder(connection, clock=clock)
+        self._events = EventRecorder(connection, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: FencingInput) -> PinResult:

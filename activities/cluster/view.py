@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.following import Following, Watches
@@ -37,8 +37,7 @@ class ViewLimits:
     silence: bookmarks come about once a minute, so a watch that is quiet for longer is not one. broken: how long a watch may
     take to come back before that counts. grace: after the first complete list, and after an outage, in which nodes could not
     report either. shrunk: how long an empty or halved inventory must last to be believed. probe: how long all watches may be
-    quiet before the server is asked whether it is there; probe_again: how soon after it was not. skew: how far our clock may
-    be from the API server's.
+    quiet before the server is asked whether it is there; probe_again: how soon after it was not.
     """
 
     silence: timedelta = timedelta(seconds=75)
@@ -48,7 +47,6 @@ class ViewLimits:
     probe: timedelta = timedelta(seconds=10)
     probe_again: timedelta = timedelta(seconds=2)
     catch_up: timedelta = timedelta(seconds=2)
-    skew: timedelta = timedelta(seconds=3)
     first_list: timedelta = timedelta(seconds=10)
 
 
@@ -71,13 +69,13 @@ class ClusterView:
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()
-        self._clock = clock or self._server_clock
+        self._clock = clock or connection.now
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
+        self._machines_broken_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._void_mark = 0
-        self._skewed = False
         self._conflict_ends: datetime | None = None
         self._watches = Watches(
             connection,
@@ -137,6 +135,11 @@ class ClusterView:
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
         return self._watches.connection_of(ref)
+
+    @property
+    def machines_connection(self) -> ClusterConnection:
+        """Where Cluster API's objects live."""
+        return self._watches.machines
 
     def now(self) -> datetime:
         """The moment by which verdicts are judged: the API server's, which wrote the moments they are judged from."""
@@ -252,8 +255,14 @@ class ClusterView:
 
     def _hold_machines(self) -> None:
         """Machines that live elsewhere can be lost from sight alone: then only their checks wait."""
-        others = self._watches.elsewhere()
-        broken = [each for each in others if not each.synced or not each.streaming]
+        others, elapsed = self._watches.elsewhere(), asyncio.get_running_loop().time()
+        if all(each.streaming for each in others):
+            self._machines_broken_since = None
+        elif self._machines_broken_since is None:
+            self._machines_broken_since = elapsed
+        patience = self._limits.broken.total_seconds()
+        lasting = self._machines_broken_since is not None and elapsed - self._machines_broken_since >= patience
+        broken = [each for each in others if not each.synced or (lasting and not each.streaming)]
         silent = others and max(each.silent_for() for each in others) > self._limits.silence.total_seconds()
         problem = self._machines_probe.problem if self._machines_probe is not None else ""
         why = problem
@@ -277,20 +286,6 @@ class ClusterView:
 
     def _whole_for(self) -> float:
         return asyncio.get_running_loop().time() - (self._whole_since or 0.0)
-
-    def _server_clock(self) -> datetime:
-        """Our clock, corrected by the API server's where the two differ by more than an answer takes.
-
-        A clock that goes before the server's would call every timeout expired; one that goes after it would only be late.
-        """
-        now, skew = datetime.now(UTC), self.connection.clock_skew
-        skewed = skew is not None and abs(skew) > self._limits.skew
-        if skewed != self._skewed:
-            self._skewed = skewed
-            log.warning("our clock and the API server's differ by %s: the server's is used", skew) if skewed else log.info(
-                "our clock agrees with the API server's again"
-            )
-        return now + skew if skew is not None and skewed else now
 
     def _quiet(self) -> float:
         return _shortest_silence(self._watches.here())
@@ -340,6 +335,8 @@ class ClusterView:
             moments.append(self._limits.grace.total_seconds() - self._whole_for())
         if self._broken_since is not None:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
+        if self._machines_broken_since is not None:
+            moments.append(self._machines_broken_since + self._limits.broken.total_seconds() - elapsed)
         if self._shrunk is not None:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.

@@ -8,13 +8,14 @@ carried out yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from policy.dialects.head import not_too_many, one_of, read_head, threshold
 from policy.dialects.selector import parse_selector
 from policy.errors import PolicyError, shown
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
+from policy.moments import moment_of
 from policy.selectors import Operator, Requirement, Selector
 from policy.storms import ACTIVE, COOLING_DOWN, Storm
 from policy.templates import is_fencing_template
@@ -50,6 +51,7 @@ FIELDS = (
     "backoff",
 )
 
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_DELAY = timedelta(days=36500)
 
 
@@ -108,14 +110,20 @@ def _remediating(obj: Mapping[str, object]) -> bool:
 
 
 def _storm(fields: Fields) -> Storm:
-    """How far the storm was when the status was last written."""
-    if not fields.has("status"):
+    """How far the storm was when the status was last written.
+
+    A status is no configuration: what can't be read in it makes no bad check. A storm without a moment has been on for ever, a
+    cooldown without one has not begun, which is the stricter reading of both.
+    """
+    status = fields.value("status")
+    listed = status.get("conditions") if isinstance(status, Mapping) else None
+    since: dict[object, datetime | None] = {}
+    for condition in listed if isinstance(listed, list) else ():
+        if isinstance(condition, Mapping) and condition.get("status") == "True":
+            since[condition.get("type")] = moment_of(condition.get("lastTransitionTime"))
+    if ACTIVE not in since:
         return Storm()
-    since: dict[str, datetime] = {}
-    for condition in fields.within("status").each("conditions"):
-        if condition.value("type") in {ACTIVE, COOLING_DOWN} and condition.value("status") == "True":
-            since[condition.text("type")] = condition.moment("lastTransitionTime")
-    return Storm(active=since.get(ACTIVE), cooling=since.get(COOLING_DOWN)) if ACTIVE in since else Storm()
+    return Storm(active=since[ACTIVE] or _LONG_AGO, cooling=since.get(COOLING_DOWN))
 
 
 def _selector(spec: Fields, warnings: list[str]) -> Selector:

@@ -79,7 +79,6 @@ def template_rung(spec: Fields, name: str, head: Head) -> tuple[Rung, ...]:
     """The one rung of a check with a template, none without. The template lives in the check's namespace."""
     if not spec.has(name):
         return ()
-    spec.within(name).only("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
     template = spec.reference(name)
     if template.namespace and template.namespace != head.ref.namespace:
         raise spec.refuse(f"{name}.namespace", f"expected the check's own namespace, got {template.namespace!r}")

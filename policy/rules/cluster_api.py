@@ -13,19 +13,18 @@ from datetime import datetime
 from policy.durations import go_duration
 from policy.healthcheck import HealthCheck
 from policy.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION, MachineView, WorkloadCluster
+from policy.moments import RESOLUTION, later, written
 from policy.rules.openshift import NODE_STARTING, NODE_UNSEEN, skipped, starting, unhealthy
 from policy.targets import Target
 from policy.verdicts import (
     DELETING,
     HEALTHY,
     RECOVERING,
-    RESOLUTION,
     Health,
     Offence,
     Standing,
     Verdict,
     by_conditions,
-    moment,
     offences,
     watched,
 )
@@ -111,7 +110,7 @@ class ClusterApiRules:
         reason = (MACHINE_FAILED if machine.failure else UNHEALTHY_MACHINE) if faults else node_reason
         message = "Health check failed:\n" + "\n".join(f"  * {fault}" for fault in (*faults, *node_faults))
         started = _startup_clock(machine, cluster) if node_reason == NODE_STARTUP_TIMEOUT else None
-        timed_out = started + self._check.startup_timeout + RESOLUTION if started and self._check.startup_timeout else None
+        timed_out = later(started, self._check.startup_timeout, RESOLUTION) if started and self._check.startup_timeout else None
         return unhealthy(
             reason,
             message,
@@ -150,10 +149,10 @@ class ClusterApiRules:
                 [],
                 starting(f"the Machine has no Node, and nothing says since when: {limit} is waited again", again=timeout),
             )
-        due = started + timeout + RESOLUTION
+        due = later(started, timeout, RESOLUTION)
         if now >= due:
             return NODE_STARTUP_TIMEOUT, [f"Node failed to report startup in {limit}"], None
-        message = f"the Machine has no Node yet; unhealthy {limit} after {moment(started)}"
+        message = f"the Machine has no Node yet; unhealthy {limit} after {written(started)}"
         return "", [], starting(message, since=started, due=due)
 
 

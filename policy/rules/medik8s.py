@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from policy.durations import format_duration
 from policy.healthcheck import HealthCheck
+from policy.moments import RESOLUTION, later, written
 from policy.nodes import EXCLUDE_LABEL, NodeView
 from policy.remediations import Remediation, made_from
 from policy.targets import Target
@@ -18,12 +19,10 @@ from policy.verdicts import (
     EXCLUDED,
     HEALTHY,
     RECOVERING,
-    RESOLUTION,
     Health,
     Standing,
     Verdict,
     by_conditions,
-    moment,
     offences,
     watched,
 )
@@ -84,10 +83,10 @@ class Medik8sRules:
             return _recovering(message, reason=HEALTHY_DELAYED)
         marks = [each.well_since for each in waiting if each.well_since is not None]
         since = max(marks) if marks else now
-        due = since + delay + RESOLUTION
+        due = later(since, delay, RESOLUTION)
         if now >= due:
             return None
-        message = f"well again since {moment(since)}, which must last for {format_duration(delay)}"
+        message = f"well again since {written(since)}, which must last for {format_duration(delay)}"
         return _recovering(message, reason=HEALTHY_DELAYED, since=since, due=due)
 
 

@@ -12,16 +12,15 @@ from datetime import datetime, timedelta
 from policy.durations import format_duration
 from policy.healthcheck import HealthCheck
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
+from policy.moments import RESOLUTION, later, written
 from policy.targets import Target
 from policy.verdicts import (
     DELETING,
     RECOVERING,
-    RESOLUTION,
     Health,
     Standing,
     Verdict,
     by_conditions,
-    moment,
     offences,
     watched,
 )
@@ -72,9 +71,9 @@ class OpenShiftRules:
         if machine.phase == FAILED:
             why = f": {machine.failure}" if machine.failure else ""
             return unhealthy(MACHINE_FAILED, f"the Machine's phase is Failed{why}")
-        if not machine.node_name:
+        if target.node is None and not machine.node_name:
             return self._starting(machine, now)
-        if target.unseen:
+        if target.node is None and target.unseen:
             return skipped(NODE_UNSEEN, target.unseen)
         if target.node is None:
             return unhealthy(NODE_DELETED, f"Node {machine.node_name} has been deleted")
@@ -89,11 +88,11 @@ class OpenShiftRules:
         if since is None:
             message = f"the Machine has no Node, and its status was never written: the whole {limit} is waited again"
             return starting(message, again=timeout)
-        due = since + timeout + RESOLUTION
+        due = later(since, timeout, RESOLUTION)
         if now >= due:
-            message = f"the Machine has no Node {limit} after its status was last written, at {moment(since)}"
+            message = f"the Machine has no Node {limit} after its status was last written, at {written(since)}"
             return unhealthy(NODE_STARTUP_TIMEOUT, message, since, due)
-        message = f"the Machine has no Node yet; unhealthy {limit} after its status was last written, at {moment(since)}"
+        message = f"the Machine has no Node yet; unhealthy {limit} after its status was last written, at {written(since)}"
         return starting(message, since=since, due=due)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -76,6 +78,7 @@ class Door:
     faults: Faults
     requests: RequestLog
     control: Control
+    clock: Callable[[], datetime]
     open_watches: set[_OpenWatch] = field(default_factory=set)
 
     def strike_open_watches(self, fault: Fault) -> int:
@@ -105,7 +108,8 @@ class Door:
             return await self._answer(call)
         except errors.ApiError as refusal:
             self._count(call, refusal.code)
-            return web.Response(status=refusal.code, body=refusal.body(), headers={**_JSON_HEADERS, **refusal.headers})
+            headers = self._dated({**_JSON_HEADERS, **refusal.headers})
+            return web.Response(status=refusal.code, body=refusal.body(), headers=headers)
         except asyncio.CancelledError:
             # The client gave up before its answer; watches were counted when they opened.
             if call.verb != "watch":
@@ -165,7 +169,8 @@ class Door:
             resource=resource.plural,
             subresource=target.subresource,
             namespace=target.namespace,
-            name=target.name,
+            # A list or watch of one name is authorized as that name, as kube-apiserver does.
+            name=target.name or _selected_name(call.query.get("fieldSelector", "")),
         )
         if not self.authorization.allows(user, access):
             raise errors.forbidden(resource.group, resource.plural, target.name, access.refusal(user))
@@ -229,7 +234,7 @@ class Door:
         if len(body) > _COMPRESSED_FROM and "gzip" in call.header("Accept-Encoding"):
             body = await asyncio.to_thread(_compressed, body)
             headers = {**headers, "Content-Encoding": "gzip"}
-        return web.Response(status=status, body=body, headers=headers)
+        return web.Response(status=status, body=body, headers=self._dated(headers))
 
     async def _watch(self, call: _Call, target: Target) -> web.StreamResponse:
         watch = await self.reading.watch(target, call.query, call.header("Accept"))
@@ -240,7 +245,7 @@ class Door:
             watch.silence()
         elif call.suffers(Accident.EXPIRE):
             watch.fail(errors.expired("too old resource version (injected by the simulator)"))
-        response = web.StreamResponse(headers=_JSON_HEADERS)
+        response = web.StreamResponse(headers=self._dated(_JSON_HEADERS))
         response.enable_chunked_encoding()
         try:
             await response.prepare(call.request)
@@ -255,6 +260,9 @@ class Door:
             watch.end()
             self.open_watches.discard(opened)
         return response
+
+    def _dated(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {**headers, "Date": format_datetime(self.clock(), usegmt=True)}
 
     @staticmethod
     def _hang_up(call: _Call) -> web.StreamResponse:
@@ -276,3 +284,8 @@ class Door:
 def _compressed(body: bytes) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return packer.compress(body) + packer.flush()
+
+
+def _selected_name(field_selector: str) -> str:
+    field, _, name = field_selector.partition("=")
+    return name.removeprefix("=") if field == "metadata.name" and "," not in name else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import uuid
+from datetime import datetime
 from typing import Any
 
 from simulator.api import errors, moments
@@ -32,7 +33,7 @@ _SERVER_OWNED = (
 )
 
 
-def begin(resource: Resource, namespace: str, sent: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+def begin(resource: Resource, namespace: str, sent: dict[str, Any], chance: random.Random, created: datetime) -> dict[str, Any]:
     """The metadata of a new object."""
     if sent.get("resourceVersion"):
         raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -48,7 +49,7 @@ def begin(resource: Resource, namespace: str, sent: dict[str, Any], chance: rand
     metadata["resourceVersion"] = ""
     if resource.generation:
         metadata["generation"] = 1
-    metadata["creationTimestamp"] = moments.stamp(moments.now())
+    metadata["creationTimestamp"] = moments.stamp(created)
     for field in ("labels", "annotations", "ownerReferences", "finalizers"):
         if sent.get(field):
             metadata[field] = sent[field]

@@ -1,4 +1,4 @@
-"""Times as the API writes them. The wall clock of the simulated cluster is the machine's own."""
+"""Times as the API writes them. The wall clock of the simulated cluster is the machine's own, but for a server made to err."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -57,10 +57,18 @@ _PLAIN = WriteOptions()
 class Registry:
     """All writes to the simulated cluster go through here, whether they came over HTTP or from this process."""
 
-    def __init__(self, store: Store, catalogue: Catalogue, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        chance: random.Random | None = None,
+        *,
+        clock: Callable[[], datetime] = moments.now,
+    ) -> None:
         self.store = store
         self.catalogue = catalogue
         self.chance = chance or random.Random()
+        self.clock = clock
         # Extra steps for a kind, before a creation or update is validated and before a deletion begins.
         self.before_write: dict[StorageKey, Callable[[Document, Document | None], list[Cause]]] = {}
         self.before_delete: dict[StorageKey, Callable[[Document], None]] = {}
@@ -78,7 +86,7 @@ class Registry:
     def create(self, resource: Resource, namespace: str, sent: Document, options: WriteOptions = _PLAIN) -> Record:
         document = self._received(resource, namespace, sent, options)
         sent_metadata = document["metadata"]
-        document["metadata"] = metadata.begin(resource, namespace, sent_metadata, self.chance)
+        document["metadata"] = metadata.begin(resource, namespace, sent_metadata, self.chance, self.clock())
         name = document["metadata"]["name"]
         if resource.custom is None:
             admission_step = admission.ON_CREATE.get(resource.kind)
@@ -211,7 +219,7 @@ class Registry:
             if hook is not None:
                 hook(document)
         grace = self._grace(resource, document, options)
-        changed = _begin_deletion(meta, grace, first=first)
+        changed = _begin_deletion(meta, grace, self.clock(), first=first)
         if not changed and not _is_finished(document):
             return Deletion(record=old, gone=False)
         write = WriteOptions(dry_run=options.dry_run)
@@ -347,10 +355,10 @@ def _tidied(resource: Resource, document: Document) -> Document:
     return kept
 
 
-def _begin_deletion(meta: dict[str, Any], grace: int | None, *, first: bool) -> bool:
+def _begin_deletion(meta: dict[str, Any], grace: int | None, now: datetime, *, first: bool) -> bool:
     """Set or shorten the deletion's deadline; False when there is nothing to change."""
     if first:
-        meta["deletionTimestamp"] = moments.stamp(moments.now() + timedelta(seconds=grace or 0))
+        meta["deletionTimestamp"] = moments.stamp(now + timedelta(seconds=grace or 0))
         meta["deletionGracePeriodSeconds"] = grace or 0
         if "generation" in meta:
             meta["generation"] += 1

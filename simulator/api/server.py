@@ -10,7 +10,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +20,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
+from simulator.api import moments
 from simulator.api.authorization import ADMIN, Authorization
 from simulator.api.certificates import issue
 from simulator.api.control import Control
@@ -55,12 +56,14 @@ class ApiServer:
         bookmark_interval: timedelta = timedelta(seconds=60),
         patience: timedelta = timedelta(seconds=3),
         housekeeping_delay: timedelta = timedelta(milliseconds=200),
+        clock_error: timedelta = timedelta(0),
         seed: int | None = None,
     ) -> None:
         """`tokens` names a user per token: `admin` may do everything, others what RBAC objects grant them.
 
         `history` bounds the changes per kind that a watch can resume from, `patience` the wait for a resourceVersion
-        of the future, `housekeeping_delay` the time between a deletion and what follows from it.
+        of the future, `housekeeping_delay` the time between a deletion and what follows from it. `clock_error` says how far
+        its clock, by which it dates its answers and objects' creation and deletion, goes before the machine's.
         """
         self.host = host
         self.port = port
@@ -68,7 +71,8 @@ class ApiServer:
         self.version = version
         self.store = Store(history=history)
         self.catalogue = Catalogue()
-        self.registry = Registry(self.store, self.catalogue, random.Random(seed))
+        self._clock_error = clock_error
+        self.registry = Registry(self.store, self.catalogue, random.Random(seed), clock=self.now)
         self.faults = Faults()
         self.requests = RequestLog()
         self.authorization = Authorization(self.store, _TOKENS if tokens is None else tokens)
@@ -84,6 +88,7 @@ class ApiServer:
             faults=self.faults,
             requests=self.requests,
             control=Control(self.faults, self.requests),
+            clock=self.now,
         )
         self.faults.on_open_watches.append(self._door.strike_open_watches)
         self._certificates = issue(host)
@@ -126,6 +131,10 @@ class ApiServer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.stop()
+
+    def now(self) -> datetime:
+        """What this server takes for the time."""
+        return moments.now() + self._clock_error
 
     @property
     def url(self) -> str:

@@ -185,7 +185,7 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     found = await person.get(f"{CHECKS}/workers")
     assert not found["status"].get("inFlightRemediations")
     events = [event["reason"] for event in (await person.list(EVENTS))["items"]]
-    assert sorted(events) == ["RemediationCreated", "RemediationRemoved"]
+    assert sorted(events) == ["DetectedUnhealthy", "RemediationCreated", "RemediationRemoved"]
 
 
 async def test_an_episode_shows_only_under_the_checks_that_select_its_node(scan: ClusterScan, person: ApiClient) -> None:
@@ -210,8 +210,10 @@ async def test_all_nodes_failing_at_once_is_one_event_and_a_reason_in_the_status
         await publish(scan, await reports(scan))
     status = (await person.get(f"{CHECKS}/workers"))["status"]
     assert "0 of 4 nodes are healthy" in status["reason"]
-    [event] = (await person.list(EVENTS))["items"]
-    assert (event["reason"], event["type"], event["count"]) == ("RemediationSkipped", "Warning", 1)
+    events = (await person.list(EVENTS))["items"]
+    assert sorted(event["reason"] for event in events) == [*["DetectedUnhealthy"] * 4, "RemediationSkipped"]
+    [event] = [event for event in events if event["reason"] == "RemediationSkipped"]
+    assert (event["type"], event["count"]) == ("Warning", 1)
     assert event["involvedObject"]["name"] == "workers"
 
 

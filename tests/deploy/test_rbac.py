@@ -27,6 +27,7 @@ from policy.report import ScanReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
 from tests.deploy.manifests import documents, path_of
 from workers.credentials import ClusterSecrets
 
@@ -62,10 +63,15 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 async def _furnish(person: ApiClient) -> None:
+    for system in (OPENSHIFT, CLUSTER_API):
+        await system.install(person)
+        await system.add_cluster(person)
+        await system.add_machine(person, machine_of(SICK), node=SICK)
+        await person.create(system.path("machinehealthchecks"), system.check(timeout=1))
     for number in range(6):
         await person.create(NODES, node(f"node-{number}"))
     since = datetime.now(UTC) - timedelta(minutes=5)
-    await person.create(NODES, node(SICK, "Unknown", since))
+    await person.create(NODES, node(SICK, "Unknown", since, **CLUSTER_API.ties(SICK), **OPENSHIFT.ties(SICK)))
     unselected = node(UNSELECTED, "Unknown", since)
     del unselected["metadata"]["labels"]["node-role.kubernetes.io/worker"]
     await person.create(NODES, unselected)
@@ -138,11 +144,12 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     assert report.view.stale == ""
     assert report.lease.held, report.lease
     assert [candidate.node for candidate in report.candidates] == [SICK]
+    assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
     published = await environment.run(
         scan.publish_status, PublishRequest(cluster=CLUSTER, checks=report.checks, refusals=refusals)
     )
-    assert published.written == 1
+    assert published.written == 3
     assert published.failed == ()
     return report
 
@@ -177,6 +184,11 @@ async def _episode(worker: ClusterConnection) -> None:
     assert (await environment.run(isolation.mark_unschedulable, act)).changed
     look = await environment.run(target.last_look, LookRequest(target=sick, need=need, holder=HOLDER))
     assert look.verdict is LookVerdict.GO, look.reason
+
+    for system in (OPENSHIFT, CLUSTER_API):
+        of_machine = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=system.check_ref())
+        look = await environment.run(target.last_look, LookRequest(target=sick, need=of_machine, holder=HOLDER))
+        assert look.verdict is LookVerdict.GO, look.reason
 
     at = datetime.now(UTC)
     readings = tuple(Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)

@@ -30,6 +30,8 @@ COMMANDS = (
     "scan stop",
     "scan status",
     "status",
+    "evaluate",
+    "explain",
     "fence",
     "abort",
     "ack-off",

@@ -5,9 +5,14 @@ Then all but two come back, and these are fenced: one after the other, since one
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -23,6 +28,7 @@ from tests.system.nursery import Nursery
 from tests.system.questions import check_status, commands, condition, events_about, is_open, standing
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before
+from tests.system.worker_process import ROOT
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -99,6 +105,17 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(storm:
     report.say(TITLE, f"during: {wording.brake(check)}; 0 episodes, 0 power commands, 1 Event: {events[0]['message']}")
 
 
+async def test_explain_names_the_brake_the_numbers_and_what_would_unblock_it(storm: Storm) -> None:
+    """What somebody types who wonders why nothing is done."""
+    answer = await explained(storm.system, "node-3")
+    [check] = answer["checks"]
+    assert check["verdict"]["verdict"] == "unhealthy"
+    assert check["verdict"]["heldBy"] == "TooManyUnhealthy: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
+    assert check["unblock"] == ["7 more of its 12 nodes must become healthy"]
+    assert (answer["scanner"], answer["episode"], answer["ended"]) == (["0 of 1 permits are in use"], None, [])
+    assert (answer["errors"], answer["problems"]) == ([], [])
+
+
 async def test_when_ten_are_back_the_other_two_are_fenced_one_after_the_other(storm: Storm) -> None:
     """S14, S17: the brake opens by itself; under a cap of one no two machines are ever off, or in hand, at once."""
     system = storm.system
@@ -126,6 +143,22 @@ async def test_when_ten_are_back_the_other_two_are_fenced_one_after_the_other(st
     events = [event for event in await events_about(system, CHECKS.kind, CHECK) if "no new remediation" in event["message"]]
     assert [event.get("count", 1) for event in events] == [1]
     assert system.cluster.storage.violations == []
+
+    async def remembered() -> bool:
+        answer = await explained(system, first.node)
+        return [each["incident"] for each in answer["ended"]] == [first.incident]
+
+    await system.until(remembered, "explain tells of the episode that has ended")
+
+
+async def explained(system: System, node: str) -> dict[str, Any]:
+    """The answer of `nodewarden explain` on the live system."""
+    command = [sys.executable, "-m", "starter.cli", "--config", str(system.config), "explain", node, "-o", "json"]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    output, complaint = await process.communicate()
+    assert process.returncode == 0, complaint.decode()
+    answer: dict[str, Any] = json.loads(output)
+    return answer
 
 
 def _tell(results: list[EpisodeResult], logs: dict[str, list[PowerCommand]]) -> None:

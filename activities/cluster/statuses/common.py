@@ -19,6 +19,9 @@ MIXED = "MixedControlPlane"
 CONFLICTING = "ConflictingController"
 
 MAXIMUM_CONDITION_MESSAGE = 32768
+MAXIMUM_OLDER_MESSAGE = 10240
+"""Of Cluster API's older generation of conditions."""
+
 INVALID = "InvalidConfiguration"
 
 
@@ -92,10 +95,17 @@ def conflicting_status(situation: Situation, now: datetime) -> StatusChange | No
     return StatusChange(patch={"status": {"conditions": wanted}}, happenings=happenings)
 
 
-def conditions(listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, Said | None], now: datetime) -> list[JsonObject]:
-    """The list with ours put in or taken out, and the conditions of others left where they are."""
+def conditions(
+    listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, Said | None], now: datetime, *, older: bool = False
+) -> list[JsonObject]:
+    """The list with ours put in or taken out, and the conditions of others left where they are.
+
+    older: of the generation whose schemas take no empty reason or message, but that they are missing.
+    """
     before = list(listed or ())
     ours = {kind: _condition(kind, said, condition_in(before, kind), now) for kind, said in wanted.items() if said is not None}
+    if older:
+        ours = {kind: {name: _older(value) for name, value in each.items() if value != ""} for kind, each in ours.items()}
     kept: list[JsonObject] = []
     for entry in before:
         kind = str(entry.get("type"))
@@ -104,6 +114,10 @@ def conditions(listed: Sequence[Mapping[str, Any]] | None, wanted: Mapping[str, 
         elif kind not in wanted:
             kept.append(dict(entry))
     return [*kept, *ours.values()]
+
+
+def _older(value: Any) -> Any:
+    return value[:MAXIMUM_OLDER_MESSAGE] if isinstance(value, str) else value
 
 
 def _condition(kind: str, said: Said, before: Mapping[str, Any], now: datetime) -> JsonObject:

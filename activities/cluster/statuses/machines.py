@@ -29,6 +29,7 @@ from policy.brakes import Closed
 from policy.report import CheckReport
 
 PAUSED = "Paused"
+RESTRICTED = "RemediationRestricted"
 MOST_TARGETS = 10000
 """As many names as Cluster API's schema takes."""
 
@@ -40,8 +41,9 @@ def openshift_status(situation: Situation, now: datetime) -> StatusChange | None
     report, current = situation.report, situation.current
     if situation.paused:
         return None
-    said = _with_severity({REMEDIATION_ALLOWED: allowed(report), **notices(report)})
-    wanted = _counts(report) | {"conditions": conditions(current.get("conditions"), said, now)}
+    said = _with_severity({REMEDIATION_ALLOWED: _allowed(report), **notices(report)})
+    counts = {} if report.error else _counts(report)
+    wanted = counts | {"conditions": conditions(current.get("conditions"), said, now, older=True)}
     return _change(situation, wanted, current.get("conditions") or (), zeros=True)
 
 
@@ -51,14 +53,14 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     pause = Said(status="True", reason=PAUSED, message=report.message) if situation.paused else _not_paused()
     said: dict[str, Said | None] = {PAUSED: pause}
     if not situation.paused:
-        said |= {REMEDIATION_ALLOWED: allowed(report), **notices(report)}
+        said |= {REMEDIATION_ALLOWED: _allowed(report), **notices(report)}
     old = _with_severity({kind: each for kind, each in said.items() if kind != PAUSED})
     observed = {kind: _observed(each, report.generation) for kind, each in said.items()}
     if report.ref.api_version.endswith(f"/{V1BETA1}"):
         newer = current.get("v1beta2") or {}
         listed = newer.get("conditions") or ()
         both: JsonObject = {
-            "conditions": conditions(current.get("conditions"), old, now),
+            "conditions": conditions(current.get("conditions"), old, now, older=True),
             "v1beta2": {"conditions": conditions(listed, observed, now)},
         }
     else:
@@ -66,11 +68,18 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
         listed = current.get("conditions") or ()
         both = {
             "conditions": conditions(listed, observed, now),
-            "deprecated": {V1BETA1: {"conditions": conditions(older.get("conditions"), old, now)}},
+            "deprecated": {V1BETA1: {"conditions": conditions(older.get("conditions"), old, now, older=True)}},
         }
-    counts = {} if situation.paused else _counts(report) | {"targets": sorted(situation.targets)[:MOST_TARGETS]}
+    counts = {} if situation.paused or report.error else _counts(report) | {"targets": sorted(situation.targets)[:MOST_TARGETS]}
     generation = {"observedGeneration": report.generation} if report.generation else {}
-    return _change(situation, counts | both | generation, listed, zeros=not situation.paused)
+    told = condition_in(listed, REMEDIATION_ALLOWED) or condition_in(current.get("conditions") or (), REMEDIATION_ALLOWED)
+    return _change(situation, counts | both | generation, [told], zeros=not situation.paused)
+
+
+def _allowed(report: CheckReport) -> Said:
+    """As the shipped controllers write it: an open brake needs no message."""
+    said = allowed(report)
+    return Said(status=said.status, reason=said.reason, message="") if said.status == "True" else said
 
 
 def _counts(report: CheckReport) -> JsonObject:
@@ -99,16 +108,13 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
     if report.error:
         told = before.get("reason") == INVALID and before.get("message") == report.error
         return () if told else (happening(report, "InvalidMachineHealthCheck", report.error, warning=True),)
-    if not report.allowed and (not was_closed or before.get("reason") != report.reason) and _is_news(report):
-        return (happening(report, "RemediationRestricted", report.message, warning=True),)
+    if not report.allowed and (not was_closed or before.get("reason") != report.reason):
+        # Too many unhealthy is told by `telling.py`, once somebody is to be remediated.
+        known = report.reason == Closed.TOO_MANY_UNHEALTHY
+        return () if known else (happening(report, RESTRICTED, report.message, warning=True),)
     if report.allowed and was_closed:
         return (happening(report, "RemediationAllowed", f"remediations are allowed again: {report.message}"),)
     return ()
-
-
-def _is_news(report: CheckReport) -> bool:
-    """A closed brake that holds nobody back misleads: only with somebody to remediate it is told."""
-    return report.unhealthy > 0 or report.reason != Closed.TOO_MANY_UNHEALTHY
 
 
 def _with_severity(said: Mapping[str, Said | None]) -> dict[str, Said | None]:

@@ -1,0 +1,198 @@
+"""What is told of single targets: Events in the dialect's names, and Cluster API's condition HealthCheckSucceeded on its
+Machines.
+
+Beside the status of the checks (`publishing.py`), and bounded: Events of so many targets at a time, conditions only where what
+stands there differs. That condition is an opinion; what asks a Machine's owner to act is another one, OwnerRemediated, which
+only a remediation sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.events import Happening
+from activities.cluster.paths import CAPI_MACHINES, OPENSHIFT_MACHINES, Resource, in_version
+from activities.cluster.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.statuses.common import Said, conditions
+from activities.cluster.statuses.machines import RESTRICTED
+from policy.brakes import Closed
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.nodes import EXCLUDE_LABEL
+from policy.reporting import Known
+from policy.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
+from policy.targets import Target
+from policy.verdicts import Health, Standing, Verdict
+
+log = logging.getLogger(__name__)
+
+SUCCEEDED = "HealthCheckSucceeded"
+
+MOST_EVENTS = 50
+MOST_CONDITIONS = 50
+AT_ONCE = 8
+ATTEMPTS = 2
+
+OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemediateMachineAnnotation"}
+"""The older generation of conditions calls these otherwise."""
+
+_SILENT = frozenset({Closed.ELSEWHERE, Closed.OBSERVE_ONLY, Closed.PAUSED, Closed.STALE_MACHINES})
+"""Brakes under which nothing is written on targets: they are not ours, not to be touched, or not known."""
+
+
+def target_happenings(known: Known, key: str) -> Iterator[Happening]:
+    """Events about the check's targets; each holds for as long as it is true, so it is told once in a while."""
+    check = known.checks.get(key)
+    if check is None or known.brakes[key].reason in _SILENT:
+        return
+    if check.of_machines and known.brakes[key].reason is Closed.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
+        limit = check.unhealthy_range or check.max_unhealthy
+        message = f"Remediation restricted: the number of not started or unhealthy machines is beyond {limit}"
+        yield Happening(about=check.ref, uid=check.uid, reason=RESTRICTED, message=message, warning=True)
+    told = 0
+    for target in known.sick.values():
+        verdict = target.verdicts.get(key)
+        if verdict is None or told >= MOST_EVENTS:
+            continue
+        for happening in _of_target(check, target, verdict):
+            told += 1
+            yield happening
+
+
+def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator[Happening]:
+    if check.dialect is Dialect.MEDIK8S:
+        if verdict.standing is Standing.UNHEALTHY:
+            yield Happening(
+                about=check.ref, uid=check.uid, reason="DetectedUnhealthy", message=f"Node {target.name}: {verdict.message}"
+            )
+            if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "":
+                message = f"Node {target.name}: the label {EXCLUDE_LABEL} has no value and is ignored; expected true"
+                yield Happening(about=check.ref, uid=check.uid, reason="InvalidNodeLabel", message=message, warning=True)
+        return
+    machine = target.machine
+    assert machine is not None
+    if check.dialect is not Dialect.OPENSHIFT or machine.deleting:
+        return
+    if verdict.health is Health.SOON:
+        message = f"Machine {machine.namespace}/{machine.name} is on its way to unhealthy: {verdict.message}"
+        yield Happening(about=_ref(check, target), uid=machine.uid, reason="DetectedUnhealthy", message=message)
+    elif verdict.standing is Standing.UNHEALTHY and not machine.controller and check.template is None:
+        message = f"Machine {machine.namespace}/{machine.name} has no controller owner: it is left alone"
+        yield Happening(about=_ref(check, target), uid=machine.uid, reason="SkippedNoController", message=message)
+
+
+def _ref(check: HealthCheck, target: Target) -> ObjectRef:
+    machine = target.machine
+    assert machine is not None
+    version = check.ref.api_version
+    return ObjectRef(api_version=version, kind=OPENSHIFT_MACHINES.kind, name=machine.name, namespace=machine.namespace)
+
+
+# Cluster API's condition ------------------------------------------------------------------------------------------------
+
+
+async def write_conditions(connection: ClusterConnection, known: Known, now: datetime) -> tuple[list[Happening], int]:
+    """Write HealthCheckSucceeded where it is another than stands there. What is worth telling, and how many are still to be
+    written."""
+    differing = [(target, check, verdict) for target, check, verdict in _opinions(known) if _differs(target, verdict)]
+    chosen, limit = differing[:MOST_CONDITIONS], asyncio.Semaphore(AT_ONCE)
+
+    async def one(target: Target, check: HealthCheck, verdict: Verdict) -> Happening | None:
+        async with limit:
+            return await _write(connection, check, target, verdict, now)
+
+    told = await asyncio.gather(*(one(*each) for each in chosen), return_exceptions=True)
+    refused = [each for each in told if isinstance(each, BaseException)]
+    for error in refused:
+        log.warning("a Machine's condition was not written: %s", error)
+    return [each for each in told if isinstance(each, Happening)], len(differing) - len(chosen) + len(refused)
+
+
+def _opinions(known: Known) -> Iterator[tuple[Target, HealthCheck, Verdict]]:
+    """For each Machine the opinion that counts: of several checks the worst. Where nobody has one, nothing is said."""
+    checks = [
+        check
+        for key, check in known.checks.items()
+        if check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in _SILENT
+    ]
+    if not checks:
+        return
+    for target in known.machines.values():
+        found = [
+            (check, target.verdicts[check.ref.key])
+            for check in checks
+            if check.ref.key in target.verdicts and _said(target.verdicts[check.ref.key]) is not None
+        ]
+        if found:
+            check, verdict = min(found, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
+            yield target, check, verdict
+
+
+def _said(verdict: Verdict) -> Said | None:
+    if verdict.health is Health.UNHEALTHY:
+        return Said(status="False", reason=verdict.reason, message=verdict.message)
+    if verdict.standing in {Standing.HEALTHY, Standing.RECOVERING}:
+        return Said(status="True", reason=SUCCEEDED, message="")
+    return None
+
+
+def _differs(target: Target, verdict: Verdict) -> bool:
+    said, machine = _said(verdict), target.machine
+    assert said is not None
+    assert machine is not None
+    stands = machine.condition(SUCCEEDED)
+    return stands is None or stands.status != said.status or (said.status == "False" and stands.reason != said.reason)
+
+
+async def _write(
+    connection: ClusterConnection, check: HealthCheck, target: Target, verdict: Verdict, now: datetime
+) -> Happening | None:
+    """Read, compose, write as one; a Machine that has vanished is no failure, one that others keep writing waits for its turn."""
+    said, machine = _said(verdict), target.machine
+    assert said is not None
+    assert machine is not None
+    version = check.ref.api_version.rpartition("/")[2]
+    resource: Resource = in_version(CAPI_MACHINES, version)
+    path = resource.path(machine.name, namespace=machine.namespace)
+    for _ in range(ATTEMPTS):
+        try:
+            found = await connection.get(path)
+            status = _status(found.get("status") or {}, said, now, older=version == "v1beta1")
+            metadata = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
+            await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
+        except ObjectConflict:
+            continue
+        except ObjectNotFound:
+            return None
+        if said.status == "True":
+            return None
+        message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
+        return Happening(about=_ref(check, target), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
+    return None
+
+
+def _status(current: Mapping[str, Any], said: Said, now: datetime, *, older: bool) -> JsonObject:
+    """Both generations of the condition, each where the version keeps it."""
+    severity = {"severity": "Warning"} if said.status == "False" else {}
+    old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message), extra=severity)
+    if older:
+        newer = current.get("v1beta2") or {}
+        return {
+            "conditions": conditions(current.get("conditions"), {SUCCEEDED: old}, now, older=True),
+            "v1beta2": {"conditions": conditions(newer.get("conditions"), {SUCCEEDED: said}, now)},
+        }
+    deprecated = (current.get("deprecated") or {}).get("v1beta1") or {}
+    return {
+        "conditions": conditions(current.get("conditions"), {SUCCEEDED: said}, now),
+        "deprecated": {"v1beta1": {"conditions": conditions(deprecated.get("conditions"), {SUCCEEDED: old}, now, older=True)}},
+    }
+
+
+def _flat(message: str) -> str:
+    """The older generation has the faults in one line, without the heading."""
+    return "; ".join(line.strip().removeprefix("* ") for line in message.splitlines()[1:]) or message

@@ -1,0 +1,124 @@
+"""Another controller at work, seen over the API: then health checks are judged, and left to it until the user says otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.paths import NODE_HEALTH_CHECKS
+from activities.cluster.scan import ClusterScan
+from activities.cluster.view import ViewLimits
+from activities.contracts.scan import PublishRequest, ScanRequest
+from policy.brakes import Closed
+from policy.report import CheckReport
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
+
+pytestmark = pytest.mark.timeout(20)
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/medik8s/leases"
+LEADER = "e1f13584.medik8s.io"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+async def lease(person: ApiClient, *, renewed: float) -> None:
+    """The operator's leader Lease, renewed so many seconds ago."""
+    spec = {
+        "holderIdentity": "operator-0",
+        "leaseDurationSeconds": 1,
+        "renewTime": (now() - timedelta(seconds=renewed)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    await person.create("/api/v1/namespaces", {"metadata": {"name": "medik8s"}})
+    await person.create(LEASES, {"metadata": {"name": LEADER}, "spec": spec})
+
+
+async def furnish(person: ApiClient) -> None:
+    await person.create(DEFINITIONS, definition())
+    for number in range(4):
+        since = now() - timedelta(minutes=1)
+        await person.create(NODES, node(f"node-{number}", "Unknown" if number == 0 else "True", since))
+    await person.create(CHECKS, check(duration="1s"))
+
+
+async def first_report(scan: ClusterScan) -> Any:
+    """A report with the check and the leader's Lease in it."""
+    async with asyncio.timeout(10):
+        while True:
+            request = ScanRequest(cluster="prod", holder="ours", wait=timedelta(milliseconds=200))
+            report = await ActivityEnvironment().run(scan.observe_cluster, request)
+            if report.checks and not report.view.stale:
+                return report
+
+
+async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    await furnish(person)
+    await lease(person, renewed=0)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        report = await first_report(scan)
+        [found] = report.checks
+        assert (found.unhealthy, found.allowed, found.reason) == (1, False, Closed.OBSERVE_ONLY)
+        assert "medik8s/e1f13584.medik8s.io is renewed by operator-0" in found.message
+        assert report.candidates == ()
+        await publish(scan, report.checks)
+        status = (await person.get(f"{CHECKS}/workers"))["status"]
+        assert [condition["type"] for condition in status["conditions"]] == ["ConflictingController"]
+        assert list(status) == ["conditions"], "the rest of the status is the other controller's"
+        assert [event["reason"] for event in (await person.list(EVENTS))["items"]] == ["ConflictingController"]
+
+
+async def test_a_leader_that_has_gone_gives_its_checks_free_by_time_alone(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """Its Lease stays behind when a controller is switched off."""
+    await furnish(person)
+    await lease(person, renewed=14)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        report = await first_report(scan)
+        assert report.checks[0].reason == Closed.OBSERVE_ONLY
+        request = ScanRequest(cluster="prod", holder="ours", known_digest=report.digest, wait=timedelta(seconds=10))
+        report = await ActivityEnvironment().run(scan.observe_cluster, request)
+        assert [candidate.node for candidate in report.candidates] == ["node-0"]
+        await publish(scan, report.checks)
+        conditions = (await person.get(f"{CHECKS}/workers"))["status"]["conditions"]
+        assert "ConflictingController" not in {condition["type"] for condition in conditions}
+
+
+async def test_who_takes_over_acts_all_the_same(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> None:
+    await furnish(person)
+    await lease(person, renewed=0)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), takeover=True) as scan:
+        report = await first_report(scan)
+        assert [candidate.node for candidate in report.candidates] == ["node-0"]
+
+
+async def test_somebody_elses_write_of_a_status_counts_for_a_while(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """As an API server records it in managedFields; ours do not count."""
+    await furnish(person)
+    entries = [
+        {"manager": "nodewarden", "operation": "Update", "subresource": "status", "time": stamp(now())},
+        {"manager": "kubectl", "operation": "Update", "time": stamp(now())},
+        {"manager": "manager", "operation": "Update", "subresource": "status", "time": stamp(now() - timedelta(minutes=1))},
+    ]
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        report = await first_report(scan)
+        assert report.checks[0].allowed
+        found = await person.get(f"{CHECKS}/workers")
+        found["metadata"]["managedFields"] = entries
+        scan.view._watches._check_changed(NODE_HEALTH_CHECKS, "workers", found)
+        [held] = scan.view.report(lease=report.lease).checks
+        assert held.reason == Closed.OBSERVE_ONLY
+        assert "manager writes the status of NodeHealthCheck/workers" in held.message
+
+
+async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:
+    await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=checks))

@@ -1,0 +1,314 @@
+"""The last look of an episode that a MachineHealthCheck called for: check, Machine and Cluster are read live, too (S20).
+
+What holds for every look, whatever called for it, is in `acts/test_last_look.py`. Each test here speaks for OpenShift and for
+Cluster API in both versions, unless only one of them has the thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.targets import ClusterTarget
+from activities.contracts.target import LookResult, LookVerdict
+from policy.episodes import Need, NeedKind
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world
+from tests.cluster.builders import now
+from tests.cluster.machines import CLUSTER_NAME, OF_CLUSTER_API, OPENSHIFT, PAUSED, SKIP, SYSTEMS, System, machine_of
+from tests.cluster.test_scan import OURS
+
+pytestmark = pytest.mark.timeout(10)
+
+MACHINE = machine_of(NODE)
+
+every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
+both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """The sick node; its Machine and the check come with `licensed`."""
+    async with empty_world() as opened:
+        yield opened
+
+
+async def licensed(world: World, system: System, *, said_by_the_node: bool = True, **check: Any) -> World:
+    """Everything is as it should be for a destructive act: sick node, its Machine, check, cluster Lease, permit."""
+    await system.install(world.others)
+    await system.add_cluster(world.others)
+    await world.add_node(annotations=system.ties(NODE) if said_by_the_node else None)
+    await system.add_machine(world.others, MACHINE, node=NODE)
+    await world.others.create(system.path("machinehealthchecks"), system.check(timeout=60, **check))
+    await world.hold_cluster_lease()
+    return world
+
+
+def need_of(system: System) -> Need:
+    return Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=system.check_ref())
+
+
+async def look(world: World, system: System, **fields: Any) -> LookResult:
+    return await world.target.last_look(await world.look(need=need_of(system), **fields))
+
+
+class TestTheMachineOfANode:
+    @every_system
+    async def test_go_when_all_is_as_it_should_be(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        result = await look(world, system)
+        assert (result.verdict, result.reason) == (LookVerdict.GO, "nothing is in the way")
+        assert result.observation.unhealthy
+        assert world.writes == 0
+
+    @every_system
+    async def test_the_node_s_annotation_spares_the_list(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        world.server.requests.reset()
+        assert (await look(world, system)).verdict is LookVerdict.GO
+        assert world.server.requests.total("list", "machines", OURS) == 0
+        assert world.server.requests.total("get", "machines", OURS) == 1
+
+    @every_system
+    async def test_without_an_annotation_it_is_found_among_its_namespace_s(self, system: System, world: World) -> None:
+        await licensed(world, system, said_by_the_node=False)
+        for number in range(3):
+            await system.add_machine(world.others, f"another-{number}", node=f"another-node-{number}")
+        world.server.requests.reset()
+        assert (await look(world, system)).verdict is LookVerdict.GO
+        assert world.server.requests.total("list", "machines", OURS) == 1
+
+    @every_system
+    async def test_an_annotation_that_names_another_s_machine_makes_it_nobody_s(self, system: System, world: World) -> None:
+        """S9: the Machine's own nodeRef has the last word; else a mistaken annotation would fence for another's need."""
+        await licensed(world, system)
+        await system.set_status(world.others, MACHINE, {"nodeRef": {"name": "another-node"}})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert "no longer selects" in result.reason
+
+    @every_system
+    async def test_an_annotation_that_lies_does_not_hide_the_machine_that_is_the_node_s(
+        self, system: System, world: World
+    ) -> None:
+        """A scan goes by the nodeRef alone: were a look to disagree, episodes would begin and end for ever."""
+        await licensed(world, system)
+        await system.add_machine(world.others, "the-real-one", node=NODE)
+        await system.set_status(world.others, MACHINE, {"nodeRef": {"name": "another-node"}})
+        assert (await look(world, system)).verdict is LookVerdict.GO
+
+    async def test_an_annotation_of_another_namespace_is_of_another_machine(self, world: World) -> None:
+        """OpenShift's annotation names the namespace as well; this check's is listed."""
+        await licensed(world, OPENSHIFT)
+        annotations = {"machine.openshift.io/machine": f"elsewhere/{MACHINE}"}
+        await world.change_node({"metadata": {"annotations": annotations}})
+        world.server.requests.reset()
+        assert (await look(world, OPENSHIFT)).verdict is LookVerdict.GO
+        assert world.server.requests.total("list", "machines", OURS) == 1
+
+    @both_versions
+    async def test_a_machine_of_another_cluster_with_a_node_of_that_name_is_passed_over(
+        self, system: System, world: World
+    ) -> None:
+        """S9: one namespace may hold several Clusters, and names of Nodes repeat between them."""
+        await licensed(world, system, said_by_the_node=False)
+        await system.add_machine(world.others, "a-machine-of-green", node=NODE, cluster="green")
+        assert (await look(world, system)).verdict is LookVerdict.GO
+
+    @both_versions
+    async def test_a_node_that_says_it_is_of_another_cluster_is_not_the_machine_s(self, system: System, world: World) -> None:
+        """S9: a scan would not judge the Machine by it; neither may a look."""
+        await licensed(world, system, said_by_the_node=False)
+        says = {"cluster.x-k8s.io/cluster-name": "green", "cluster.x-k8s.io/cluster-namespace": system.namespace}
+        await world.change_node({"metadata": {"annotations": says}})
+        assert (await look(world, system)).verdict is not LookVerdict.GO
+
+
+class TestNeedGone:
+    @every_system
+    async def test_a_node_that_recovered_needs_nothing(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await world.set_ready("True")
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert not result.observation.unhealthy
+
+    @every_system
+    @pytest.mark.parametrize("said", [True, False], ids=["annotated", "listed"])
+    async def test_a_machine_that_is_gone_takes_the_need_with_it(self, system: System, said: bool, world: World) -> None:
+        await licensed(world, system, said_by_the_node=said)
+        await world.others.delete(system.path("machines", MACHINE))
+        assert (await look(world, system)).verdict is LookVerdict.NEED_GONE
+
+    @every_system
+    async def test_a_machine_that_is_no_longer_selected_needs_nothing(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await world.others.patch(system.path("machines", MACHINE), {"metadata": {"labels": {"role": "other"}}})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert system.check_ref().key in result.reason
+
+    @every_system
+    async def test_a_check_that_was_deleted_takes_the_need_with_it(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await world.others.delete(system.path("machinehealthchecks", "workers"))
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert "deleted" in result.reason
+
+    @every_system
+    async def test_a_check_that_is_being_deleted_counts_as_deleted(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        path = system.path("machinehealthchecks", "workers")
+        await world.others.patch(path, {"metadata": {"finalizers": ["example.io/keep"]}})
+        await world.others.delete(path)
+        assert (await look(world, system)).verdict is LookVerdict.NEED_GONE
+
+    @every_system
+    async def test_after_off_the_machine_no_longer_matters(self, system: System, world: World) -> None:
+        """Consequences are finished once begun."""
+        await licensed(world, system)
+        await world.others.delete(system.path("machines", MACHINE))
+        assert (await look(world, system, need_matters=False)).verdict is LookVerdict.GO
+
+
+class TestVetoes:
+    """Whoever says "hands off" is obeyed in the instant before the act, however long ago the scan was."""
+
+    @every_system
+    async def test_a_paused_check_is_a_veto(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await system.annotate(world.others, "machinehealthchecks", "workers", {PAUSED: ""})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert PAUSED in result.reason
+        assert result.observation.unhealthy
+
+    @both_versions
+    async def test_a_paused_cluster_is_a_veto(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await world.others.patch(system.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert f"Cluster {CLUSTER_NAME}" in result.reason
+
+    @both_versions
+    async def test_a_cluster_that_is_gone_licenses_nothing(self, system: System, world: World) -> None:
+        """As a scan admits nothing then: its Machines are on their way out, or the check is of another cluster now."""
+        await licensed(world, system)
+        await world.others.delete(system.path("clusters", CLUSTER_NAME))
+        assert (await look(world, system)).verdict is not LookVerdict.GO
+
+    @both_versions
+    @pytest.mark.parametrize("annotation", [PAUSED, SKIP])
+    async def test_a_machine_that_people_took_out_is_a_veto(self, system: System, annotation: str, world: World) -> None:
+        await licensed(world, system)
+        await system.annotate(world.others, "machines", MACHINE, {annotation: ""})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert annotation in result.reason
+        assert not result.observation.unhealthy
+
+    @every_system
+    async def test_a_machine_that_is_being_deleted_is_left_to_whoever_deletes_it(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        machine = system.path("machines", MACHINE)
+        await world.others.patch(machine, {"metadata": {"finalizers": ["example.io/drain"]}})
+        await world.others.delete(machine)
+        assert (await look(world, system)).verdict is LookVerdict.VETOED
+
+    @every_system
+    async def test_a_node_that_failed_anew_is_waited_for(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        await world.set_ready("Unknown", since=NOW - timedelta(seconds=20))
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert result.observation.soon
+
+
+class TestDoubt:
+    """S20: what cannot be read is never taken for leave to act."""
+
+    @every_system
+    @pytest.mark.parametrize("said", [True, False], ids=["annotated", "listed"])
+    async def test_a_machine_that_cannot_be_read_licenses_nothing(self, system: System, said: bool, world: World) -> None:
+        await licensed(world, system, said_by_the_node=said)
+        request = await world.look(need=need_of(system))
+        world.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
+        result = await world.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "its Machine could not be read" in result.reason
+
+    @both_versions
+    async def test_a_cluster_that_cannot_be_read_licenses_nothing(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        request = await world.look(need=need_of(system))
+        world.server.faults.add(Fault(accident=Accident.REFUSE, path="/clusters/", user_agent=OURS))
+        result = await world.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+
+    @every_system
+    async def test_a_check_that_can_no_longer_be_read_as_written_licenses_nothing(self, system: System, world: World) -> None:
+        await licensed(world, system)
+        path = system.path("machinehealthchecks", "workers")
+        await world.others.patch(path, {"spec": system.bad_check()["spec"] | {"selector": {"matchLabels": None}}})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "can no longer be read" in result.reason
+
+
+class TestTwoServers:
+    """Machines, Cluster and check are read from the management cluster, the Node and the licence from its own."""
+
+    @both_versions
+    async def test_the_check_and_the_machine_are_read_there(self, system: System, world: World) -> None:
+        async with (
+            ApiServer() as management,
+            ApiClient(ApiAddress(url=management.url, token="abc"), user_agent="a-person") as manager,
+            ClusterConnection.to(management.url, token="abc") as machines,
+        ):
+            await system.install(manager)
+            await system.add_cluster(manager)
+            await system.add_machine(manager, MACHINE, node=NODE)
+            await manager.create(system.path("machinehealthchecks"), system.check(timeout=60))
+            await world.add_node(annotations=system.ties(NODE))
+            await world.hold_cluster_lease()
+            target = ClusterTarget(CLUSTER, world.connection, world.permits, machines=machines, clock=world.clock)
+            request = await world.look(need=need_of(system))
+            assert (await target.last_look(request)).verdict is LookVerdict.GO
+            await system.annotate(manager, "machines", MACHINE, {SKIP: ""})
+            assert (await target.last_look(request)).verdict is LookVerdict.VETOED
+            await management.stop()
+            result = await target.last_look(request)
+            assert result.verdict is LookVerdict.NOT_LICENSED
+            assert "its health check could not be read" in result.reason
+
+
+class TestClocks:
+    """Time is measured as a scan measures it, by the server's clock. Else the two disagree for as long as the clocks differ."""
+
+    @every_system
+    @pytest.mark.parametrize(
+        ("error", "age", "verdict"),
+        [
+            (timedelta(minutes=10), timedelta(minutes=5), LookVerdict.GO),
+            (timedelta(minutes=-10), timedelta(seconds=20), LookVerdict.VETOED),
+        ],
+        ids=["ahead", "behind"],
+    )
+    async def test_a_server_with_another_clock_makes_no_look_late_or_early(
+        self, system: System, error: timedelta, age: timedelta, verdict: LookVerdict
+    ) -> None:
+        async with empty_world(clock_error=error) as world:
+            await licensed(world, system)
+            await world.set_ready("Unknown", since=world.server.now() - age)
+            await world.hold_cluster_lease(renewed=now())
+            target = ClusterTarget(CLUSTER, world.connection, world.permits)
+            result = await target.last_look(await world.look(need=need_of(system)))
+            assert result.verdict is verdict

@@ -1,0 +1,788 @@
+"""Health checks over Machines, on live watches: what a scan says of them, what is written back, and what that costs others.
+
+Each test speaks for OpenShift and for Cluster API in both versions, unless only one of them has the thing (`machines.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.reflector import WatchLimits
+from activities.cluster.scan import ClusterScan
+from activities.cluster.view import ClusterView, ViewLimits
+from activities.contracts.scan import PublishRequest, PublishResult
+from policy.report import CheckReport, ClusterLease, ScanReport
+from policy.verdicts import Health
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp, until
+from tests.cluster.machines import (
+    CLUSTER_API,
+    CLUSTER_API_OLDER,
+    CLUSTER_NAME,
+    CLUSTER_VERSIONS,
+    MACHINE_CONFIG_POOLS,
+    OF_CLUSTER_API,
+    OPENSHIFT,
+    PAUSED,
+    SKIP,
+    SYSTEMS,
+    System,
+    machine_of,
+    turn,
+)
+from tests.cluster.test_scan import LIVE, OURS, WATCHES, asked, observe, observe_until
+
+pytestmark = pytest.mark.timeout(20)
+
+Open = Callable[..., Any]
+
+every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
+both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
+
+HOUR = timedelta(hours=1)
+HELD = ClusterLease(held=True)
+
+
+@pytest.fixture
+async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
+    """Opens scans as so many workers would; `machines` is the API server of a management cluster."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(
+            machines: ApiServer | None = None, limits: ViewLimits = LIVE, watches: WatchLimits = WATCHES
+        ) -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            others = await stack.enter_async_context(ClusterConnection.to(machines.url, token="abc")) if machines else None
+            lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            scan = ClusterScan("prod", connection, machines=others, limits=limits, watch_limits=watches, lease=lease)
+            return await stack.enter_async_context(scan)
+
+        yield opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Management:
+    """A management cluster: its API server, and a person at it."""
+
+    server: ApiServer
+    person: ApiClient
+
+
+@pytest.fixture
+async def management() -> AsyncIterator[Management]:
+    async with ApiServer() as server, ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as client:
+        yield Management(server=server, person=client)
+
+
+async def add_check(person: ApiClient, system: System, name: str = "workers", **fields: Any) -> None:
+    await person.create(system.path("machinehealthchecks"), system.check(name, **fields))
+
+
+async def reported(scan: ClusterScan, condition: Callable[[ScanReport], bool], known: ScanReport | None = None) -> ScanReport:
+    """Scan as the scanner does until the report is as wanted."""
+    return await observe_until(scan, known or await observe(scan, asked()), condition)
+
+
+def of(report: ScanReport, key: str) -> CheckReport:
+    return next(each for each in report.checks if each.ref.key == key)
+
+
+def counts(check_report: CheckReport) -> dict[str, int]:
+    """Those that are not 0."""
+    names = ("total", "healthy", "soon", "starting", "unhealthy", "deleting", "left_out")
+    found = {name: getattr(check_report, name) for name in names}
+    return {name: count for name, count in found.items() if count}
+
+
+async def publish(scan: ClusterScan, report: ScanReport) -> PublishResult:
+    request = PublishRequest(cluster="prod", checks=report.checks)
+    result = await ActivityEnvironment().run(scan.publish_status, request)
+    assert isinstance(result, PublishResult)
+    return result
+
+
+async def events(person: ApiClient, system: System, kind: str = "MachineHealthCheck") -> list[str]:
+    """The reasons of all Events about objects of that kind, once for each time they were told."""
+    listed = (await person.list(f"/api/v1/namespaces/{system.namespace}/events"))["items"]
+    told = [event for event in listed if event["involvedObject"]["kind"] == kind]
+    return sorted(reason for event in told for reason in [event["reason"]] * int(event["count"]))
+
+
+def written(api: ApiServer) -> list[str]:
+    """What we asked to be changed, but for our Lease: the plurals, one for each time."""
+    return [write.resource for write in api.requests.log if write.user_agent.startswith(OURS) and write.resource != "leases"]
+
+
+class TestVerdicts:
+    @every_system
+    async def test_a_machine_is_a_candidate_within_milliseconds_of_its_deadline(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=1)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        assert report.checks[0].ref == system.check_ref()
+        assert report.checks[0].allowed
+        await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=0.3))
+        report = await observe(scan, asked(report))
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "soon": 1}
+        assert not report.candidates
+        due = report.next_due
+        assert due is not None
+        assert due > now()
+        report = await observe(scan, asked(report, wait=5.0))
+        late = (now() - due).total_seconds()
+        assert 0 <= late < 0.2
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
+        [candidate] = report.candidates
+        assert (candidate.node, candidate.machine) == ("node-1", f"{system.namespace}/machine-1")
+        assert candidate.template is not None
+        assert candidate.template.namespace == system.namespace
+        assert candidate.refused == ""
+
+    @every_system
+    async def test_a_machine_that_gets_its_node_is_judged_by_it_from_then_on(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person, 2)
+        await system.add_machine(person, "machine-2")
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].total == 3)
+        assert counts(report.checks[0]) == {"total": 3, "healthy": 2, "starting": 1}
+        await person.create(NODES, system.node("node-2", ready="False", since=now() - HOUR))
+        await system.set_status(person, "machine-2", {"nodeRef": {"name": "node-2"}})
+        report = await reported(scan, lambda seen: not seen.checks[0].starting, report)
+        assert counts(report.checks[0]) == {"total": 3, "healthy": 2, "unhealthy": 1}
+        assert [each.machine for each in report.candidates] == [f"{system.namespace}/machine-2"]
+
+    @every_system
+    async def test_a_node_that_is_deleted_makes_its_machine_unhealthy_at_once(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """No timeout runs: whoever deleted the Node knows that it does not come back."""
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=3600)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await person.delete(f"{NODES}/node-1")
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
+        [candidate] = report.candidates
+        assert (candidate.reason, candidate.machine) == ("NodeDeleted", f"{system.namespace}/machine-1")
+        assert candidate.refused, "there is nothing left that could be fenced"
+
+    @both_versions
+    async def test_a_node_that_is_not_here_is_not_gone_where_no_node_here_is_of_its_cluster(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S18: the Nodes of another workload cluster are in its own API, where we do not look."""
+        await system.install(person)
+        await system.add_cluster(person)
+        await person.create(NODES, node("node-9"))
+        for number in range(2):
+            await system.add_machine(person, f"machine-{number}", node=f"node-{number}")
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].total == 2)
+        assert not report.candidates
+        assert counts(report.checks[0]) == {"total": 2, "starting": 2}
+        rows = {row.machine: row for row in report.rows if row.machine}
+        assert {row.reason for row in rows.values()} == {"NodeUnseen"}
+        assert {row.health for row in rows.values()} == {Health.SKIPPED}
+        # The first Node that says it belongs there shows that this is the place to look.
+        await person.create(NODES, system.node("node-0"))
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert counts(report.checks[0]) == {"total": 2, "healthy": 1, "unhealthy": 1}
+        assert report.candidates[0].reason == "NodeDeleted"
+
+    @both_versions
+    async def test_a_node_of_the_right_name_in_another_cluster_is_not_the_machine_s(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S9: names repeat between workload clusters; the Node's own annotations say where it belongs."""
+        await system.install(person)
+        await system.fleet(person, 3)
+        await system.add_cluster(person, "green")
+        await system.add_machine(person, "machine-of-green", node="node-1", cluster="green")
+        await person.create(system.path("machinehealthchecks"), system.check("greens", timeout=0, clusterName="green"))
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].total == 1)
+        assert counts(report.checks[0]) == {"total": 1, "starting": 1}
+        assert not report.candidates
+
+    @both_versions
+    @pytest.mark.parametrize("annotation", [PAUSED, SKIP])
+    async def test_a_machine_that_people_took_out_is_in_no_total(
+        self, system: System, annotation: str, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        await system.annotate(person, "machines", "machine-1", {annotation: ""})
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].left_out == 1)
+        assert counts(report.checks[0]) == {"total": 3, "healthy": 3, "left_out": 1}
+        assert not report.candidates
+        await system.annotate(person, "machines", "machine-1", {annotation: None})
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
+
+    @every_system
+    async def test_a_machine_that_is_deleted_or_relabelled_leaves_the_check(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        for name in ("node-1", "node-2"):
+            await turn(person, name, "False", since=now() - HOUR)
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: len(seen.candidates) == 2)
+        await person.delete(system.path("machines", "machine-1"))
+        report = await reported(scan, lambda seen: len(seen.candidates) == 1, report)
+        assert counts(report.checks[0]) == {"total": 3, "healthy": 2, "unhealthy": 1}
+        await person.patch(system.path("machines", "machine-2"), {"metadata": {"labels": {"role": "other"}}})
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert counts(report.checks[0]) == {"total": 2, "healthy": 2}
+
+
+class TestBrakes:
+    @every_system
+    async def test_a_check_that_is_paused_admits_nothing(self, system: System, person: ApiClient, open_scan: Open) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.candidates))
+        await system.annotate(person, "machinehealthchecks", "workers", {PAUSED: ""})
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert report.checks[0].reason == "Paused"
+        await system.annotate(person, "machinehealthchecks", "workers", {PAUSED: None})
+        await reported(scan, lambda seen: bool(seen.candidates), report)
+
+    @both_versions
+    async def test_a_cluster_that_is_paused_or_gone_admits_nothing(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.candidates))
+        cluster = system.path("clusters", CLUSTER_NAME)
+        await person.patch(cluster, {"spec": {"paused": True}})
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert (report.checks[0].reason, "spec.paused" in report.checks[0].message) == ("Paused", True)
+        await person.patch(cluster, {"spec": {"paused": None}})
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        await person.delete(cluster)
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert report.checks[0].reason == "ClusterNotFound"
+
+    @pytest.mark.parametrize(
+        ("path", "kind", "name"),
+        [
+            (CLUSTER_VERSIONS, "ClusterVersion", "version"),
+            (MACHINE_CONFIG_POOLS, "MachineConfigPool", "worker"),
+        ],
+    )
+    async def test_an_upgrade_closes_every_brake_until_it_is_over(
+        self, path: str, kind: str, name: str, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S17: nodes that an upgrade reboots are no failures; checks of nodes alone wait as well."""
+        await OPENSHIFT.install(person)
+        await person.create(DEFINITIONS, definition())
+        await OPENSHIFT.fleet(person)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, OPENSHIFT, timeout=0)
+        await person.create(CHECKS, check("nodes", duration="0s"))
+        spec = {"clusterID": "0000"} if path == CLUSTER_VERSIONS else {"paused": False}
+        await person.create(path, {"metadata": {"name": name}, "spec": spec})
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.candidates) and len(seen.checks) == 2)
+        await person.patch(f"{path}/{name}/status", {"status": progress(path, "True", "on the way to 4.21")})
+        report = await reported(scan, lambda seen: not seen.candidates, report)
+        assert {(each.allowed, each.reason) for each in report.checks} == {(False, "UpgradeInProgress")}
+        assert all(f"{kind} {name}" in each.message and "4.21" in each.message for each in report.checks)
+        await person.patch(f"{path}/{name}/status", {"status": progress(path, "False", "done")})
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert all(each.allowed for each in report.checks)
+
+
+class TestStatus:
+    @every_system
+    async def test_counts_and_the_brake_are_written_once_and_again_only_when_they_differ(
+        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S17: a closed brake has its severity and its reason where people look."""
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=0, most=1)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        assert (await publish(scan, report)).written == 1
+        status = await system.check_status(person)
+        assert (status["expectedMachines"], status["currentHealthy"], status["remediationsAllowed"]) == (4, 4, 1)
+        allowed = system.older_conditions(status)["RemediationAllowed"]
+        assert allowed["status"] == "True"
+        assert "severity" not in allowed
+        before = api.requests.total("patch", "machinehealthchecks", OURS)
+        for _ in range(3):
+            assert (await publish(scan, report)).written == 0
+        assert api.requests.total("patch", "machinehealthchecks", OURS) <= before + 1, "at most one, against our own older copy"
+
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await turn(person, "node-2", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
+        assert (await publish(scan, report)).written == 1
+        status = await system.check_status(person)
+        assert (status["expectedMachines"], status["currentHealthy"], status["remediationsAllowed"]) == (4, 2, 0)
+        allowed = system.older_conditions(status)["RemediationAllowed"]
+        assert (allowed["status"], allowed["severity"], allowed["reason"]) == ("False", "Warning", "TooManyUnhealthy")
+        assert "unhealthy: 2" in allowed["message"]
+
+    @both_versions
+    async def test_cluster_api_gets_both_generations_of_conditions(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person, 3)
+        await add_check(person, system, timeout=0, most=0)
+        await person.patch(system.path("machinehealthchecks", "workers"), {"spec": {"clusterName": CLUSTER_NAME}})
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
+        await publish(scan, report)
+        found = await person.get(system.path("machinehealthchecks", "workers"))
+        status, generation = found["status"], found["metadata"]["generation"]
+        assert status["observedGeneration"] == generation
+        assert status["targets"] == [machine_of(f"node-{number}") for number in range(3)]
+        newer, older = system.newer_conditions(status), system.older_conditions(status)
+        assert set(newer) == {"Paused", "RemediationAllowed"}
+        assert newer["Paused"]["status"] == "False"
+        assert {each["observedGeneration"] for each in newer.values()} == {generation}
+        assert set(older) == {"RemediationAllowed"}
+        assert newer["RemediationAllowed"]["message"] == older["RemediationAllowed"]["message"]
+        assert older["RemediationAllowed"]["severity"] == "Warning"
+
+    async def test_nothing_of_openshift_s_is_written_while_it_is_paused(
+        self, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        await OPENSHIFT.install(person)
+        await OPENSHIFT.fleet(person)
+        await add_check(person, OPENSHIFT, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await publish(scan, report)
+        before, writes = await OPENSHIFT.check_status(person), written(api)
+        await OPENSHIFT.annotate(person, "machinehealthchecks", "workers", {PAUSED: "until monday"})
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: bool(seen.checks[0].paused) and seen.checks[0].unhealthy == 1, report)
+        assert await publish(scan, report) == PublishResult(written=0)
+        assert await OPENSHIFT.check_status(person) == before
+        assert written(api) == writes
+
+    @both_versions
+    async def test_cluster_api_says_that_it_is_paused_and_leaves_the_rest(
+        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await publish(scan, report)
+        before, writes = await system.check_status(person), written(api)
+        await person.patch(system.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: seen.checks[0].reason == "Paused" and seen.checks[0].unhealthy == 1, report)
+        assert await publish(scan, report) == PublishResult(written=1)
+        assert set(written(api)[len(writes) :]) == {"machinehealthchecks"}
+        after = await system.check_status(person)
+        paused = system.newer_conditions(after)["Paused"]
+        assert (paused["status"], paused["reason"]) == ("True", "Paused")
+        assert after["currentHealthy"] == before["currentHealthy"] == 4
+        assert system.older_conditions(after) == system.older_conditions(before)
+
+    @every_system
+    async def test_a_check_that_cannot_be_used_says_so_once_and_holds_up_no_other(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """Whatever the schema takes may reach us; S7: what cannot be read as written is refused, never guessed."""
+        await system.install(person)
+        await system.fleet(person)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, system, timeout=0)
+        await person.create(system.path("machinehealthchecks"), system.bad_check())
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: len(seen.checks) == 2 and bool(seen.candidates))
+        bad, good = of(report, system.check_ref("bad").key), of(report, system.check_ref().key)
+        assert bad.error
+        assert not bad.allowed
+        assert (good.error, good.allowed) == ("", True)
+        for _ in range(3):
+            await publish(scan, report)
+        allowed = system.conditions(await system.check_status(person, "bad"))["RemediationAllowed"]
+        assert (allowed["status"], allowed["reason"]) == ("False", "InvalidConfiguration")
+        assert allowed["message"] == bad.error
+        assert system.conditions(await system.check_status(person))["RemediationAllowed"]["status"] == "True"
+        assert await events(person, system) == ["InvalidMachineHealthCheck"]
+
+    @every_system
+    async def test_what_is_said_of_a_check_that_cannot_be_used_names_the_object_as_it_is_now(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """`kubectl describe` looks for Events by uid, and tools wait for the generation that they have written."""
+        await system.install(person)
+        await system.fleet(person, 1)
+        await person.create(system.path("machinehealthchecks"), system.bad_check())
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: len(seen.checks) == 1)
+        await publish(scan, report)
+        found = await person.get(system.path("machinehealthchecks", "bad"))
+        [event] = (await person.list(f"/api/v1/namespaces/{system.namespace}/events"))["items"]
+        assert event["involvedObject"]["uid"] == found["metadata"]["uid"]
+        if system.of_cluster_api:
+            generation = found["metadata"]["generation"]
+            assert found["status"]["observedGeneration"] == generation
+            newer = system.newer_conditions(found["status"]).values()
+            assert {each["observedGeneration"] for each in newer} == {generation}
+
+    @every_system
+    async def test_a_short_circuit_is_one_event_and_its_end_another(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S17."""
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=0, most=1)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await publish(scan, report)
+        for name in ("node-1", "node-2"):
+            await turn(person, name, "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
+        assert not report.candidates
+        for _ in range(3):
+            await publish(scan, report)
+        assert await events(person, system) == ["RemediationRestricted"]
+        await turn(person, "node-3", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 3, report)
+        await publish(scan, report)
+        assert await events(person, system) == ["RemediationRestricted"], "still closed: other numbers are no news"
+        for name in ("node-2", "node-3"):
+            await turn(person, name, "True")
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        for _ in range(2):
+            await publish(scan, report)
+        assert await events(person, system) == ["RemediationAllowed", "RemediationRestricted"]
+
+    @every_system
+    async def test_a_short_circuit_that_closed_before_anybody_was_unhealthy_is_told_once_somebody_is(
+        self, system: System, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S17: so storms come. All timeouts run first, which closes the brake and is nobody's news; then they expire."""
+        await system.install(person)
+        await system.fleet(person)
+        await add_check(person, system, timeout=1, most=1)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await publish(scan, report)
+        for name in ("node-1", "node-2"):
+            await turn(person, name, "Unknown")
+        report = await reported(scan, lambda seen: seen.checks[0].soon == 2, report)
+        assert not report.checks[0].allowed
+        await publish(scan, report)
+        assert await events(person, system) == []
+        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 2, report)
+        for _ in range(2):
+            await publish(scan, report)
+        assert await events(person, system) == ["RemediationRestricted"]
+
+    @both_versions
+    async def test_every_machine_says_what_its_check_thinks_of_it(
+        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """Cluster API's HealthCheckSucceeded, in both generations, and as its schemas take it."""
+        await system.install(person)
+        await system.fleet(person, 3)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await person.delete(f"{NODES}/node-2")
+        await add_check(person, system, timeout=0)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 2)
+        assert (await publish(scan, report)).failed == ()
+        said = {}
+        for number in range(3):
+            status = (await person.get(system.path("machines", f"machine-{number}")))["status"]
+            newer, older = system.newer_conditions(status), system.older_conditions(status)
+            assert newer["HealthCheckSucceeded"]["status"] == older["HealthCheckSucceeded"]["status"]
+            said[number] = (newer["HealthCheckSucceeded"]["status"], newer["HealthCheckSucceeded"]["reason"])
+        assert said == {0: ("True", "HealthCheckSucceeded"), 1: ("False", "UnhealthyNode"), 2: ("False", "NodeDeleted")}
+        assert await events(person, system, "Machine") == ["MachineMarkedUnhealthy"] * 2
+        await until(lambda: len(told_of(scan, "HealthCheckSucceeded")) == 3)
+        writes = written(api)
+        assert (await publish(scan, report)).failed == ()
+        assert written(api) == writes
+
+    async def test_a_server_that_has_no_newer_conditions_at_all_is_written_to_no_more_often(
+        self, person: ApiClient, open_scan: Open
+    ) -> None:
+        """Before 1.9 Cluster API's schema had no `status.v1beta2`: the server drops it from every write without a word."""
+        older = CLUSTER_API_OLDER
+        for each in older.definitions():
+            del each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["v1beta2"]
+            await person.create(DEFINITIONS, each)
+        await person.create("/api/v1/namespaces", {"metadata": {"name": older.namespace}})
+        await older.fleet(person)
+        for name in ("node-1", "node-2"):
+            await turn(person, name, "False", since=now() - HOUR)
+        await add_check(person, older, timeout=0, most=1)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 2)
+        assert (await publish(scan, report)).written == 1
+        status = await older.check_status(person)
+        assert older.older_conditions(status)["RemediationAllowed"]["status"] == "False"
+        for _ in range(2):
+            assert (await publish(scan, report)).written == 0
+        assert await events(person, older) == ["RemediationRestricted"]
+
+
+class TestWhatIsFollowed:
+    async def test_a_cluster_without_machines_runs_clean_and_is_asked_for_none(
+        self, api: ApiServer, person: ApiClient, open_scan: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        questions = api.faults.add(Fault(accident=Accident.DELAY, path="/(machines|clusters)$", user_agent=OURS))
+        await person.create(DEFINITIONS, definition())
+        for number in range(4):
+            await person.create(NODES, node(f"node-{number}"))
+        await person.create(CHECKS, check(duration="0s"))
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks))
+        await person.create(NODES, node("node-4", "False", now() - HOUR))
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert report.view.stale == ""
+        assert report.candidates[0].machine == ""
+        assert api.faults.hits(questions) == 0
+        assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+    @every_system
+    async def test_kinds_and_checks_that_appear_later_are_noticed(
+        self, system: System, person: ApiClient, open_scan: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        await person.create(NODES, node("node-9"))
+        scan = await open_scan()
+        report = await observe(scan, asked())
+        assert report.checks == ()
+        await system.install(person)
+        await system.fleet(person)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        assert (await observe(scan, asked(report, wait=0.2))).checks == ()
+        await add_check(person, system, timeout=0)
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert report.view.stale == ""
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
+        await person.delete(system.path("machinehealthchecks", "workers"))
+        report = await reported(scan, lambda seen: not seen.checks, report)
+        assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+    @every_system
+    async def test_machines_are_only_followed_once_a_check_needs_them(
+        self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """A fleet of Machines that nobody asked us to judge costs nothing; nor do those of the other system."""
+        other = CLUSTER_API if system is OPENSHIFT else OPENSHIFT
+        for each in (system, other):
+            await each.install(person)
+        await person.create(DEFINITIONS, definition())
+        await system.fleet(person)
+        await person.create(CHECKS, check("nodes"))
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks))
+        assert api.requests.total("list", "machines", OURS) == api.requests.total("watch", "machines", OURS) == 0
+        await add_check(person, system)
+        await reported(scan, lambda seen: len(seen.checks) == 2 and max(each.total for each in seen.checks) == 4, report)
+        await until(lambda: api.requests.total("watch", "machines", OURS) == 1)
+        assert api.requests.total("list", "machines", OURS) == 1
+        assert api.requests.total("list", "clusters", OURS) == (1 if system.of_cluster_api else 0)
+
+
+class TestTwoServers:
+    """A management cluster has the Machines and their checks, the workload cluster has the Nodes."""
+
+    @both_versions
+    async def test_checks_and_machines_live_there_and_nodes_here(
+        self,
+        system: System,
+        api: ApiServer,
+        person: ApiClient,
+        management: Management,
+        open_scan: Open,
+    ) -> None:
+        await system.install(management.person)
+        await system.fleet(management.person, nodes=person)
+        await add_check(management.person, system, timeout=0, most=0)
+        scan = await open_scan(management.server)
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await turn(person, "node-1", "Unknown", since=now() - HOUR)
+        report = await reported(scan, lambda seen: seen.checks[0].unhealthy == 1, report)
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 3, "unhealthy": 1}
+        for _ in range(2):
+            await publish(scan, report)
+        status = await system.check_status(management.person)
+        assert (status["expectedMachines"], status["currentHealthy"], status["remediationsAllowed"]) == (4, 3, 0)
+        assert await events(management.person, system) == ["RemediationRestricted"]
+        assert api.requests.total("list", "machines", OURS) == 0
+        assert management.server.requests.total("list", "nodes", OURS) == 0
+        assert {write.resource for write in api.requests.log if write.user_agent.startswith(OURS)} == {"leases"}
+
+    async def test_losing_the_management_cluster_only_closes_its_own_checks(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        """S18, for as much of the view as is lost: the nodes are seen as well as before."""
+        await CLUSTER_API.install(management.person)
+        await CLUSTER_API.fleet(management.person, nodes=person)
+        await add_check(management.person, CLUSTER_API, timeout=0)
+        await person.create(DEFINITIONS, definition())
+        apart = {"selector": {"matchLabels": {"pool": "apart"}}, "minHealthy": 0}
+        await person.create(CHECKS, check("nodes", duration="0s", **apart))
+        await person.create(NODES, labelled(node("lone-0"), pool="apart"))
+        scan = await open_scan(management.server)
+        report = await reported(scan, lambda seen: len(seen.checks) == 2 and all(each.healthy for each in seen.checks))
+        key, lone = CLUSTER_API.check_ref().key, "NodeHealthCheck/nodes"
+        assert of(report, key).allowed
+        await management.server.stop()
+        report = await reported(scan, lambda seen: of(seen, key).reason == "StaleView", report)
+        assert report.view.stale == ""
+        assert not of(report, key).allowed
+        assert of(report, lone).allowed
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await turn(person, "lone-0", "False", since=now() - HOUR)
+        report = await reported(scan, lambda seen: of(seen, lone).unhealthy == 1 and of(seen, key).unhealthy == 1, report)
+        assert [each.node for each in report.candidates] == ["lone-0"]
+        await management.server.start()
+        report = await reported(scan, lambda seen: of(seen, key).allowed, report)
+        assert {each.node for each in report.candidates} == {"lone-0", "node-1"}
+
+    async def test_a_watch_that_ends_as_watches_do_closes_nothing(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        """A server ends every watch after some minutes, and it is resumed at once: that is no outage, and must not flap."""
+        await CLUSTER_API.install(management.person)
+        await CLUSTER_API.fleet(management.person, nodes=person)
+        await add_check(management.person, CLUSTER_API)
+        limits = replace(LIVE, broken=timedelta(seconds=3))
+        scan = await open_scan(management.server, limits, replace(WATCHES, shortest_watch=1, longest_watch=1))
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        watches = management.server.requests.total("watch", "machines", OURS)
+        quiet = await observe(scan, asked(report, wait=1.5))
+        assert quiet.checks[0].reason == ""
+        assert quiet.digest == report.digest
+        assert management.server.requests.total("watch", "machines", OURS) > watches, "some have ended meanwhile"
+
+    async def test_a_management_cluster_that_is_not_there_yet_is_found_when_it_is(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        await CLUSTER_API.install(management.person)
+        await CLUSTER_API.fleet(management.person, nodes=person)
+        await add_check(management.person, CLUSTER_API, timeout=0)
+        await management.server.stop()
+        scan = await open_scan(management.server)
+        report = await observe(scan, asked())
+        assert report.view.stale == ""
+        assert report.checks == ()
+        await management.server.start()
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].allowed, report)
+        assert counts(report.checks[0]) == {"total": 4, "healthy": 4}
+
+
+class TestClocks:
+    @pytest.mark.parametrize("error", [timedelta(minutes=-10), timedelta(minutes=10)], ids=["behind", "ahead"])
+    async def test_a_server_with_another_clock_makes_no_node_unhealthy_early_or_late(self, error: timedelta) -> None:
+        """The moments in a condition are the server's side's; only its own clock says how long ago they were."""
+        async with (
+            ApiServer(clock_error=error) as api,
+            ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
+        ):
+            await OPENSHIFT.install(person)
+            await OPENSHIFT.fleet(person)
+            await person.create(DEFINITIONS, definition())
+            await add_check(person, OPENSHIFT, timeout=300)
+            await person.create(CHECKS, check("nodes", duration="300s"))
+            await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=240))
+            async with view_of(person) as view:
+                await until(lambda: len(view.parts().checks) == 2 and all(each.total == 4 for each in view.parts().checks))
+                await until(lambda: view.synced)
+                report = of_view(view)
+                assert abs(report.at - api.now()) < timedelta(seconds=3)
+                assert [(each.soon, each.unhealthy) for each in report.checks] == [(1, 0), (1, 0)]
+                await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=400))
+                await until(lambda: [each.unhealthy for each in of_view(view).checks] == [1, 1])
+
+    async def test_a_view_that_is_told_its_clock_believes_it(self) -> None:
+        async with (
+            ApiServer(clock_error=timedelta(minutes=-10)) as api,
+            ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
+        ):
+            await person.create(NODES, node("node-1"))
+            async with view_of(person, clock=now) as view:
+                await until(lambda: view.synced)
+                assert abs(of_view(view).at - now()) < timedelta(seconds=3)
+
+
+def told_of(scan: ClusterScan, condition: str) -> list[str]:
+    """The Machines that have such a condition, as far as the watches have brought it."""
+    machines = [target.machine for target in scan.view.ledger.known(now()).machines.values()]
+    return [machine.name for machine in machines if machine is not None and machine.condition(condition)]
+
+
+@asynccontextmanager
+async def view_of(person: ApiClient, machines: ApiClient | None = None, **options: Any) -> AsyncIterator[ClusterView]:
+    """A view of the clusters that these people are at."""
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(ClusterConnection.to(person.address.url, token="abc"))
+        if machines is not None:
+            options["machines"] = await stack.enter_async_context(ClusterConnection.to(machines.address.url, token="abc"))
+        view = ClusterView(connection, limits=LIVE, watch_limits=WATCHES, **options)
+        stack.push_async_callback(view.close)
+        view.start()
+        yield view
+
+
+def of_view(view: ClusterView) -> ScanReport:
+    return view.report(lease=HELD)
+
+
+def labelled(obj: dict[str, Any], **labels: str) -> dict[str, Any]:
+    """The same with other labels: of no other test's check."""
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+def progress(path: str, status: str, message: str) -> dict[str, Any]:
+    """The status of a ClusterVersion or a MachineConfigPool, as far as it says whether it is at work."""
+    kind = "Progressing" if path == CLUSTER_VERSIONS else "Updating"
+    condition = {"type": kind, "status": status, "message": message, "lastTransitionTime": stamp(now())}
+    required = {"desired": {"version": "4.21.0"}, "observedGeneration": 1, "versionHash": "hash"}
+    return {"conditions": [condition], **(required if path == CLUSTER_VERSIONS else {})}

@@ -1,0 +1,193 @@
+"""`evaluate` and `explain` from files: what people and programs get without any cluster or server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from starter.cli import app
+
+NOW = "2026-11-21T12:00:00Z"
+TEMPLATE = "{apiVersion: nodewarden.io/v1alpha1, kind: FencingTemplate, name: bmc, namespace: nodewarden}"
+CHECKS = f"""
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {{name: workers}}
+spec:
+  minHealthy: 51%
+  selector: {{matchLabels: {{role: worker}}}}
+  remediationTemplate: {TEMPLATE}
+---
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {{name: gpu}}
+spec:
+  maxUnhealthy: 1
+  selector: {{matchLabels: {{gpu: present}}}}
+  unhealthyConditions: [{{type: Ready, status: Unknown, duration: 120s}}]
+  remediationTemplate: {TEMPLATE}
+"""
+NODES = [("node-1", "Unknown", "11:50:00", True), ("node-2", "True", "01:00:00", False), ("node-3", "False", "11:57:00", True)]
+NODES += [("node-4", "True", "01:00:00", False), ("node-5", "True", "01:00:00", False)]
+
+
+def nodes() -> dict[str, Any]:
+    """A typed list, whose items do not repeat what they are."""
+    items = [
+        {
+            "metadata": {"name": name, "labels": {"role": "worker"} | ({"gpu": "present"} if gpu else {})},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": f"2026-11-21T{since}Z"}]},
+        }
+        for name, ready, since, gpu in NODES
+    ]
+    return {"apiVersion": "v1", "kind": "NodeList", "items": items}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The health checks as YAML, the nodes as kubectl prints JSON."""
+    (tmp_path / "checks.yaml").write_text(CHECKS)
+    (tmp_path / "nodes.json").write_text(json.dumps(nodes()))
+    return ["-f", str(tmp_path / "checks.yaml"), "-f", str(tmp_path / "nodes.json"), "--now", NOW]
+
+
+async def nodewarden(*arguments: str, text: str | None = None) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
+
+
+async def evaluated(*arguments: str) -> dict[str, Any]:
+    result = await nodewarden("evaluate", *arguments, "-o", "json")
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def verdicts(check: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {each["target"]: (each["verdict"], each["action"]) for each in check["verdicts"]}
+
+
+async def test_the_json_has_the_documented_fields(files: list[str]) -> None:
+    """docs/semantics.md says which; they are a stable interface."""
+    answer = await evaluated(*files)
+    assert set(answer) == {"checks", "errors"}
+    assert set(answer["checks"][0]) >= {
+        *("kind", "apiVersion", "namespace", "name", "dialect", "paused", "targets", "healthy", "unhealthy", "allowed"),
+        *("remediationsAllowed", "reason", "message", "nextCheckSeconds", "verdicts"),
+    }
+    assert set(answer["checks"][0]["verdicts"][0]) >= {
+        *("target", "node", "machine", "verdict", "reason", "message", "since", "dueInSeconds", "action"),
+    }
+
+
+async def test_the_strictest_brake_of_several_checks_holds_a_node(files: list[str]) -> None:
+    gpu, workers = (await evaluated(*files))["checks"]
+    assert (gpu["name"], gpu["allowed"], gpu["unhealthy"], gpu["reason"]) == ("gpu", True, 1, "RemediationAllowed")
+    assert verdicts(gpu) == {"node-1": ("unhealthy", "fence"), "node-3": ("healthy", "none")}
+    assert verdicts(workers)["node-1"] == ("unhealthy", "none"), "gpu's deadline expired first: it gives the remedy"
+    assert "NodeHealthCheck/gpu gives the remedy" in workers["verdicts"][0]["heldBy"]
+    assert verdicts(workers)["node-3"] == ("soon", "none")
+    assert workers["nextCheckSeconds"] == 121
+    assert workers["warnings"] == ["its sick targets are covered by NodeHealthCheck/gpu too"]
+
+
+async def test_a_closed_brake_of_one_check_holds_the_other_unless_they_are_independent(files: list[str], tmp_path: Path) -> None:
+    """S17."""
+    closed = CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0")
+    (tmp_path / "checks.yaml").write_text(closed)
+    gpu, workers = (await evaluated(*files))["checks"]
+    assert (gpu["allowed"], verdicts(gpu)["node-1"], verdicts(workers)["node-1"]) == (
+        False,
+        ("unhealthy", "none"),
+        ("unhealthy", "none"),
+    )
+    assert "NodeHealthCheck/gpu covers it too and may not act now" in workers["verdicts"][0]["heldBy"]
+    gpu, workers = (await evaluated(*files, "--overlap", "independent"))["checks"]
+    assert verdicts(workers)["node-1"] == ("unhealthy", "fence")
+
+
+async def test_the_table_says_the_same_for_people(files: list[str]) -> None:
+    result = await nodewarden("evaluate", *files)
+    assert result.exit_code == 0
+    assert "NodeHealthCheck/workers  medik8s, 3 of 5 healthy, 1 unhealthy, 1 soon" in result.stdout
+    assert "may act: 3 of 5 nodes are healthy, minHealthy 51% needs 3" in result.stdout
+    assert "looks again in 2m01s" in result.stdout
+
+
+async def test_an_object_that_cannot_be_used_is_an_error_and_the_rest_is_evaluated(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: many"))
+    result = await nodewarden("evaluate", *files, "-o", "json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    [error] = answer["errors"]
+    assert (error["kind"], error["name"], error["field"]) == ("NodeHealthCheck", "gpu", "spec.maxUnhealthy")
+    gpu, workers = answer["checks"]
+    assert (gpu["allowed"], gpu["reason"], gpu["verdicts"]) == (False, "InvalidObject", [])
+    assert verdicts(workers)["node-1"] == ("unhealthy", "fence")
+    table = await nodewarden("evaluate", *files)
+    assert "error: " in table.stdout
+    assert "NodeHealthCheck/gpu: spec.maxUnhealthy: expected" in table.stdout.replace("\n", " ")
+
+
+async def test_objects_come_from_standard_input_too() -> None:
+    text = CHECKS + "\n---\n" + json.dumps(nodes())
+    result = await nodewarden("evaluate", "-f", "-", "--now", NOW, "-o", "json", text=text)
+    assert [check["name"] for check in json.loads(result.stdout)["checks"]] == ["gpu", "workers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "-f: expected a file"),
+        (("-f", "{checks}", "--now", "yesterday"), "--now: expected a moment such as"),
+        (("-f", "{checks}", "--now", "2026-11-21"), "--now: expected a moment such as"),
+    ],
+)
+async def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], expected: str, files: list[str]) -> None:
+    result = await nodewarden("evaluate", *(each.format(checks=files[1]) for each in arguments))
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "checks.yaml").write_text(CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0"))
+    result = await nodewarden("explain", "node-1", *files)
+    assert result.exit_code == 0
+    page = " ".join(result.stdout.split())
+    assert "node-1 Ready is Unknown; unhealthy, and held back: TooManyUnhealthy" in page
+    assert "brake closed (TooManyUnhealthy): 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2" in page
+    assert "unblock 1 more of its 2 nodes must become healthy" in page
+    assert "unblock NodeHealthCheck/gpu: 1 more of its 2 nodes must become healthy" in page
+
+
+async def test_explain_has_a_countdown_and_names_the_checks_that_do_not_cover_the_node(files: list[str]) -> None:
+    result = await nodewarden("explain", "node-3", *files, "-o", "json")
+    answer = json.loads(result.stdout)
+    gpu, workers = answer["checks"]
+    assert (workers["verdict"]["verdict"], workers["verdict"]["dueInSeconds"]) == ("soon", 121)
+    assert workers["unblock"] == ["nothing is done before its time is over, in 2m1s"]
+    assert gpu["verdict"]["verdict"] == "healthy"
+    result = await nodewarden("explain", "node-2", *files, "-o", "json")
+    answer = json.loads(result.stdout)
+    assert answer["notCovering"] == [{"check": "NodeHealthCheck/gpu", "why": "its selector wants gpu=present"}]
+
+
+async def test_explain_of_a_node_that_nobody_knows_is_exit_code_4(files: list[str]) -> None:
+    result = await nodewarden("explain", "node-9", *files)
+    assert result.exit_code == 4
+    assert "there is no such Node or Machine" in result.stdout
+
+
+def test_evaluate_needs_neither_a_server_nor_a_kubeconfig(files: list[str], tmp_path: Path) -> None:
+    """It is for machines that have neither, such as those of a CI."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "COLUMNS": "120"}
+    command = [sys.executable, "-m", "starter.cli", "evaluate", *files]
+    root = Path(__file__).parents[2]
+    found = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
+    assert "NodeHealthCheck/gpu" in found.stdout
+    assert found.stderr == ""
