@@ -78,7 +78,8 @@ FAST_PLAN: Mapping[str, Any] = {
 
 
 class System:
-    """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster."""
+    """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `machines` says how the
+    management cluster is reached, where there is one."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class System:
         pace: Pace | None = None,
         demo_workloads: bool = True,
         settings: Mapping[str, Any] | None = None,
+        machines: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.temporal = temporal
@@ -103,6 +105,7 @@ class System:
         self._pace = pace or Pace()
         self._demo_workloads = demo_workloads
         self._more_settings = dict(settings or {})
+        self._machines = {"machines": dict(machines)} if machines else {}
         self._stack = AsyncExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
@@ -157,7 +160,7 @@ class System:
     def _write_settings(self) -> Settings:
         written = {
             "temporal": {"address": self.temporal.address, "namespace": self.namespace},
-            "clusters": {self.cluster_name: {"kubeconfig": str(self.cluster.kubeconfig_path)}},
+            "clusters": {self.cluster_name: {"kubeconfig": str(self.cluster.kubeconfig_path), **self._machines}},
             "scan": {"start_up_grace": "500ms"},
             "worker": {"sticky_timeout": "500ms", "graceful_shutdown": "15s"},
             "state": str(self.folder / "state"),

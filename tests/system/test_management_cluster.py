@@ -1,0 +1,134 @@
+"""Machines and their health check in a management cluster, their nodes in a workload cluster: two API servers, one episode.
+
+The check is Cluster API's own, as it is written today; its template is ours, so that the node is fenced instead of its Machine
+replaced. Two more clusters are managed from there, of which nothing may be touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from policy.brakes import Closed
+from policy.episodes import Outcome
+from policy.report import CheckReport
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests import report
+from tests.cluster.builders import now
+from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
+from tests.system.questions import standing
+from tests.system.temporal_server import TemporalServer
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+CAPI = replace(CLUSTER_API, namespace=TEMPLATE_NAMESPACE)
+"""A check's template lives in the check's namespace."""
+
+TOKEN = "abc"
+REMEDIATION = {
+    "templateRef": {"apiVersion": TEMPLATES.api_version, "kind": TEMPLATES.kind, "name": TEMPLATE},
+    "triggerIf": {"unhealthyLessThanOrEqualTo": "40%"},
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Both clusters, and somebody who may do anything in the management cluster."""
+
+    system: System
+    management: ApiServer
+    person: ApiClient
+
+    async def check(self, name: str = "workers") -> CheckReport | None:
+        """What the scanner says of a MachineHealthCheck."""
+        scanner = await self.system.scanner()
+        checks = scanner.report.checks if scanner is not None and scanner.report is not None else ()
+        return next((each for each in checks if each.ref.name == name), None)
+
+
+@pytest.fixture(scope="module")
+async def world(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[World]:
+    token = tmp_path_factory.mktemp("management") / "token"
+    token.write_text(TOKEN)
+    async with ApiServer() as management, ApiClient(ApiAddress(url=management.url, token=TOKEN)) as person:
+        await CAPI.install(person)
+        machines = {"server": management.url, "token_file": str(token)}
+        async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, zones=2, machines=machines) as system:
+            await furnish(person, system)
+            await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template())
+            await system.start_worker()
+            await system.start_scanner()
+            yield World(system=system, management=management, person=person)
+
+
+async def furnish(person: ApiClient, system: System) -> None:
+    """A Machine for each node, tied as Cluster API ties them; and another cluster whose nodes have the same names."""
+    await CAPI.add_cluster(person)
+    await CAPI.add_cluster(person, "green")
+    for name in system.cluster.nodes:
+        await system.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": CAPI.ties(name)}})
+        await CAPI.add_machine(person, machine_of(name), node=name)
+        await CAPI.add_machine(person, f"green-{name}", node=name, cluster="green")
+    await person.create(CAPI.path("machinehealthchecks"), CAPI.check(timeout=1, remediation=REMEDIATION))
+    green = CAPI.check("green", timeout=1, remediation=REMEDIATION, clusterName="green")
+    await person.create(CAPI.path("machinehealthchecks"), green)
+
+
+async def test_a_node_is_fenced_because_of_its_machines_health_check_in_another_cluster(world: World) -> None:
+    """S1, S9: judged by objects of two API servers, looked at live in both, acted on in one."""
+    system = world.system
+    before = system.break_node("node-2", "kubelet-stops")
+    result = await system.ended(before)
+    assert result.outcome is Outcome.RECOVERED
+    assert await system.judge(before, result) == []
+
+    async def told() -> bool:
+        status = await CAPI.check_status(world.person)
+        return (status.get("expectedMachines"), status.get("currentHealthy")) == (4, 4)
+
+    await system.until(told, "the check's status counts all four as healthy again")
+    allowed = CAPI.newer_conditions(await CAPI.check_status(world.person))["RemediationAllowed"]
+    assert (allowed["status"], allowed["reason"]) == ("True", "RemediationAllowed")
+    machine = await world.person.get(CAPI.path("machines", machine_of("node-2")))
+    assert "deletionTimestamp" not in machine["metadata"]
+    report.say("management cluster", f"{before.node} {result.outcome.value} by a MachineHealthCheck of another API server")
+
+
+async def test_what_belongs_to_another_cluster_is_left_alone(world: World) -> None:
+    """Its Nodes, whose names are the same, are not seen from here: somebody else looks after it."""
+    found = await world.check("green")
+    assert found is not None
+    assert (found.reason, found.healthy) == (Closed.ELSEWHERE, 0)
+    assert await CAPI.check_status(world.person, "green") == {}
+    machine = await world.person.get(CAPI.path("machines", "green-node-2"))
+    assert "HealthCheckSucceeded" not in CAPI.newer_conditions(machine["status"])
+
+
+async def test_while_the_management_cluster_is_lost_nothing_is_begun_and_afterwards_it_is(world: World) -> None:
+    """S18: nobody can know what the Machines and their check say meanwhile."""
+    system = world.system
+    await world.management.stop()
+
+    async def held() -> bool:
+        found = await world.check()
+        return found is not None and found.reason == Closed.STALE_MACHINES
+
+    await system.until(held, "the check is held", seconds=40)
+    before = system.break_node("node-1", "kernel-hangs")
+    sick_for = timedelta(seconds=6)
+    began = now()
+    await system.until(lambda: now() - began > sick_for, "the node has been sick for long")
+    scanner = await system.scanner()
+    assert scanner is not None
+    assert scanner.permits == ()
+    await world.management.start()
+    result = await system.ended(before)
+    assert result.outcome is Outcome.RECOVERED
+    assert await system.judge(before, result) == []
