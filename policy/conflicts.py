@@ -46,36 +46,29 @@ class LeaderLease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusWrite:
-    """The newest write of a health check's status by somebody else."""
+    """The newest write of a health check's status by another controller."""
 
     check: str
     manager: str
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict:
-    """Who acts on the dialect, in words, and up to when that counts unless it is seen again. `why` "": nobody does."""
+def conflict(leases: Iterable[LeaderLease], writes: Iterable[StatusWrite], standing: Iterable[str], now: datetime) -> str:
+    """Who acts on the dialect, in words, "" for nobody. standing: health checks that say already that somebody does.
 
-    why: str = ""
-    until: datetime | None = None
-
-
-def conflict(leases: Iterable[LeaderLease], writes: Iterable[StatusWrite], now: datetime) -> Conflict:
-    """Whether another controller acts on a dialect now; the evidence that counts for longest is the one that is told."""
-    found: list[tuple[datetime, str]] = []
+    A controller that was seen once may come back at any moment: what says so stands on the object until the user takes over.
+    """
     for lease in leases:
         until = lease.until()
         if until is not None and until > now:
-            found.append((until, f"its leader Lease {lease.name} is renewed by {lease.holder}"))
+            return _said(f"its leader Lease {lease.name} is renewed by {lease.holder}")
     for write in writes:
-        until = later(write.at, WRITTEN_LATELY)
-        if until > now:
-            found.append((until, f"{write.manager} writes the status of {write.check}"))
-    if not found:
-        return Conflict()
-    # The words must not change with every renewal: a Lease, which is renewed every few seconds, goes before a write.
-    until, why = min(found, key=lambda each: (not each[1].startswith("its leader"), each[1]))
-    return Conflict(
-        why=f"another controller acts on these health checks: {why}; {TAKEOVER}", until=max(each[0] for each in found)
-    )
+        if later(write.at, WRITTEN_LATELY) > now:
+            return _said(f"{write.manager} writes the status of {write.check}")
+    for check in sorted(standing):
+        return _said(f"{check} says that it has been seen")
+    return ""
+
+
+def _said(why: str) -> str:
+    return f"another controller acts on these health checks: {why}; {TAKEOVER}"

@@ -10,24 +10,30 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from activities.cluster.connection import JsonObject
+from activities.cluster.statuses.common import CONFLICTING, condition_of
 from policy.brakes import Closed
 from policy.conflicts import LeaderLease, StatusWrite, conflict
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.moments import moment_of
 
-OUR_MANAGER = "nodewarden"
-"""As API servers name the manager of a field: the user agent up to its slash."""
+NO_CONTROLLERS = ("nodewarden", "kubectl")
+"""How API servers name the managers of fields that we or people write: the user agent up to its slash."""
 
 
 class Conflicts:
-    """Keeps one ledger's holds for other controllers. takeover: the user knows, and wants us to act."""
+    """Keeps one ledger's holds for other controllers. takeover: the user knows, and wants us to act.
+
+    Whoever was seen once counts until then, also in another process: the condition on the health check says so.
+    """
 
     def __init__(self, ledger: Ledger, *, takeover: bool) -> None:
         self._ledger = ledger
         self._takeover = takeover
         self._leases: dict[Dialect, dict[str, LeaderLease]] = {dialect: {} for dialect in Dialect}
         self._writes: dict[Dialect, dict[str, StatusWrite]] = {dialect: {} for dialect in Dialect}
+        self._standing: dict[Dialect, set[str]] = {dialect: set() for dialect in Dialect}
+        self._seen: dict[Dialect, str] = {}
 
     def lease_changed(self, dialect: Dialect, key: str, lease: JsonObject | None) -> None:
         """A leader Lease as it is now, None for one that is gone."""
@@ -49,23 +55,26 @@ class Conflicts:
             self._writes[dialect].pop(ref.key, None)
         else:
             self._writes[dialect][ref.key] = write
+        if check is not None and condition_of(check.get("status") or {}, CONFLICTING).get("status") == "True":
+            self._standing[dialect].add(ref.key)
+        else:
+            self._standing[dialect].discard(ref.key)
 
-    def hold(self, now: datetime) -> datetime | None:
-        """Hold what is to be held now, and let go of the rest. When that may change by time alone, None: not."""
-        moments = []
+    def hold(self, now: datetime) -> None:
+        """Hold what is to be held."""
         for dialect in Dialect:
-            found = conflict(self._leases[dialect].values(), self._writes[dialect].values(), now)
-            self._ledger.hold(dialect, Closed.OBSERVE_ONLY, "" if self._takeover else found.why)
-            if found.until is not None:
-                moments.append(found.until)
-        return min(moments, default=None)
+            if dialect not in self._seen and (
+                why := conflict(self._leases[dialect].values(), self._writes[dialect].values(), self._standing[dialect], now)
+            ):
+                self._seen[dialect] = why
+            self._ledger.hold(dialect, Closed.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
 
 
 def _newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrite | None:
     newest: StatusWrite | None = None
     for entry in check["metadata"].get("managedFields") or ():
         manager, at = str(entry.get("manager") or ""), moment_of(entry.get("time"))
-        if entry.get("subresource") != "status" or at is None or manager.startswith(OUR_MANAGER):
+        if entry.get("subresource") != "status" or at is None or manager.startswith(NO_CONTROLLERS):
             continue
         if newest is None or at > newest.at:
             newest = StatusWrite(check=ref.key, manager=manager or "somebody", at=at)

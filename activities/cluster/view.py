@@ -76,7 +76,6 @@ class ClusterView:
         self._machines_broken_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._void_mark = 0
-        self._conflict_ends: datetime | None = None
         self._watches = Watches(
             connection,
             self.ledger,
@@ -155,7 +154,7 @@ class ClusterView:
         """The whole report at this moment. known_inventory, mark: the size and the resourceVersion the scanner has seen."""
         now = self._clock()
         self._hold_machines()
-        self._conflict_ends = self._watches.conflicts.hold(now)
+        self._watches.conflicts.hold(now)
         parts = self.ledger.report_parts(now, watching)
         fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
@@ -341,11 +340,8 @@ class ClusterView:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.
         moments = [moment for moment in moments if moment > -JUST_PASSED]
-        moments += [
-            (moment - self._clock()).total_seconds()
-            for moment in (self.ledger.next_due, self._conflict_ends)
-            if moment is not None
-        ]
+        if self.ledger.next_due is not None:
+            moments.append((self.ledger.next_due - self._clock()).total_seconds())
         return moments or [LONGEST_WAIT]
 
 

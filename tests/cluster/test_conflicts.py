@@ -74,21 +74,39 @@ async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at
         assert [event["reason"] for event in (await person.list(EVENTS))["items"]] == ["ConflictingController"]
 
 
-async def test_a_leader_that_has_gone_gives_its_checks_free_by_time_alone(
+async def test_who_was_seen_once_counts_until_the_user_takes_over(
     api: ApiServer, person: ApiClient, connection: ClusterConnection
 ) -> None:
-    """Its Lease stays behind when a controller is switched off."""
+    """A controller whose pod is moved comes back; what says that it was seen stands on the health check."""
     await furnish(person)
-    await lease(person, renewed=14)
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+    await lease(person, renewed=0)
+    limits = ViewLimits(grace=timedelta(0))
+    async with ClusterScan("prod", connection, limits=limits) as scan:
+        await publish(scan, (await first_report(scan)).checks)
+        await person.delete(f"{LEASES}/{LEADER}")
+        assert (await first_report(scan)).checks[0].reason == Closed.OBSERVE_ONLY
+    async with ClusterScan("prod", connection, limits=limits) as scan:
         report = await first_report(scan)
         assert report.checks[0].reason == Closed.OBSERVE_ONLY
-        request = ScanRequest(cluster="prod", holder="ours", known_digest=report.digest, wait=timedelta(seconds=10))
-        report = await ActivityEnvironment().run(scan.observe_cluster, request)
+        assert "NodeHealthCheck/workers says that it has been seen" in report.checks[0].message
+    async with ClusterScan("prod", connection, limits=limits, takeover=True) as scan:
+        report = await first_report(scan)
         assert [candidate.node for candidate in report.candidates] == ["node-0"]
         await publish(scan, report.checks)
         conditions = (await person.get(f"{CHECKS}/workers"))["status"]["conditions"]
         assert "ConflictingController" not in {condition["type"] for condition in conditions}
+    async with ClusterScan("prod", connection, limits=limits) as scan:
+        assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
+
+
+async def test_a_leader_that_had_gone_before_anybody_looked_is_none(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """Its Lease stays behind when a controller is switched off."""
+    await furnish(person)
+    await lease(person, renewed=60)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        assert [candidate.node for candidate in (await first_report(scan)).candidates] == ["node-0"]
 
 
 async def test_who_takes_over_acts_all_the_same(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> None:
