@@ -7,8 +7,8 @@ new episodes under it. What activities raise is in `activities/errors.py`.
 from __future__ import annotations
 
 LONGEST_SHOWN = 80
-LONGEST_NAME = 300
-LONGEST_PROBLEM = 300
+LONGEST_NAME = 120
+LONGEST_PROBLEM = 240
 """What people wrote may be a megabyte; what is said of it goes into a status, an Event and a terminal."""
 
 

@@ -66,18 +66,24 @@ class Intake:
             if update and before is not None and stood is not None:
                 refuse_update(before, check, stood)
         except PolicyError as error:
-            metadata = _mapping(obj.get("metadata"))
-            uid, generation = metadata.get("uid"), metadata.get("generation")
-            self.ledger.put_bad_check(
-                ref,
-                str(error),
-                uid=uid if isinstance(uid, str) else "",
-                generation=generation if isinstance(generation, int) else 0,
-            )
+            self.refuse_check(ref, obj, error)
             return error
         self.checks[ref.key] = check
         self.ledger.put_check(check)
         return None
+
+    def refuse_check(self, ref: ObjectRef, obj: JsonObject, error: PolicyError) -> None:
+        """A health check that can't be used; the version before counts no more."""
+        self.checks.pop(ref.key, None)
+        self.objects[ref.key] = obj
+        metadata = _mapping(obj.get("metadata"))
+        uid, generation = metadata.get("uid"), metadata.get("generation")
+        self.ledger.put_bad_check(
+            ref,
+            str(error),
+            uid=uid if isinstance(uid, str) else "",
+            generation=generation if isinstance(generation, int) else 0,
+        )
 
     def remove_check(self, key: str) -> None:
         """A health check that was deleted."""

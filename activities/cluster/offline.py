@@ -66,7 +66,7 @@ class OfflineCluster:
         ref = _ref(obj)
         try:
             self._put(obj, ref, source)
-        except (msgspec.DecodeError, TypeError, ValueError) as error:
+        except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
             problem = error.problem if isinstance(error, PolicyError) else str(error)
             self.mistakes.append(Mistake(source=source, ref=ref, message=f"expected a {ref.kind}: {problem[:200]}"))
 
@@ -86,9 +86,7 @@ class OfflineCluster:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         if is_health_check(obj):
-            # The slower copy: it keeps numbers of any size, which are then a mistake of their field.
-            plain = json.loads(json.dumps(obj))
-            mistake = self._intake.put_check(ref, plain, update=True)
+            mistake = self._put_check(ref, obj)
             if mistake is not None:
                 self.mistakes.append(
                     Mistake(source=source, ref=ref, field=mistake.field, message=f"{mistake.field}: {mistake.problem}")
@@ -103,6 +101,16 @@ class OfflineCluster:
             self._intake.put_surrounding(ref.kind, ref.name, obj)
         else:
             self._others.append((obj, source))
+
+    def _put_check(self, ref: ObjectRef, obj: JsonObject) -> PolicyError | None:
+        """What only YAML can say is a mistake of its field, so it is written as something that no field takes."""
+        try:
+            plain = json.loads(json.dumps(obj, default=repr))
+        except (TypeError, ValueError, RecursionError) as error:
+            mistake = PolicyError(ref.key, "spec", f"expected what JSON can say: {error}")
+            self._intake.refuse_check(ref, obj, mistake)
+            return mistake
+        return self._intake.put_check(ref, plain, update=True)
 
     def _reader(self, ref: ObjectRef) -> Callable[[bytes], None] | None:
         ledger, now = self.ledger, self._now

@@ -119,7 +119,7 @@ def _storm(fields: Fields) -> Storm:
     listed = status.get("conditions") if isinstance(status, Mapping) else None
     since: dict[object, datetime | None] = {}
     for condition in listed if isinstance(listed, list) else ():
-        if isinstance(condition, Mapping) and condition.get("status") == "True":
+        if isinstance(condition, Mapping) and condition.get("status") == "True" and isinstance(condition.get("type"), str):
             since[condition.get("type")] = moment_of(condition.get("lastTransitionTime"))
     if ACTIVE not in since:
         return Storm()

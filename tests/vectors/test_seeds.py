@@ -1,0 +1,545 @@
+"""The examples of the three texts that health checks come from, as they were written, and the numbers that the texts give.
+
+`seeds/` holds the YAML of the texts and nothing else: 000 is OpenShift's proposal of machine health checking, 003 Cluster API's
+page on configuring a MachineHealthCheck, 004 the NodeHealthCheck proposal. Where a text says something else than what was
+shipped, what was shipped holds, and the test says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from activities.cluster.offline import Mistake, load
+from policy.dialects import parse
+from policy.evaluation import evaluate
+from policy.healthcheck import HealthCheck
+from policy.overlaps import Overlap
+from starter.evaluation import as_json
+from starter.manifests import Manifest, Unreadable, read_files, read_text
+from tests.vectors.objects import NOW, Json, moment
+
+SEEDS = Path(__file__).with_name("seeds")
+
+UNTIL_SICK = 301
+"""All three texts write 300s; that long a condition must have held to be over for certain."""
+
+
+def text(name: str) -> str:
+    return (SEEDS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def the_object(name: str) -> Json:
+    """The one object of a file of the texts."""
+    (found,) = read_files([str(SEEDS / f"{name}.yaml")])
+    assert isinstance(found, Manifest)
+    return found.document
+
+
+def with_spec(check: Json, **fields: object) -> Json:
+    """The check with other values of some fields; None takes one away."""
+    spec = {key: value for key, value in (check["spec"] | fields).items() if value is not None}
+    return copy.deepcopy(check) | {"spec": spec}
+
+
+def evaluated(objects: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
+    cluster = load([(obj, "seed") for obj in objects], NOW, overlap=overlap)
+    return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
+
+
+def the_check(objects: list[Json]) -> Json:
+    answer = evaluated(objects)
+    assert answer["errors"] == []
+    (check,) = answer["checks"]
+    return dict(check)
+
+
+def acted_on(check: Json) -> list[str]:
+    """Whose remediation would be performed now."""
+    return sorted(each["target"] for each in check["verdicts"] if each["action"] != "none" and not each["heldBy"])
+
+
+def node(name: str, ready: str = "True", age: float = 3600, role: str = "worker") -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {f"node-role.kubernetes.io/{role}": ""}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": moment(age)}]},
+    }
+
+
+def names(kind: str, number: int) -> list[str]:
+    return [f"{kind}-{index:02}" for index in range(number)]
+
+
+# 000: OpenShift -------------------------------------------------------------------------------------------------------
+
+
+def openshift_machine(name: str, *, node_name: str | None = None, role: str = "worker", **status: object) -> Json:
+    """A Machine of a MachineSet; without another name its Node is called as itself."""
+    owner = {"kind": "MachineSet", "name": "workers", "uid": "uid-workers", "controller": True}
+    referred = name if node_name is None else node_name
+    return {
+        "apiVersion": "machine.openshift.io/v1beta1",
+        "kind": "Machine",
+        "metadata": {
+            "name": name,
+            "namespace": "openshift-machine-api",
+            "labels": {"role": role},
+            "ownerReferences": [owner] if role == "worker" else [],
+        },
+        "status": {"phase": "Running", **({"nodeRef": {"name": referred}} if referred else {}), **status},
+    }
+
+
+def openshift_pool(total: int, sick: int, ready: str = "Unknown") -> list[Json]:
+    found = []
+    for index, name in enumerate(names("machine", total)):
+        found += [openshift_machine(name), node(name, ready if index < sick else "True", UNTIL_SICK)]
+    return found
+
+
+OPENSHIFT = the_object("000-machine-health-check")
+
+
+def test_the_example_of_000_is_read_as_it_is_written() -> None:
+    check = parse(OPENSHIFT)
+    assert (check.ref.key, str(check.max_unhealthy)) == ("MachineHealthCheck/openshift-machine-api/example", "40%")
+    assert [(each.type, each.status, each.duration.seconds) for each in check.conditions] == [
+        ("Ready", "Unknown", 300),
+        ("Ready", "False", 300),
+    ]
+    assert check.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("total", "sick", "allowed"), [(5, 2, True), (5, 3, False), (6, 2, True), (6, 3, False), (10, 4, True), (10, 5, False)]
+)
+def test_the_example_of_000_is_held_when_more_than_40_percent_are_unhealthy(total: int, sick: int, allowed: bool) -> None:
+    """The text says "40% or more"; the shipped controller remediates at exactly 40 % (semantics.md)."""
+    check = the_check([OPENSHIFT, *openshift_pool(total, sick)])
+    assert (check["targets"], check["unhealthy"], check["allowed"]) == (total, sick, allowed)
+    assert acted_on(check) == (names("machine", sick) if allowed else [])
+    assert {each["action"] for each in check["verdicts"] if each["verdict"] == "unhealthy"} == {
+        "delete-machine" if allowed else "none"
+    }
+
+
+@pytest.mark.parametrize(("sick", "allowed"), [(5, True), (6, False)])
+def test_half_of_ten_nodes_are_the_limit_of_50_percent(sick: int, allowed: bool) -> None:
+    """ "if the value of maxUnhealthy was 50%, and in a 10 node cluster, 6 nodes were determined to be unhealthy"."""
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy="50%"), *openshift_pool(10, sick)])
+    assert (check["allowed"], check["reason"]) == (allowed, "RemediationAllowed" if allowed else "TooManyUnhealthy")
+    assert len(acted_on(check)) == (sick if allowed else 0)
+
+
+def test_every_criterion_of_000_makes_a_machine_unhealthy() -> None:
+    """Its list: a condition of the node, no nodeRef (10 minutes), a node that is not found, the phase Failed."""
+    machines = [
+        openshift_machine("condition"),
+        openshift_machine("no-node", node_name="", lastUpdated=moment(601)),
+        openshift_machine("node-gone", node_name="was-here"),
+        openshift_machine("failed", phase="Failed", node_name=""),
+        openshift_machine("joining", node_name="", lastUpdated=moment(599)),
+        openshift_machine("well"),
+    ]
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy=None), *machines, node("condition", "False", 301), node("well")])
+    assert {each["target"]: each["reason"] for each in check["verdicts"] if each["verdict"] == "unhealthy"} == {
+        "condition": "ReadyFalse",
+        "no-node": "NodeStartupTimeout",
+        "node-gone": "NodeDeleted",
+        "failed": "MachineFailed",
+    }
+    assert {each["target"]: each["dueInSeconds"] for each in check["verdicts"] if each["verdict"] == "soon"} == {"joining": 2}
+    assert acted_on(check) == ["condition", "failed", "no-node", "node-gone"]
+
+
+def test_a_condition_of_000_must_last_for_longer_than_its_timeout() -> None:
+    machines = [openshift_machine("a"), openshift_machine("b"), node("a", "Unknown", 300), node("b", "Unknown", 301)]
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy=2), *machines])
+    assert [(each["target"], each["verdict"]) for each in check["verdicts"]] == [("a", "soon"), ("b", "unhealthy")]
+
+
+def test_control_plane_machines_that_nobody_owns_are_not_deleted() -> None:
+    """The text: "At present, Machine Health Checks will not remediate Control-Plane machines", which no controller owns."""
+    masters = [openshift_machine(name, role="master") for name in names("master", 3)]
+    nodes = [node("master-00", "Unknown", 400, "master"), node("master-01", role="master"), node("master-02", role="master")]
+    check = the_check([with_spec(OPENSHIFT, selector={}), *masters, *nodes])
+    assert (check["targets"], check["allowed"]) == (3, True)
+    assert [each["action"] for each in check["verdicts"]] == ["skip-no-owner", "none", "none"]
+
+
+def test_only_the_labels_of_the_selector_decide() -> None:
+    check = the_check([OPENSHIFT, *openshift_pool(3, 1), openshift_machine("other", role="infra"), node("other", "Unknown", 400)])
+    assert [each["target"] for each in check["verdicts"]] == names("machine", 3)
+    everybody = the_check(
+        [with_spec(OPENSHIFT, selector={}), *openshift_pool(3, 1), openshift_machine("other", role="infra"), node("other")]
+    )
+    assert everybody["targets"] == 4
+
+
+def test_the_annotation_of_an_external_remediation_is_asked_for_instead_of_a_deletion() -> None:
+    annotated = copy.deepcopy(OPENSHIFT)
+    annotated["metadata"]["annotations"] = {"machine.openshift.io/remediation-strategy": "external-baremetal"}
+    check = the_check([annotated, *openshift_pool(5, 1)])
+    assert [each["action"] for each in check["verdicts"] if each["verdict"] == "unhealthy"] == ["annotate-external"]
+
+
+def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter() -> None:
+    """The text warns that it would; here it does only where somebody asked for independent checks."""
+    loose = with_spec(OPENSHIFT, maxUnhealthy="100%")
+    loose["metadata"]["name"] = "loose"
+    objects = [OPENSHIFT, loose, *openshift_pool(5, 3)]
+    for overlap, acting in ((Overlap.STRICTEST, []), (Overlap.INDEPENDENT, names("machine", 3))):
+        strict_check, loose_check = evaluated(objects, overlap=overlap)["checks"]
+        assert (strict_check["allowed"], loose_check["allowed"]) == (False, True)
+        assert (acted_on(strict_check), acted_on(loose_check)) == ([], acting)
+
+
+def test_the_disruption_budget_that_000_decided_against_is_passed_over() -> None:
+    check = the_check([OPENSHIFT, the_object("000-machine-disruption-budget"), *openshift_pool(5, 1)])
+    assert acted_on(check) == ["machine-00"]
+
+
+# 003: Cluster API -----------------------------------------------------------------------------------------------------
+
+WORKERS = the_object("003-workers")
+CONTROL_PLANE = the_object("003-control-plane")
+
+CLUSTER: Json = {
+    "apiVersion": "cluster.x-k8s.io/v1beta1",
+    "kind": "Cluster",
+    "metadata": {"name": "capi-quickstart"},
+    "status": {
+        "infrastructureReady": True,
+        "conditions": [{"type": "ControlPlaneInitialized", "status": "True", "lastTransitionTime": moment(9000)}],
+    },
+}
+
+
+def capi_machine(name: str, labels: Json, *, node_name: str | None = None, created: float = 9000, **metadata: object) -> Json:
+    referred = name if node_name is None else node_name
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta1",
+        "kind": "Machine",
+        "metadata": {"name": name, "labels": labels, "creationTimestamp": moment(created), **metadata},
+        "spec": {"clusterName": "capi-quickstart"},
+        "status": {"nodeRef": {"name": referred}} if referred else {},
+    }
+
+
+POOL = {"nodepool": "nodepool-0"}
+
+
+def capi_pool(total: int, sick: int) -> list[Json]:
+    found = [CLUSTER]
+    for index, name in enumerate(names("machine", total)):
+        found += [capi_machine(name, POOL), node(name, "Unknown" if index < sick else "True", UNTIL_SICK)]
+    return found
+
+
+def test_the_examples_of_003_are_read_as_they_are_written() -> None:
+    workers, control_plane = parse(WORKERS), parse(CONTROL_PLANE)
+    assert workers.ref.key == "MachineHealthCheck.cluster.x-k8s.io/default/capi-quickstart-node-unhealthy-5m"
+    assert workers.startup_timeout is not None
+    assert (str(workers.max_unhealthy), workers.startup_timeout.seconds) == ("40%", 600)
+    assert (workers.cluster_name, control_plane.cluster_name) == ("capi-quickstart", "capi-quickstart")
+    assert control_plane.selector.matches({"cluster.x-k8s.io/control-plane": ""})
+    assert not control_plane.selector.matches(POOL)
+    assert (workers.warnings, control_plane.warnings) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("limit", "total", "sick", "allowed"),
+    [
+        ("40%", 25, 10, True),
+        ("40%", 25, 11, False),
+        ("40%", 6, 2, True),
+        ("40%", 6, 3, False),
+        (2, 10, 2, True),
+        (2, 10, 3, False),
+        (2, 3, 2, True),
+        (2, 3, 3, False),
+        ("100%", 3, 3, True),
+    ],
+)
+def test_as_many_are_remediated_as_003_says(limit: object, total: int, sick: int, allowed: bool) -> None:
+    check = the_check([with_spec(WORKERS, maxUnhealthy=limit), *capi_pool(total, sick)])
+    assert (check["targets"], check["unhealthy"], check["needRemediation"]) == (total, sick, sick)
+    assert check["allowed"] is allowed
+    assert acted_on(check) == (names("machine", sick) if allowed else [])
+    assert {each["action"] for each in check["verdicts"][:sick]} == {"request-owner-remediation" if allowed else "none"}
+
+
+@pytest.mark.parametrize("sick", range(8))
+def test_a_range_includes_both_its_ends(sick: int) -> None:
+    """The text: "If 5 or more nodes are unhealthy, remediation will not be performed". Shipped: at 5 it is, from 6 on not."""
+    allowed = sick in {3, 4, 5}
+    check = the_check([with_spec(WORKERS, unhealthyRange="[3-5]"), *capi_pool(10, sick)])
+    assert check["allowed"] is allowed
+    assert acted_on(check) == (names("machine", sick) if allowed else [])
+    assert check["remediationsAllowed"] == (5 - sick if allowed else 0)
+
+
+def test_a_range_goes_before_max_unhealthy() -> None:
+    check = the_check([with_spec(WORKERS, unhealthyRange="[3-5]", maxUnhealthy=0), *capi_pool(10, 4)])
+    assert check["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    ("timeout", "age", "verdict", "due"),
+    [("10m", 600, "soon", 1), ("10m", 601, "unhealthy", None), (None, 601, "unhealthy", None), ("0", 9999, "skipped", None)],
+)
+def test_a_machine_may_be_without_a_node_for_the_startup_timeout(
+    timeout: str | None, age: float, verdict: str, due: int | None
+) -> None:
+    """10 minutes if nothing else is said; 0 turns it off."""
+    cluster = copy.deepcopy(CLUSTER)
+    cluster["status"]["conditions"][0]["lastTransitionTime"] = moment(99999)
+    machines = [capi_machine("new", POOL, node_name="", created=age), capi_machine("old", POOL), node("old")]
+    check = the_check([with_spec(WORKERS, nodeStartupTimeout=timeout, maxUnhealthy=1), cluster, *machines])
+    (new,) = [each for each in check["verdicts"] if each["target"] == "new"]
+    assert (new["verdict"], new["dueInSeconds"]) == (verdict, due)
+    assert acted_on(check) == (["new"] if verdict == "unhealthy" else [])
+
+
+def test_a_node_that_was_removed_and_a_failure_are_remediated_at_once() -> None:
+    failed = capi_machine("failed", POOL)
+    failed["status"]["failureReason"] = "CreateError"
+    pool = [capi_machine("gone", POOL), failed, node("failed"), capi_machine("well", POOL), node("well")]
+    check = the_check([with_spec(WORKERS, maxUnhealthy=2), CLUSTER, *pool])
+    reasons = {each["target"]: each["reason"] for each in check["verdicts"]}
+    assert reasons == {"gone": "NodeDeleted", "failed": "MachineHasFailure", "well": ""}
+    assert acted_on(check) == ["failed", "gone"]
+
+
+@pytest.mark.parametrize("annotation", ["cluster.x-k8s.io/paused", "cluster.x-k8s.io/skip-remediation"])
+def test_a_machine_that_is_skipped_is_not_remediated_and_not_counted(annotation: str) -> None:
+    pool = capi_pool(6, 3)
+    pool[1]["metadata"]["annotations"] = {annotation: ""}
+    check = the_check([WORKERS, *pool])
+    assert (check["targets"], check["unhealthy"], check["leftOut"]) == (5, 2, 1)
+    assert acted_on(check) == ["machine-01", "machine-02"], "3 of 6 would have been too many"
+
+
+@pytest.mark.parametrize(
+    "pause", [{"spec": {"paused": True}}, {"metadata": {"annotations": {"cluster.x-k8s.io/paused": "true"}}}]
+)
+def test_in_a_paused_cluster_nobody_is_remediated(pause: Json) -> None:
+    cluster = {**CLUSTER, **pause, "metadata": CLUSTER["metadata"] | pause.get("metadata", {})}
+    check = the_check([WORKERS, cluster, *capi_pool(6, 1)[1:]])
+    assert (check["paused"], check["needRemediation"], acted_on(check)) == (True, 1, [])
+
+
+def control_plane(sick: int) -> list[Json]:
+    labels = {"cluster.x-k8s.io/control-plane": ""}
+    found: list[Json] = [CLUSTER, *capi_pool(2, 0)[1:]]
+    for index, name in enumerate(names("control-plane", 3)):
+        found += [capi_machine(name, labels), node(name, "Unknown" if index < sick else "True", UNTIL_SICK, "control-plane")]
+    return found
+
+
+@pytest.mark.parametrize(("sick", "acting"), [(0, 0), (1, 1), (2, 0), (3, 0)])
+def test_a_control_plane_is_remediated_only_while_its_quorum_lasts(sick: int, acting: int) -> None:
+    """maxUnhealthy 100% leaves it to the owner how many may go; "Remediation MUST preserve etcd quorum"."""
+    check = the_check([CONTROL_PLANE, *control_plane(sick)])
+    assert (check["targets"], check["unhealthy"], check["allowed"]) == (3, sick, True)
+    assert len(acted_on(check)) == acting
+    held = [each["heldBy"] for each in check["verdicts"] if each["heldBy"]]
+    assert len(held) == sick - acting
+    assert all(each.startswith("ControlPlaneGuard: ") for each in held)
+
+
+def test_each_check_of_003_covers_its_own_machines() -> None:
+    control_plane_check, workers_check = evaluated([WORKERS, CONTROL_PLANE, *control_plane(1)])["checks"]
+    assert [each["target"] for each in control_plane_check["verdicts"]] == names("control-plane", 3)
+    assert [each["target"] for each in workers_check["verdicts"]] == names("machine", 2)
+    assert [check["warnings"] for check in (control_plane_check, workers_check)] == [[], []]
+
+
+def test_the_abridged_control_plane_of_003_is_one_error_that_names_its_line() -> None:
+    """Its `...` stands for fields that were left out of the text."""
+    (found,) = read_files([str(SEEDS / "003-kubeadm-control-plane.yaml")])
+    assert isinstance(found, Unreadable)
+    assert found.source.endswith("003-kubeadm-control-plane.yaml, line 7")
+    (mended,) = read_text(text("003-kubeadm-control-plane").replace("  ...\n", ""), "mended")
+    assert isinstance(mended, Manifest)
+    check = the_check([WORKERS, mended.document, *capi_pool(6, 1)])
+    assert acted_on(check) == ["machine-00"]
+
+
+# 004: NodeHealthCheck -------------------------------------------------------------------------------------------------
+
+ORIGINAL = text("004-node-health-check")
+MISINDENTED = '   - type: "Ready"\n     status:  "False"\n     duration: "300s"\n'
+MENDED = ORIGINAL.replace(MISINDENTED, "".join(f" {line}\n" for line in MISINDENTED.splitlines()))
+
+
+def mended() -> Json:
+    (found,) = read_text(MENDED, "mended")
+    assert isinstance(found, Manifest)
+    return found.document
+
+
+def workers(total: int, sick: int, ready: str = "Unknown", age: float = UNTIL_SICK) -> list[Json]:
+    return [node(name, ready if index < sick else "True", age) for index, name in enumerate(names("node", total))]
+
+
+def test_the_example_of_004_is_one_error_that_names_the_misindented_line() -> None:
+    (found,) = read_files([str(SEEDS / "004-node-health-check.yaml")])
+    assert isinstance(found, Unreadable)
+    assert found.source.endswith("004-node-health-check.yaml, line 16")
+    assert ORIGINAL.splitlines()[15] == '   - type: "Ready"'
+    answer = as_json((), [Mistake(source=found.source, message=found.problem)])
+    assert [(error["kind"], error["field"]) for error in answer["errors"]] == [(None, None)]
+
+
+def test_the_mended_example_of_004_is_read_with_its_spellings() -> None:
+    """One expression without its list, and the operator in lower case: both are taken, and both are said."""
+    check = parse(mended())
+    assert (check.ref.key, str(check.max_unhealthy)) == ("NodeHealthCheck/example", "49%")
+    assert check.selector.matches({"node-role.kubernetes.io/worker": ""})
+    assert not check.selector.matches({})
+    assert [(each.type, each.status, each.duration.seconds) for each in check.conditions] == [
+        ("Ready", "Unknown", 300),
+        ("Ready", "False", 300),
+    ]
+    assert check.template is not None
+    assert (check.template.kind, check.template.name) == ("PoisonPillRemediationTemplate", "M3_REMEDIATION_GROUP")
+    assert check.warnings == (
+        "spec.selector.matchExpressions.operator 'exists' was read as Exists",
+        "spec.selector.matchExpressions was read as a list of one",
+    )
+
+
+@pytest.mark.parametrize(("sick", "allowed"), [(0, True), (2, True), (3, True), (4, False)])
+def test_the_mended_example_of_004_remediates_up_to_49_percent(sick: int, allowed: bool) -> None:
+    """Of 5: 2.45, rounded up as shipped."""
+    check = the_check([mended(), *workers(5, sick)])
+    assert (check["targets"], check["unhealthy"], check["allowed"]) == (5, sick, allowed)
+    assert acted_on(check) == (names("node", sick) if allowed else [])
+    assert {each["action"] for each in check["verdicts"][:sick]} <= {"create-remediation" if allowed else "none"}
+
+
+def test_a_remediation_object_of_004_is_made_once_and_deleted_when_the_node_is_well() -> None:
+    made: Json = {
+        "apiVersion": "poison-pill.medik8s.io/v1alphaX",
+        "kind": "PoisonPillRemediation",
+        "metadata": {"name": "node-00", "ownerReferences": [{"kind": "NodeHealthCheck", "name": "example", "uid": ""}]},
+    }
+    for sick, action in ((1, "none"), (0, "delete-remediation")):
+        check = the_check([mended(), made, *workers(5, sick)])
+        assert check["verdicts"][0]["action"] == action
+
+
+TEMPLATE_ONLY: Json = {
+    "apiVersion": "remediation.medik8s.io/v1alpha1",
+    "kind": "NodeHealthCheck",
+    "metadata": {"name": "defaults"},
+    "spec": {"remediationTemplate": {"apiVersion": "a/v1", "kind": "SomeRemediationTemplate", "name": "some"}},
+}
+DEFAULTS: dict[str, Any] = yaml.safe_load(text("004-defaults"))
+
+
+def without_names(check: HealthCheck) -> tuple[object, ...]:
+    listed = {(each.type, each.status, each.duration) for each in check.conditions}
+    return check.selector, listed, check.min_healthy, check.max_unhealthy, check.rungs, check.healthy_delay, check.storm_cooldown
+
+
+def test_a_template_is_all_that_a_check_needs() -> None:
+    check = parse(TEMPLATE_ONLY)
+    (requirement,) = check.selector.requirements
+    assert (requirement.key, requirement.operator) == ("node-role.kubernetes.io/worker", "Exists")
+    assert str(check.max_unhealthy) == "49%"
+    assert {(each.type, each.status, each.duration.seconds) for each in check.conditions} == {
+        ("Ready", "Unknown", 300),
+        ("Ready", "False", 300),
+    }
+    assert check.warnings == ()
+
+
+def test_the_defaults_as_004_writes_them_are_those_of_a_check_without_them() -> None:
+    """But for the two places where the text is no object: a duration without its name, and an unquoted False."""
+    conditions = [DEFAULTS["unhealthyConditions"][0], {"type": "Ready", "status": "False", "duration": "300s"}]
+    fields = {"selector": DEFAULTS["selector"], "maxUnhealthy": DEFAULTS["maxUnhealthy"], "unhealthyConditions": conditions}
+    written = parse(with_spec(TEMPLATE_ONLY, **fields))
+    assert without_names(written) == without_names(parse(TEMPLATE_ONLY))
+    assert set(written.warnings) == {
+        "spec.selector.matchingExpression was read as matchExpressions",
+        "spec.selector.matchingExpression.Key was read as key",
+        "spec.selector.matchingExpression was read as a list of one",
+        "spec.unhealthyConditions[0].type NotReady was read as Ready",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("unhealthyConditions", "spec.unhealthyConditions[1].300s"), ("remediationTemplate", "spec.remediationTemplate")],
+)
+def test_what_004_only_sketches_is_refused_with_its_place(name: str, field: str) -> None:
+    answer = evaluated([with_spec(TEMPLATE_ONLY, **{name: DEFAULTS[name]}), *workers(5, 1)])
+    (error,) = answer["errors"]
+    assert (error["name"], error["field"]) == ("defaults", field)
+    assert [(check["allowed"], check["verdicts"]) for check in answer["checks"]] == [(False, [])]
+
+
+@pytest.mark.parametrize("ready", ["Unknown", "False"])
+def test_the_defaults_of_004_judge_workers_by_five_minutes(ready: str) -> None:
+    objects = [*workers(5, 1, ready), node("late", ready, 300), node("master", ready, 9999, "control-plane")]
+    check = the_check([TEMPLATE_ONLY, *objects])
+    assert check["targets"] == 6, "no node without the worker's role"
+    assert [(each["target"], each["verdict"]) for each in check["verdicts"] if each["verdict"] != "healthy"] == [
+        ("late", "soon"),
+        ("node-00", "unhealthy"),
+    ]
+    assert acted_on(check) == ["node-00"]
+    assert check["nextCheckSeconds"] == 1
+
+
+def test_one_condition_of_several_is_enough() -> None:
+    """The text's "Logical Conditions Matching"."""
+    listed = yaml.safe_load(text("004-conditions"))
+    check = with_spec(TEMPLATE_ONLY, **listed)
+    for ready, acting in (("Unknown", ["node-00"]), ("False", ["node-00"]), ("True", [])):
+        assert acted_on(the_check([check, *workers(5, 1, ready)])) == acting
+
+
+@pytest.mark.parametrize(("sick", "allowed"), [(3, True), (4, False)])
+def test_30_percent_of_ten_are_three(sick: int, allowed: bool) -> None:
+    spec = yaml.safe_load(text("004-max-unhealthy"))["spec"]
+    assert the_check([with_spec(TEMPLATE_ONLY, **spec), *workers(10, sick)])["allowed"] is allowed
+
+
+def test_a_backoff_is_taken_with_a_warning_that_it_is_not_carried_out() -> None:
+    backoff = yaml.safe_load(text("004-backoff").partition("# optional\n")[2])["backoff"]
+    assert backoff == {"type": "exponential", "limit": "10m"}
+    check = parse(with_spec(TEMPLATE_ONLY, backoff=backoff))
+    assert check.warnings == ("spec.backoff is not carried out by this version",)
+
+
+@pytest.mark.parametrize("name", ["004-backoff", "004-conditions", "004-max-unhealthy", "004-defaults"])
+def test_what_is_only_a_part_of_an_object_is_one_error(name: str) -> None:
+    (found,) = read_files([str(SEEDS / f"{name}.yaml")])
+    assert isinstance(found, Unreadable)
+    assert Path(found.source.partition(", line ")[0]).name == f"{name}.yaml"
+
+
+def test_the_objects_of_all_three_texts_are_evaluated_side_by_side() -> None:
+    """One directory, as somebody would hand it over: the whole objects are used, each other file is one error."""
+    found = list(read_files([str(SEEDS)]))
+    assert len([each for each in found if isinstance(each, Unreadable)]) == 6
+    objects = [each.document for each in found if isinstance(each, Manifest)]
+    answer = evaluated([*objects, mended(), *openshift_pool(5, 1), *capi_pool(6, 0)])
+    assert answer["errors"] == []
+    assert [check["name"] for check in answer["checks"]] == [
+        "capi-quickstart-kcp-unhealthy-5m",
+        "capi-quickstart-node-unhealthy-5m",
+        "example",
+        "example",
+    ]
+    assert json.loads(json.dumps(answer)) == answer
