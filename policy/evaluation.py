@@ -78,7 +78,7 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     targets.sort(key=lambda target: (target.verdicts[key].since or NEVER, target.key))
     judged = [_judge(known, check, brake, target, guard) for target in targets]
     judged += _orphans(known, check)
-    judged.sort(key=lambda each: each.target)
+    judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
     warnings = (*check.warnings, *notices(check, counts, overlaps), *_blind(known, targets))
     return CheckEvaluation(
         check=check,
@@ -149,8 +149,8 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
 
 
 def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | None:
-    if verdict.due is None and verdict.again is None:
-        return None
+    if (verdict.due is None and verdict.again is None) or verdict.standing is Standing.UNHEALTHY:
+        return None  # what is unhealthy stays so, whatever else expires
     wait = max(verdict.due - now, timedelta(0)) if verdict.due is not None else verdict.again
     assert wait is not None
     return min(wait, LONGEST_PAUSE) if check.dialect is Dialect.OPENSHIFT else wait

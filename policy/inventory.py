@@ -56,6 +56,8 @@ class Inventory:
         self.marked: dict[str, Target] = {}
         self.clusters: dict[str, WorkloadCluster] = {}
         self.remediations: dict[str, Remediation] = {}
+        self.clusters_seen = 0
+        """Another number whenever it changes which Clusters' Nodes are seen here."""
         self._sees_all_nodes = sees_all_nodes
         self._claims: defaultdict[str, dict[str, Target]] = defaultdict(dict)
         self._known_as: defaultdict[str, dict[str, Target]] = defaultdict(dict)
@@ -150,10 +152,12 @@ class Inventory:
 
     def put_remediation(self, remediation: Remediation) -> list[Touched] | None:
         """A remediation object as last seen; None where nothing has changed."""
-        if self.remediations.get(remediation.ref.key) == remediation:
+        known = self.remediations.get(remediation.ref.key)
+        if known == remediation:
             return None
         self.remediations[remediation.ref.key] = remediation
-        return self._attend(remediation)
+        moved = known is not None and known.target != remediation.target
+        return [*(self._attend(known) if known is not None and moved else ()), *self._attend(remediation)]
 
     def remove_remediation(self, key: str) -> list[Touched] | None:
         """A remediation object that is gone; None where it was not known."""
@@ -194,6 +198,7 @@ class Inventory:
             if not self._nodes_in[cluster]:
                 del self._nodes_in[cluster]
             if seen != (cluster in self._nodes_in) and not self._sees_all_nodes:
+                self.clusters_seen += 1
                 touched += self._in_cluster(cluster)
         return touched
 

@@ -29,7 +29,7 @@ from policy.storms import Storm, advance, over
 from policy.surroundings import Surroundings
 from policy.tallies import Tally
 from policy.targets import Target
-from policy.verdicts import Health, Standing
+from policy.verdicts import HEALTHY, Standing
 
 _SPARE_DEADLINES = 1024
 
@@ -95,6 +95,7 @@ class Ledger:
         for target in (self._inventory.machines if check.of_machines else self._inventory.nodes).values():
             if rules.covers(target):
                 self._judge(target, key, rules)
+                target.shown_as = None  # whatever it shows next is news
 
     def put_bad_check(self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0) -> None:
         """A check that can't be used as written. It selects nothing and admits nothing; what it said before is forgotten, so
@@ -117,7 +118,9 @@ class Ledger:
     def put_node(self, node: NodeView, now: datetime) -> None:
         """A Node as last seen, new or changed."""
         self._hear(now)
+        seen = self._inventory.clusters_seen
         self._judge_touched(self._inventory.put_node(node))
+        self._version += seen != self._inventory.clusters_seen
 
     def remove_node(self, name: str) -> None:
         """A Node object that is gone."""
@@ -315,7 +318,7 @@ class Ledger:
             tally.remove(target, before)
         tally.add(target, verdict)
         target.verdicts[key] = verdict
-        if verdict.health is not Health.HEALTHY or verdict.due is not None:
+        if verdict is not HEALTHY and (verdict.standing is not Standing.HEALTHY or verdict.due is not None):
             self._sick[target.key] = target
         elif before is not None and not target.sick:
             self._sick.pop(target.key, None)

@@ -16,11 +16,12 @@ from itertools import islice
 from policy.brakes import Brake, Counts
 from policy.errors import PolicyError
 from policy.healthcheck import HealthCheck, ObjectRef, dialect_of
+from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.marks import mark_of
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
 from policy.overlaps import Overlap
 from policy.remediations import Remediation
-from policy.remedies import Action, remedy
+from policy.remedies import OWNER_REMEDIATED, Action, remedy
 from policy.report import (
     MAXIMUM_CANDIDATES,
     MAXIMUM_OBSERVATIONS,
@@ -96,7 +97,14 @@ class Known:
 def shown(target: Target) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
-    of_machine = (machine.node_name, machine.provider_id, machine.controller, machine.deleting) if machine is not None else None
+    of_machine = (
+        (
+            *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
+            *(EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations, machine.condition(OWNER_REMEDIATED)),
+        )
+        if machine is not None
+        else None
+    )
     if view is None:
         return verdicts, of_machine
     ready = view.condition(READY)
@@ -268,6 +276,8 @@ def overlapping(known: Known) -> dict[str, tuple[str, ...]]:
     """Which checks share a sick victim with which others. Only what ails is looked at: healthy overlaps do no harm yet."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for target in known.sick.values():
+        if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
+            continue
         keys = known.say(target.victim).keys()
         if len(keys) > 1:
             for key in keys:

@@ -12,7 +12,7 @@ from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import MARK_ANNOTATION, NodeView
 from policy.remediations import Remediation
 from policy.surroundings import being_updated
-from policy.verdicts import Health, Verdict
+from policy.verdicts import Health, Standing, Verdict
 
 SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -91,7 +91,7 @@ class Target:
     @property
     def sick(self) -> bool:
         """Whether some check does not plainly call it healthy, or will not for ever."""
-        return any(verdict.health is not Health.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())
+        return any(verdict.standing is not Standing.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())
 
     def due(self, key: str) -> datetime | None:
         """When that check's verdict expires."""

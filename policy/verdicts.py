@@ -15,7 +15,7 @@ from enum import StrEnum
 from policy.durations import format_duration
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import UnhealthyCondition
-from policy.moments import RESOLUTION, later, written
+from policy.moments import LATEST, RESOLUTION, later, written
 from policy.nodes import Condition
 
 
@@ -135,16 +135,12 @@ def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Offence
 
 def by_conditions(found: list[Offence], now: datetime) -> Verdict:
     """The verdict that a list of offences amounts to, for one subject and in plain words."""
-    timeless: Verdict | None = None
-    soonest: Offence | None = None
-    for offence in found:
-        if offence.due is None:
-            timeless = timeless or _timeless(offence.condition)
-        elif now >= offence.due:
-            return _expired(offence)
-        elif soonest is None or soonest.due is None or offence.due < soonest.due:
-            soonest = offence
-    return _running(soonest) if soonest is not None else timeless or HEALTHY
+    timed = [offence for offence in found if offence.due is not None]
+    if not timed:
+        return _timeless(found[0].condition) if found else HEALTHY
+    # The one that expires first is the reason, before and after: no later one changes what was said.
+    first = min(timed, key=lambda offence: offence.due or LATEST)
+    return _expired(first) if first.over(now) else _running(first)
 
 
 def _expired(offence: Offence) -> Verdict:

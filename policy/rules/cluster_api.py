@@ -111,11 +111,14 @@ class ClusterApiRules:
         message = "Health check failed:\n" + "\n".join(f"  * {fault}" for fault in (*faults, *node_faults))
         started = _startup_clock(machine, cluster) if node_reason == NODE_STARTUP_TIMEOUT else None
         timed_out = later(started, self._check.startup_timeout, RESOLUTION) if started and self._check.startup_timeout else None
+        pending = [offence.due for offence in (*of_machine, *of_node) if not offence.over(now)]
         return unhealthy(
             reason,
             message,
             _earliest([*(offence.condition.since for offence in over), started]),
             _earliest([*(offence.due for offence in over), timed_out]),
+            # More faults join the message as they expire.
+            _earliest([*pending, waiting.due if waiting is not None else None]),
         )
 
     def _node(
@@ -188,11 +191,12 @@ def _sooner(waiting: Verdict, running: Verdict) -> bool:
 def _deleting(verdict: Verdict) -> Verdict:
     if verdict.health is not Health.UNHEALTHY:
         message = "the Machine is being deleted"
-        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message)
+        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)
     return Verdict(
         health=Health.UNHEALTHY,
         standing=Standing.DELETING,
         reason=verdict.reason,
         message=verdict.message,
         since=verdict.since,
+        due=verdict.due,
     )

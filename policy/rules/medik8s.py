@@ -82,7 +82,9 @@ class Medik8sRules:
             )
             return _recovering(message, reason=HEALTHY_DELAYED)
         marks = [each.well_since for each in waiting if each.well_since is not None]
-        since = max(marks) if marks else now
+        if not marks:
+            return _recovering("well again; nothing says since when", reason=HEALTHY_DELAYED, again=delay)
+        since = max(marks)
         due = later(since, delay, RESOLUTION)
         if now >= due:
             return None
@@ -104,5 +106,20 @@ def _unless_excluded(verdict: Verdict, node: NodeView) -> Verdict:
     )
 
 
-def _recovering(message: str, *, reason: str = RECOVERING, since: datetime | None = None, due: datetime | None = None) -> Verdict:
-    return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=reason, message=message, since=since, due=due)
+def _recovering(
+    message: str,
+    *,
+    reason: str = RECOVERING,
+    since: datetime | None = None,
+    due: datetime | None = None,
+    again: timedelta | None = None,
+) -> Verdict:
+    return Verdict(
+        health=Health.HEALTHY,
+        standing=Standing.RECOVERING,
+        reason=reason,
+        message=message,
+        since=since,
+        due=due,
+        again=again,
+    )

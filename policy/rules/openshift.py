@@ -96,8 +96,14 @@ class OpenShiftRules:
         return starting(message, since=since, due=due)
 
 
-def unhealthy(reason: str, message: str, since: datetime | None = None, expired: datetime | None = None) -> Verdict:
-    """A Machine that needs remediation for something else than a condition of its Node."""
+def unhealthy(
+    reason: str,
+    message: str,
+    since: datetime | None = None,
+    expired: datetime | None = None,
+    due: datetime | None = None,
+) -> Verdict:
+    """A Machine that needs remediation for something else than a condition of its Node. due: when more is to be said."""
     return Verdict(
         health=Health.UNHEALTHY,
         standing=Standing.UNHEALTHY,
@@ -105,6 +111,7 @@ def unhealthy(reason: str, message: str, since: datetime | None = None, expired:
         message=message,
         since=since,
         expired=expired,
+        due=due,
     )
 
 
@@ -131,7 +138,7 @@ def starting(
 def _deleting(verdict: Verdict) -> Verdict:
     if verdict.health is not Health.UNHEALTHY:
         message = "the Machine is being deleted"
-        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message)
+        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)
     return Verdict(
         health=Health.UNHEALTHY,
         standing=Standing.DELETING,

@@ -70,10 +70,18 @@ def test_a_foreign_template_is_listed_as_not_carried_out() -> None:
     assert "SelfNodeRemediationTemplate of snr.medik8s.io/v1alpha1 is carried out by a later version" in candidate.refused
 
 
-def test_of_two_checks_the_one_that_can_be_carried_out_speaks_for_the_node() -> None:
-    ledger = ledger_of(a_check("a-foreign", remediationTemplate=FOREIGN), a_check("ours"), a_node("a", "Unknown", 60), *fleet(4))
-    (candidate,) = ledger.report_parts(NOW).candidates
-    assert (candidate.check.name, candidate.refused) == ("ours", "")
+def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -> None:
+    """Also where nodewarden cannot carry it out: what another controller begins is not to be begun twice."""
+    slow = [{"type": "Ready", "status": "Unknown", "duration": "30s"}]
+
+    def remedied_by(foreign: dict[str, object], ours: dict[str, object]) -> tuple[str, bool]:
+        found = (a_check("a-foreign", remediationTemplate=FOREIGN, **foreign), a_check("ours", **ours))
+        (candidate,) = ledger_of(*found, a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
+        return candidate.check.name, bool(candidate.refused)
+
+    assert remedied_by({}, {"unhealthyConditions": slow}) == ("a-foreign", True)
+    assert remedied_by({"unhealthyConditions": slow}, {}) == ("ours", False)
+    assert remedied_by({}, {}) == ("a-foreign", True), "ties go by name"
 
 
 def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> None:

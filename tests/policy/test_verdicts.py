@@ -54,10 +54,11 @@ def test_a_condition_fires_once_it_has_held_strictly_longer_than_its_duration(
     assert verdict.due == (None if due_in is None else NOW + timedelta(seconds=due_in))
 
 
-def test_the_first_expired_condition_of_the_list_is_the_reason() -> None:
+def test_of_two_expired_conditions_the_one_that_expired_first_is_the_reason() -> None:
+    """Its place in the list would let the reason change while the node is being remediated."""
     verdict = judged(two_conditions(), with_conditions(("second", "True", 100), ("first", "True", 50)), NOW)
-    assert (verdict.reason, verdict.since) == ("firstTrue", ago(50))
-    assert verdict.message == "first is True since 2026-03-01T11:59:10Z, longer than 10s"
+    assert (verdict.reason, verdict.since) == ("secondTrue", ago(100))
+    assert verdict.message == "second is True since 2026-03-01T11:58:20Z, longer than 20s"
 
 
 def test_an_expired_condition_is_found_behind_one_that_is_still_running() -> None:
