@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from policy.admission import control_plane_guard
+from policy.admission import Because, control_plane_guard
 from policy.brakes import Brake, Closed, Counts
 from policy.healthcheck import Dialect, HealthCheck
 from policy.overlaps import Overlap
@@ -29,6 +29,8 @@ LOOK_AGAIN = timedelta(minutes=1)
 ORPHANED = "NotSelected"
 """The reason of a verdict on a remediation object whose node the check does not select (any more)."""
 
+SPARES_NO_MORE = "counts it as healthy and can spare no more"
+
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
 
@@ -37,7 +39,8 @@ class TargetEvaluation:
     """One check's opinion of one target. node, machine: names, "" where there is none.
 
     due_in: how soon time alone can change the verdict, or somebody would look again; None where neither. held_by: what keeps the
-    action from being done now; under everything but the control plane's guard the action itself is none.
+    action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key of
+    the check whose doing that is, "" where it is no check's.
     """
 
     target: str
@@ -47,6 +50,7 @@ class TargetEvaluation:
     due_in: timedelta | None
     action: Action
     held_by: str = ""
+    held_under: str = ""
     message: str = ""
 
 
@@ -101,11 +105,15 @@ def _blind(known: Known, targets: Iterable[Target]) -> tuple[str, ...]:
 def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
-    action, held_by = wanted.action, ""
+    action, held_by, held_under = wanted.action, "", ""
     if action in RESTORING and brake.reason is Closed.PAUSED and check.of_machines:
-        action, held_by = Action.NONE, brake.message  # a paused MachineHealthCheck touches nothing, not even to give back
+        action, held_by, held_under = (
+            Action.NONE,
+            brake.message,
+            check.ref.key,
+        )  # a paused MachineHealthCheck touches nothing, not even to give back
     if action in _ACTS:
-        held_by = _held_by(known, check, brake, target)
+        held_by, held_under = _held_by(known, check, brake, target)
         if held_by:
             action = Action.NONE
         else:
@@ -121,31 +129,35 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard
         due_in=_due_in(known.now, check, verdict),
         action=action,
         held_by=held_by,
+        held_under=held_under,
         message=message,
     )
 
 
-def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> str:
-    """Why the check may not have its remedy carried out now: its own brake, another check's, or another check's remedy."""
+def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> tuple[str, str]:
+    """Why the check may not have its remedy carried out now, and under which check: its own brake, another check's, or another
+    check's remedy."""
     if not brake.allowed:
-        return f"{brake.reason}: {brake.message}"
+        return f"{brake.reason}: {brake.message}", check.ref.key
     victim, key = target.victim, check.ref.key
     said = known.say(victim)
-    if word := excluded(said):
-        return word
+    if word := excluded(known, victim):
+        return word, ""
     if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
         if closed:
-            return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}"
+            return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}", closed[0]
         for other, pairs in sorted(said.items()):
             if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
-                return f"{other} counts it as healthy and can spare no more: {known.brakes[other].message}"
+                return f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other
     first = gives_the_remedy(known, victim)
-    if first and first != key and known.brakes[first].allowed:
-        return f"{first} gives the remedy: its deadline expired first"
+    if first and first != key:
+        deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
+        why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
+        return f"{first} gives the remedy: {why}", first
     if target.marked and target.node is not None:
-        return "an episode of it is open already"
-    return ""
+        return "an episode of it is open already", ""
+    return "", ""
 
 
 def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | None:
@@ -161,6 +173,10 @@ def _next_look(
 ) -> timedelta | None:
     judged = tuple(judged)
     waits = [each.due_in for each in judged if each.due_in is not None]
+    # What is unhealthy stays so, but another clock of it may still change what is said of it.
+    waits += [
+        max(each.verdict.due - now, timedelta(0)) for each in judged if each.due_in is None and each.verdict.due is not None
+    ]
     if (end := over(storm, check.storm_cooldown)) is not None:
         waits.append(max(end - now, timedelta(0)))
     if check.dialect is Dialect.MEDIK8S:
@@ -212,17 +228,17 @@ class _ControlPlaneGuard:
 
     def objection(self, check: HealthCheck, target: Target) -> str:
         """Why not, "" where it may be taken; then it counts as taken."""
-        if not target.control_plane:
+        if not any(each.control_plane for each in (target, *self._known.together(target.victim))):
             return ""
         if target.cluster is not None and not target.cluster.control_plane_initialized:
             return ""
         name = target.victim
         others = [taken for taken in self._taken if taken != name]
         if others:
-            return f"ControlPlaneGuard: another control-plane member goes first: {others[0]}"
+            return f"{Because.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
         objection = self._of_etcd(check, target)
         if objection:
-            return f"ControlPlaneGuard: {objection}"
+            return f"{Because.CONTROL_PLANE}: {objection}"
         self._taken.append(name)
         return ""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from policy.admission import Because
 from policy.brakes import Brake, Closed, Counts, threshold_breached
 from policy.conflicts import TAKEOVER
 from policy.durations import format_duration
-from policy.evaluation import CheckEvaluation, TargetEvaluation, evaluate
+from policy.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
 from policy.healthcheck import Dialect, HealthCheck
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL
@@ -22,6 +23,9 @@ from policy.rules import rules_of
 from policy.selectors import Operator, Requirement
 from policy.targets import Target
 from policy.verdicts import Health, Standing
+
+WITHOUT_LABEL = f"remove the label {EXCLUDE_LABEL} from the node"
+WITHOUT_ANNOTATION = f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +141,9 @@ def _stated(requirement: Requirement) -> str:
 def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) -> tuple[str, ...]:
     verdict = each.verdict
     if verdict.standing is Standing.LEFT_OUT:
-        return (f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine",)
+        return (WITHOUT_ANNOTATION,)
     if verdict.standing is Standing.EXCLUDED:
-        return (f"remove the label {EXCLUDE_LABEL} from the node",)
+        return (WITHOUT_LABEL,)
     if verdict.health is Health.SOON:
         wait = f"in {format_duration(each.due_in)}" if each.due_in is not None else "once somebody says since when"
         return (f"nothing is done before its time is over, {wait}",)
@@ -148,14 +152,26 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) 
     found = []
     if not evaluation.brake.allowed:
         found.append(unblocks(evaluation.check, evaluation.counts, evaluation.brake))
-    elif each.held_by and not each.held_by.startswith("ControlPlaneGuard"):
-        others = [key for key in known.brakes if key in each.held_by and key != evaluation.check.ref.key]
-        found += [f"{key}: {unblocks(known.checks[key], known.counts[key], known.brakes[key])}" for key in others[:1]]
-    elif each.held_by:
+    elif each.held_under:
+        found.append(_unblock_under(known, each.held_under, spare=SPARES_NO_MORE in each.held_by))
+    elif each.held_by.startswith(Because.CONTROL_PLANE):
         found.append("another control-plane member must be well, or its episode over, first")
+    elif EXCLUDE_LABEL in each.held_by:
+        found.append(WITHOUT_LABEL)
+    elif SKIP_ANNOTATION in each.held_by or PAUSED_ANNOTATION in each.held_by:
+        found.append(WITHOUT_ANNOTATION)
     if each.action is Action.SKIP_NO_OWNER:
         found.append("delete the Machine yourself, or let a MachineSet own it")
     return tuple(words for words in found if words)
+
+
+def _unblock_under(known: Known, key: str, *, spare: bool) -> str:
+    """What another check would have to say; "" where nothing is in the way, and it is only that one's turn. spare: that check has
+    to be able to do without one more."""
+    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
+    if not brake.allowed:
+        return f"{key}: {unblocks(check, counts, brake)}"
+    return f"{key}: {_more_healthy(check, counts, beyond=1)}" if spare else ""
 
 
 def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
@@ -177,17 +193,20 @@ def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
             return f"create the Cluster {check.cluster_name}, or correct spec.clusterName"
         case Closed.STALE_MACHINES:
             return "the management cluster must be reachable"
-        case _:
+        case Closed.ELSEWHERE:
+            return f"nothing here: nodewarden beside the Nodes of {check.cluster_name} looks after it"
+        case Closed.NO:
             return ""
 
 
-def _more_healthy(check: HealthCheck, counts: Counts) -> str:
-    """How many must become healthy, found by trying: each dialect compares in its own way."""
+def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str:
+    """How many must become healthy, found by trying: each dialect compares in its own way. beyond: so many must be to spare."""
     if check.unhealthy_range is not None and counts.unwell < check.unhealthy_range.least:
         return f"the range {check.unhealthy_range} begins at {check.unhealthy_range.least} unhealthy machines"
     noun = "machines" if check.dialect is not Dialect.MEDIK8S else "nodes"
     for more in range(1, counts.unwell + 1):
         better = Counts(healthy=counts.healthy + more, unhealthy=counts.unwell - more)
-        if not threshold_breached(check, better):
+        spare = Counts(healthy=better.healthy - beyond, unhealthy=better.unhealthy + beyond)
+        if better.healthy >= beyond and not threshold_breached(check, spare):
             return f"{more} more of its {counts.total} {noun} must become healthy"
     return f"its threshold lets none of {counts.total} {noun} be remediated"

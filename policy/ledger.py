@@ -25,7 +25,7 @@ from policy.remediations import Remediation
 from policy.report import ReportParts
 from policy.reporting import BadCheck, Known, draw_up, shown
 from policy.rules import Rules, rules_of
-from policy.storms import Storm, advance, over
+from policy.storms import Storm, advance, over, stricter
 from policy.surroundings import Surroundings
 from policy.tallies import Tally
 from policy.targets import Target
@@ -85,8 +85,11 @@ class Ledger:
         self._version += 1
         self._bad.pop(key, None)
         self._checks[key] = check
-        if known is None or known.storm != check.storm:
+        if known is None:
             self._storms[key] = check.storm
+        elif known.storm != check.storm:
+            # What the object says may be the echo of what we wrote a moment ago, and older than what we know.
+            self._storms[key] = stricter(self._storms[key], check.storm)
         if known is not None and _judged_by(known) == _judged_by(check):
             return
         self._forget(key)

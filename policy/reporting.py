@@ -15,8 +15,8 @@ from itertools import islice
 
 from policy.brakes import Brake, Counts
 from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck, ObjectRef, dialect_of
-from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef, dialect_of
+from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.marks import mark_of
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
 from policy.overlaps import Overlap
@@ -94,27 +94,32 @@ class Known:
         return dict(said)
 
 
+_SHOWN_ANNOTATIONS = (EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION)
+
+
 def shown(target: Target) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     of_machine = (
         (
             *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
-            *(EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations, machine.condition(OWNER_REMEDIATED)),
+            *(annotation in machine.annotations for annotation in _SHOWN_ANNOTATIONS),
+            machine.condition(OWNER_REMEDIATED),
         )
         if machine is not None
         else None
     )
     if view is None:
-        return verdicts, of_machine
+        return verdicts, of_machine, target.unseen
     ready = view.condition(READY)
     return (
         verdicts,
         of_machine,
+        target.unseen,
         (ready.status, ready.since) if ready else None,
         (view.uid, view.boot_id, view.provider_id, view.system_uuid),
         (view.zone, view.control_plane, view.unschedulable, target.updating),
-        view.annotations.get(MARK_ANNOTATION),
+        (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL)),
     )
 
 
@@ -185,6 +190,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
                 waiting[key][closed[0]] += 1
             continue
         since, key, refused = _under_which(known, said, offended)
+        refused = excluded(known, victim) or refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
@@ -207,8 +213,7 @@ def gives_the_remedy(known: Known, victim: str) -> str:
 def _under_which(
     known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
 ) -> tuple[datetime, str, str]:
-    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name. Who
-    excludes the node under one check excludes it under all."""
+    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name."""
     choices = []
     for key in offended:
         for target, verdict in said[key]:
@@ -217,15 +222,19 @@ def _under_which(
             refused = _not_carried_out(known.checks[key], target, verdict)
             choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
     _, key, since, refused = min(choices)
-    return since, key, excluded(said) or refused
+    return since, key, refused
 
 
-def excluded(said: Mapping[str, list[tuple[Target, Verdict]]]) -> str:
-    """A person's word that keeps the node out of remediation, "" where there is none."""
-    for pairs in said.values():
-        for target, _ in pairs:
-            if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
-                return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+def excluded(known: Known, victim: str) -> str:
+    """A person's word that keeps the victim out of remediation, "" where there is none: it holds under every check, also under
+    those that do not know the label or annotation."""
+    for target in known.together(victim):
+        if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
+            return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+        if target.machine is not None and target.machine.dialect is Dialect.CLUSTER_API:
+            for annotation in (SKIP_ANNOTATION, PAUSED_ANNOTATION):
+                if annotation in target.machine.annotations:
+                    return f"the annotation {annotation} keeps the Machine {target.machine.name} out of remediation"
     return ""
 
 
@@ -256,7 +265,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         template=check.template,
         provider_id=(view.provider_id if view else "") or (machine.provider_id if machine else ""),
         zone=view.zone if view else "",
-        control_plane=target.control_plane,
+        control_plane=any(each.control_plane for each in known.together(victim)),
         refused=refused,
         ready=view.ready if view else False,
         healthy_under=tuple(sorted(healthy_under)),

@@ -42,6 +42,14 @@ def advance(storm: Storm, cooldown: timedelta | None, *, breached: bool, now: da
     return Storm() if end is not None and now >= end else storm
 
 
+def stricter(one: Storm, other: Storm) -> Storm:
+    """Of two accounts of one storm whatever holds back for longer: the one that has it, and the later cooldown, or none."""
+    if one.active is None or other.active is None:
+        return other if one.active is None else one
+    cooling = max(one.cooling, other.cooling) if one.cooling is not None and other.cooling is not None else None
+    return Storm(active=min(one.active, other.active), cooling=cooling)
+
+
 def over(storm: Storm, cooldown: timedelta | None) -> datetime | None:
     """The moment at which a cooldown has certainly ended, None while none is running."""
     return later(storm.cooling, cooldown, RESOLUTION) if storm.cooling is not None and cooldown is not None else None

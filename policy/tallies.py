@@ -24,7 +24,7 @@ class Tally:
     def add(self, target: Target, verdict: Verdict) -> None:
         """Count a verdict that is new."""
         self._standings[verdict.standing] += 1
-        if target.control_plane:
+        if _of_control_plane(target, verdict):
             self._control_plane.add(target.key)
         if target.updating and verdict.standing is Standing.UNHEALTHY:
             self._updating.add(target.key)
@@ -38,8 +38,8 @@ class Tally:
     def restates(self, target: Target, verdict: Verdict) -> bool:
         """Whether the same verdict is to be counted otherwise."""
         updating = target.updating and verdict.standing is Standing.UNHEALTHY
-        of_control_plane = target.key in self._control_plane
-        return updating != (target.key in self._updating) or target.control_plane != of_control_plane
+        counted_as_member = target.key in self._control_plane
+        return updating != (target.key in self._updating) or _of_control_plane(target, verdict) != counted_as_member
 
     def counts(self) -> Counts:
         """The sum as it is now."""
@@ -56,3 +56,8 @@ class Tally:
             updating=len(self._updating),
             control_plane=len(self._control_plane),
         )
+
+
+def _of_control_plane(target: Target, verdict: Verdict) -> bool:
+    """Whether it counts among the check's control-plane members: whoever is in no total is in no group either."""
+    return target.control_plane and verdict.standing is not Standing.LEFT_OUT

@@ -19,7 +19,7 @@ from policy.admission import Because, admit, answer_request, control_plane_guard
 from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
-from policy.report import Candidate, Observation, ScanReport
+from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
 from workflows import options
 from workflows.messages import HeldOff, ScannerState
 from workflows.permit_table import PermitTable
@@ -56,6 +56,12 @@ class Granting:
         self._held_off = {held.node: held for held in state.held_off}
         self._settling: set[str] = set()
         self._released_at: dict[str, datetime] = {}
+
+    def watched(self) -> tuple[str, ...]:
+        """The nodes of open episodes, and as many of those held off as there is room for: what becomes of them matters to us."""
+        holders = sorted(self.table.nodes())
+        others = sorted(self._held_off.keys() - set(holders))
+        return (*holders, *others[: max(MAXIMUM_OBSERVATIONS - len(holders), 0)])
 
     @property
     def held_off(self) -> tuple[HeldOff, ...]:
@@ -301,14 +307,15 @@ class Granting:
         return [HeldOff(node=node, reason="its episode has just ended; the next scan decides") for node in sorted(self._settling)]
 
     def _forget_held_off(self, report: ScanReport) -> None:
-        """A held-off node is free again when its time is over, or once a live view no longer finds it sick."""
-        if report.view.stale:
-            return
-        sick, now = {candidate.node for candidate in report.candidates}, workflow.now()
+        """A held-off node is free again when its time is over, or once a live view sees it well, or gone.
+
+        That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
+        """
+        now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
         self._held_off = {
             node: held
             for node, held in self._held_off.items()
-            if (held.until is None or held.until > now) and (node in sick or report.candidates_left_out)
+            if (held.until is None or held.until > now) and not (node in seen and _well_or_gone(seen[node]))
         }
 
     async def _describe(self, nodes: tuple[str, ...]) -> bool:
@@ -331,3 +338,8 @@ class Granting:
                 room = not self.known and self.table.counted() < self._grantor.concurrency
                 self.table.reconcile(episode, asked_at, room=room)
         return True
+
+
+def _well_or_gone(seen: Observation) -> bool:
+    """Whether nothing ails the node any more, or there is none: another Node of that name would be another node."""
+    return not seen.present or (seen.ready and not seen.unhealthy and not seen.soon)

@@ -331,7 +331,7 @@ class HealthScanner:
             resource_version=report.resource_version if report is not None else "",
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asked or table.permits() or table.queue()),
-            watching=tuple(sorted(table.nodes())),
+            watching=self._granting.watched(),
             wait=self._input.wait,
         )
 

@@ -18,8 +18,8 @@ class ScanRequest:
 
     resource_version, inventory: the newest mark and the size the scanner has seen; a cache that is behind catches up first or
     reports a stale view. holder: identity for the cluster Lease (Temporal address and namespace). work_in_hand: episodes are
-    open or asked for, so the Lease is needed even without a policy. watching: nodes of open episodes, observed even without
-    our mark.
+    open or asked for, so the Lease is needed even without a policy. watching: nodes of open episodes and held-off ones,
+    observed even without our mark.
     """
 
     cluster: str

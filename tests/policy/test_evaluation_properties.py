@@ -19,7 +19,6 @@ from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
 from policy.brakes import Circumstances, Counts, brake
-from policy.dialects import parse
 from policy.evaluation import ORPHANED, CheckEvaluation, TargetEvaluation, evaluate
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, UnhealthyRange
 from policy.ledger import Ledger
@@ -41,11 +40,10 @@ from policy.report import ReportParts
 from policy.surroundings import DESIRED_CONFIG_ANNOTATION, EtcdGuard, Surroundings
 from policy.verdicts import Standing
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago
+from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 pytestmark = pytest.mark.timeout(300)  # an example that fails is made small before it is shown
 
-NAMESPACE = "machines"
-FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "snr"}
 MICROSECOND = timedelta(microseconds=1)
 
 BUSY = settings(derandomize=True, phases=[Phase.explicit, Phase.generate, Phase.shrink])
@@ -57,58 +55,22 @@ Thing = NodeView | MachineView | WorkloadCluster | Remediation | HealthCheck
 # Checks ---------------------------------------------------------------------------------------------------------------
 
 
-def openshift(name: str, **spec: object) -> HealthCheck:
-    """Of Machines that must be Ready for 40 s, and have a Node within a minute."""
-    fields: dict[str, object] = {
-        "selector": {"matchLabels": {"pool": "a"}},
-        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "timeout": "40s"}],
-        "nodeStartupTimeout": "1m",
-        "maxUnhealthy": "60%",
-    } | spec
-    return parse(
-        {
-            "apiVersion": "machine.openshift.io/v1beta1",
-            "kind": "MachineHealthCheck",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {key: value for key, value in fields.items() if value is not None},
-        }
-    )
-
-
-def cluster_api(
-    name: str, cluster: str = "prod", limit: object = "60%", template: object = None, **checks: object
-) -> HealthCheck:
-    """Of Machines whose Node must be Ready for 30 s, and that have one within a minute."""
-    fields: dict[str, object] = {
-        "unhealthyNodeConditions": [
-            {"type": "Ready", "status": "Unknown", "timeoutSeconds": 30},
-            {"type": "Ready", "status": "False", "timeoutSeconds": 30},
-        ],
-        "nodeStartupTimeoutSeconds": 60,
-    } | checks
-    remediation: dict[str, object] = {"triggerIf": {"unhealthyLessThanOrEqualTo": limit}}
-    if template is not None:
-        remediation["templateRef"] = template
-    return parse(
-        {
-            "apiVersion": "cluster.x-k8s.io/v1beta2",
-            "kind": "MachineHealthCheck",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {
-                "clusterName": cluster,
-                "selector": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]},
-                "checks": {key: value for key, value in fields.items() if value is not None},
-                "remediation": remediation,
-            },
-        }
-    )
-
-
 OF_MACHINES_ALONE = {
     "unhealthyNodeConditions": None,
     "unhealthyMachineConditions": [{"type": "DrainFailed", "status": "True", "timeoutSeconds": 20}],
     "nodeStartupTimeoutSeconds": 0,
 }
+
+TWO_CLOCKS: list[HealthCheck] = [
+    a_check(
+        "workers",
+        unhealthyConditions=[
+            {"type": "DiskPressure", "status": "True", "duration": "40s"},
+            {"type": "Ready", "status": "Unknown", "duration": "10s"},
+        ],
+    ),
+    cluster_api("prod", unhealthyMachineConditions=OF_MACHINES_ALONE["unhealthyMachineConditions"]),
+]
 
 CHECKS: list[HealthCheck] = [
     a_check("workers"),
@@ -130,18 +92,7 @@ CHECKS: list[HealthCheck] = [
     cluster_api("prod", limit=2, template=TEMPLATE | {"namespace": NAMESPACE}),
     cluster_api("test", cluster="test", limit="100%"),
     cluster_api("drains", limit="40%", **OF_MACHINES_ALONE),
-]
-"""Each watches one clock of a target at a time; `TWO_CLOCKS` belong here as soon as a second one is noticed."""
-
-TWO_CLOCKS: list[HealthCheck] = [
-    a_check(
-        "workers",
-        unhealthyConditions=[
-            {"type": "DiskPressure", "status": "True", "duration": "40s"},
-            {"type": "Ready", "status": "Unknown", "duration": "10s"},
-        ],
-    ),
-    cluster_api("prod", unhealthyMachineConditions=OF_MACHINES_ALONE["unhealthyMachineConditions"]),
+    *TWO_CLOCKS,
 ]
 
 
@@ -158,7 +109,7 @@ drain = st.builds(
     Condition,
     type=st.just("DrainFailed"),
     status=st.sampled_from(["True", "False"]),
-    since=st.sampled_from([None, ago(7200)]),  # expired or never: a clock of its own would be a second one
+    since=moments,
 )
 
 
@@ -238,7 +189,6 @@ def clusters(draw: st.DrawFn, name: str) -> WorkloadCluster:
 
 @st.composite
 def remediations(draw: st.DrawFn, target: str) -> Remediation:
-    """Since when its node has been well is known and long ago or far ahead: in neither case does time reach it."""
     name, uid = draw(st.sampled_from([("workers", "uid-of-workers"), ("workers", "another"), ("disks", "uid-of-disks")]))
     return Remediation(
         ref=ObjectRef(api_version=FOREIGN["apiVersion"], kind="SelfNodeRemediation", name=target, namespace=NAMESPACE),
@@ -247,7 +197,7 @@ def remediations(draw: st.DrawFn, target: str) -> Remediation:
         deleting=draw(st.sampled_from([False, False, True])),
         succeeded=draw(st.sampled_from(["", "True", "False"])),
         permanent_node_deletion_expected=draw(st.sampled_from(["", "True"])),
-        well_since=draw(st.sampled_from([ago(7200), NOW + timedelta(hours=2)])),
+        well_since=draw(st.sampled_from([None, ago(7200), ago(50), NOW, NOW + timedelta(hours=2)])),
     )
 
 
@@ -489,21 +439,6 @@ def after(*history: Step) -> History:
     for step in history:
         kept.apply(step)
     return kept
-
-
-def a_machine(name: str = "m1", dialect: Dialect = Dialect.CLUSTER_API, **fields: object) -> MachineView:
-    values: dict[str, object] = {
-        "labels": {"pool": "a"},
-        "created": ago(9999),
-        "last_updated": ago(9999),
-        "node_name": "n1",
-        "cluster_name": "prod" if dialect is Dialect.CLUSTER_API else "",
-        "controller": "MachineSet/set",
-    } | fields
-    return MachineView(dialect=dialect, namespace=NAMESPACE, name=name, **values)  # type: ignore[arg-type]
-
-
-PROD = WorkloadCluster(namespace=NAMESPACE, name="prod", control_plane_initialized=True, infrastructure_ready=True)
 
 
 def sick(disk_age: float | None = None, ready_age: float = 60) -> NodeView:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from policy.healthcheck import Dialect, HealthCheck
 from policy.ledger import Ledger
+from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, NodeView
 from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.reporting import NOT_COVERED
 from policy.verdicts import Health
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref, mark_text
+from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 from tests.policy.test_ledger import ledger_of
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
@@ -104,6 +107,55 @@ def test_a_check_that_counts_the_candidate_as_healthy_is_named() -> None:
     marked = a_node("a", "Unknown", 60, mark="incident-1")
     (candidate,) = ledger_of(a_check(), disks, marked, *fleet(4)).report_parts(NOW).candidates
     assert candidate.healthy_under == (), "an episode's node counts as recovering there already"
+
+
+def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
+    """S15: not every distribution labels the Nodes of its control plane."""
+    slow = cluster_api(
+        "prod", limit="100%", unhealthyNodeConditions=[{"type": "Ready", "status": "Unknown", "timeoutSeconds": 3000}]
+    )
+    ledger = ledger_of(a_check(), slow, a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(control_plane=True), NOW)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.check.kind, candidate.control_plane) == ("NodeHealthCheck", True)
+    ledger.put_machine(a_machine(control_plane=False), NOW)
+    assert not ledger.report_parts(NOW).candidates[0].control_plane
+
+
+@pytest.mark.parametrize("annotation", [SKIP_ANNOTATION, PAUSED_ANNOTATION])
+@pytest.mark.parametrize("checks", [(), (cluster_api("prod", limit="100%"),)], ids=["alone", "beside a MachineHealthCheck"])
+def test_a_machine_that_people_keep_out_keeps_its_node_out_of_every_check(
+    annotation: str, checks: tuple[HealthCheck, ...]
+) -> None:
+    """S20: the annotation is Cluster API's, the person's wish is not."""
+    ledger = ledger_of(a_check(), *checks, a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(), NOW)
+    assert [each.refused for each in ledger.report_parts(NOW).candidates if each.check.kind == "NodeHealthCheck"] == [""]
+    version = ledger.version
+    ledger.put_machine(a_machine(annotations={annotation: ""}), NOW)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.node, annotation in candidate.refused) == ("n1", True)
+    assert ledger.version != version, "else nobody would look"
+
+
+def test_the_exclude_label_of_a_node_that_only_machines_checks_cover_is_noticed_at_once() -> None:
+    ledger = ledger_of(openshift("pool"), a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_machine(a_machine(dialect=Dialect.OPENSHIFT), NOW)
+    version = ledger.version
+    ledger.put_node(a_node("n1", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}), NOW)
+    assert ledger.version != version
+
+
+def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
+    ledger = ledger_of(cluster_api("prod"), a_node("n1"), a_node("n2"))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(), NOW)
+    ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True), NOW)
+    assert ledger.report_parts(NOW).checks[0].mixed_control_plane
+    ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True, annotations={SKIP_ANNOTATION: ""}), NOW)
+    assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
 
 
 # Observations -------------------------------------------------------------------------------------------------------

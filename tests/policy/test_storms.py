@@ -10,7 +10,7 @@ from policy.brakes import Circumstances, Closed, Counts, brake
 from policy.dialects import parse
 from policy.healthcheck import HealthCheck
 from policy.ledger import Ledger
-from policy.storms import Storm, advance, over
+from policy.storms import Storm, advance, over, stricter
 from tests.policy.builders import NOW, a_check, a_node, ago, check_object
 
 COOLDOWN = timedelta(seconds=60)
@@ -79,6 +79,42 @@ def test_a_new_breach_during_the_cooldown_starts_it_anew() -> None:
             ledger.put_node(a_node(f"n{number}", ready, 60), NOW + timedelta(seconds=moment))
         ledger.advance(NOW + timedelta(seconds=moment))
     assert ledger.next_due == NOW + timedelta(seconds=50 + 61)
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "kept"),
+    [
+        (Storm(), Storm(active=NOW), Storm(active=NOW)),
+        (Storm(active=NOW), Storm(), Storm(active=NOW)),
+        (Storm(active=ago(60)), Storm(active=ago(60), cooling=ago(10)), Storm(active=ago(60))),
+        (Storm(active=ago(60), cooling=ago(5)), Storm(active=ago(90), cooling=ago(10)), Storm(active=ago(90), cooling=ago(5))),
+    ],
+)
+def test_of_two_accounts_of_a_storm_the_stricter_counts(known: Storm, told: Storm, kept: Storm) -> None:
+    assert stricter(known, told) == stricter(told, known) == kept
+
+
+def test_the_echo_of_a_status_does_not_take_back_a_breach_that_came_after_it() -> None:
+    """S17: the status that says that all is well again is on its way while the next node falls ill."""
+    written = check_object(stormCooldownDuration="60s")
+    ledger = ledger_of(parse(written), sick=3)
+    ledger.report_parts(NOW)
+
+    def see(sick: int, seconds: float) -> None:
+        for number in range(4):
+            ledger.put_node(a_node(f"n{number}", "Unknown" if number < sick else "True", 60), NOW + timedelta(seconds=seconds))
+        ledger.advance(NOW + timedelta(seconds=seconds))
+
+    see(sick=1, seconds=10)
+    see(sick=3, seconds=12)
+    told = [
+        {"type": "StormActive", "status": "True", "lastTransitionTime": "2026-03-01T12:00:00Z"},
+        {"type": "StormCooldownActive", "status": "True", "lastTransitionTime": "2026-03-01T12:00:10Z"},
+    ]
+    ledger.put_check(parse(written | {"status": {"conditions": told}}))
+    see(sick=1, seconds=13)
+    assert ledger.report_parts(NOW + timedelta(seconds=71)).candidates == ()
+    assert ledger.report_parts(NOW + timedelta(seconds=74)).candidates
 
 
 def test_a_storm_ends_although_everything_has_healed_at_once() -> None:

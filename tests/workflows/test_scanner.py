@@ -343,10 +343,40 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         world.show(report("node-1"))
         status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
-        world.show(report())
+        world.show(report(observations=(Observation(node="node-1", ready=True),)))
         await scan.until(lambda status: not status.held_off)
         world.show(report("node-1"))
         await scan.has_opened(2)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (),
+        (Observation(node="node-1", unhealthy=True),),
+        (Observation(node="node-1", ready=True, unhealthy=True),),
+        (Observation(node="node-1", soon=True),),
+    ],
+)
+async def test_a_brake_that_closes_does_not_make_an_abort_forgotten(
+    env: WorkflowEnvironment, seen: tuple[Observation, ...]
+) -> None:
+    """S19: under a closed brake nobody is a candidate, and the node is as sick as before."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
+        world.show(report("node-1"))
+        await scan.until(lambda status: bool(status.held_off))
+        scans = len(world.requests)
+        world.show(report(observations=seen))
+        await scan.until(lambda status: len(world.requests) >= scans + 2 and not status.refused)
+        assert "node-1" in world.requests[-1].watching, "what becomes of it must be heard"
+        world.show(report("node-1", observations=(Observation(node="node-1", unhealthy=True),)))
+        status = await scan.until(lambda status: bool(status.refused))
+        assert "aborted by ada" in status.refused[0].message
+        assert len(world.opened) == 1
 
 
 async def test_the_report_from_before_an_end_does_not_open_the_next_episode(env: WorkflowEnvironment) -> None:
