@@ -21,7 +21,7 @@ from policy.evaluation import CheckEvaluation, TargetEvaluation
 from policy.healthcheck import ObjectRef
 from policy.moments import written
 from policy.remedies import Action
-from policy.verdicts import Health
+from policy.targets import SICKNESS
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
@@ -170,9 +170,6 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     return head
 
 
-_ORDER = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
-
-
 def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     of_machines = evaluation.check.of_machines
@@ -186,7 +183,7 @@ def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
     ):
         table.add_column(title, no_wrap=True)
     table.add_column("WHY", ratio=1)
-    for each in sorted(evaluation.verdicts, key=lambda each: (_ORDER[each.verdict.health], each.target)):
+    for each in sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target)):
         verdict = each.verdict
         table.add_row(
             f"  {each.target}",

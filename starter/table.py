@@ -16,11 +16,10 @@ from rich.text import Text
 
 from policy.episodes import EpisodeStatus, Phase
 from policy.report import TargetRow
-from policy.verdicts import Health
+from policy.targets import SICKNESS
 from starter import wording
 from starter.status import ClusterStatus
 
-_ORDER = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
 _PHASE_STYLE = {Phase.NEEDS_HUMAN: "bold red", Phase.ERROR: "red", Phase.QUEUED: "yellow", Phase.FINAL: "green"}
 
 
@@ -96,7 +95,7 @@ def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> Render
 def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
     """Within one verdict node-2 comes before node-10."""
     parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", row.node) if part]
-    return _ORDER[row.health], parts
+    return SICKNESS[row.health], parts
 
 
 def _checks(status: ClusterStatus) -> RenderableType:

@@ -14,10 +14,9 @@ from policy.durations import go_duration
 from policy.healthcheck import HealthCheck
 from policy.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION, MachineView, WorkloadCluster
 from policy.moments import RESOLUTION, later, written
-from policy.rules.openshift import NODE_STARTING, NODE_UNSEEN, skipped, starting, unhealthy
+from policy.rules.openshift import NODE_STARTING, NODE_UNSEEN, deleting, skipped, starting, unhealthy
 from policy.targets import Target
 from policy.verdicts import (
-    DELETING,
     HEALTHY,
     RECOVERING,
     Health,
@@ -78,7 +77,7 @@ class ClusterApiRules:
                 return Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=reason, message=message)
         verdict = self._by_criteria(target, machine, now)
         if machine.deleting:
-            return _deleting(verdict)
+            return deleting(verdict)
         if verdict is HEALTHY and target.marked:
             message = "well again; its episode has not ended yet"
             return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
@@ -186,17 +185,3 @@ def _said(subject: str, offence: Offence) -> str:
 def _sooner(waiting: Verdict, running: Verdict) -> bool:
     """Whether the missing Node is what to tell: always, unless a condition of the Machine expires before its clock does."""
     return running.due is None or (waiting.due is not None and waiting.due <= running.due)
-
-
-def _deleting(verdict: Verdict) -> Verdict:
-    if verdict.health is not Health.UNHEALTHY:
-        message = "the Machine is being deleted"
-        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)
-    return Verdict(
-        health=Health.UNHEALTHY,
-        standing=Standing.DELETING,
-        reason=verdict.reason,
-        message=verdict.message,
-        since=verdict.since,
-        due=verdict.due,
-    )

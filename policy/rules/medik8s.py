@@ -60,12 +60,12 @@ class Medik8sRules:
             return _unless_excluded(by_conditions(found, now), node)
         return self._well(target, node, now) if target.marked or target.remediations else HEALTHY
 
-    def own(self, target: Target) -> list[Remediation]:
+    def _own(self, target: Target) -> list[Remediation]:
         """The remediation objects that this check has created for the node."""
         return [each for each in target.remediations if made_from(each, self._check) and each.owned_by(self._check)]
 
     def _well(self, target: Target, node: NodeView, now: datetime) -> Verdict:
-        own = self.own(target)
+        own = self._own(target)
         if waiting := [each for each in own if not each.deleting]:
             return self._delayed(waiting, node, now) or _recovering(f"well again: its {waiting[0].ref.kind} can be deleted")
         if own:

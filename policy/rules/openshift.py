@@ -7,6 +7,7 @@ is never healthy and stays in the total.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from policy.durations import format_duration
@@ -58,7 +59,7 @@ class OpenShiftRules:
         assert machine is not None, "a MachineHealthCheck covers Machines"
         verdict = self._by_criteria(target, machine, now)
         if machine.deleting:
-            return _deleting(verdict)
+            return deleting(verdict, "; the Machine is being deleted")
         if verdict.health is Health.HEALTHY and EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations:
             message = f"well again; the annotation {EXTERNAL_REMEDIATION_ANNOTATION} says that its remediation has not ended"
             return Verdict(health=Health.SKIPPED, standing=Standing.RECOVERING, reason=EXTERNALLY_REMEDIATED, message=message)
@@ -135,14 +136,9 @@ def starting(
     )
 
 
-def _deleting(verdict: Verdict) -> Verdict:
-    if verdict.health is not Health.UNHEALTHY:
-        message = "the Machine is being deleted"
-        return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)
-    return Verdict(
-        health=Health.UNHEALTHY,
-        standing=Standing.DELETING,
-        reason=verdict.reason,
-        message=f"{verdict.message}; the Machine is being deleted",
-        since=verdict.since,
-    )
+def deleting(verdict: Verdict, note: str = "") -> Verdict:
+    """What a Machine that is being deleted counts as: never healthy, whatever it is otherwise. note: put behind what ails it."""
+    if verdict.health is Health.UNHEALTHY:
+        return replace(verdict, standing=Standing.DELETING, message=verdict.message + note)
+    message = "the Machine is being deleted"
+    return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)
