@@ -159,7 +159,7 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
             parts = replace(parts, inventory=known_inventory)
-        view = self._state(now, self._probe.problem or self._broken() or self._behind(mark) or fault)
+        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._behind(mark) or fault)
         return ScanReport(
             digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
             at=now,
@@ -209,7 +209,7 @@ class ClusterView:
         """Wait a little for a view that has just been started. `before`: a moment of the loop's clock, as below."""
         loop = asyncio.get_running_loop()
         end = min(loop.time() + self._limits.first_list.total_seconds(), before)
-        while not (self.synced and self.cluster_uid) and loop.time() < end and not self._in_trouble():
+        while self._still_listing() and loop.time() < end:
             await self.changed(self.stamp, end - loop.time())
 
     async def catch_up(self, mark: str, *, before: float) -> None:
@@ -292,8 +292,24 @@ class ClusterView:
     def _longest_silence(self) -> float:
         return max(reflector.silent_for() for reflector in self._watches.here())
 
+    def _still_listing(self) -> bool:
+        """Whether a first list is still to come, and nothing says that it won't come soon."""
+        missing = self._never_listed()
+        here = not (self.synced and self.cluster_uid) and not self._in_trouble()
+        return here or (bool(missing) and not any(each.problem for each in missing))
+
     def _in_trouble(self) -> bool:
         return bool(self._probe.problem) or any(reflector.problem for reflector in self._watches.here())
+
+    def _never_listed(self) -> list[Following]:
+        return [each for each in self._watches.elsewhere() if not each.lists and not each.absent]
+
+    def _unheard(self) -> str:
+        """Until the management cluster has been heard, nobody knows which of its checks cover our nodes too, and are paused: a
+        worker that starts while it is down would act past brakes that its predecessor held closed."""
+        if not (missing := self._never_listed()):
+            return ""
+        return f"the management cluster {self._watches.machines.url} has never been heard: no list yet of {_listed(missing)}"
 
     def _broken(self) -> str:
         if (

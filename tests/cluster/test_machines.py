@@ -711,11 +711,38 @@ class TestTwoServers:
         await management.server.stop()
         scan = await open_scan(management.server)
         report = await observe(scan, asked())
-        assert report.view.stale == ""
+        assert f"the management cluster {management.server.url} has never been heard" in report.view.stale
+        assert "machinehealthchecks" in report.view.stale
         assert report.checks == ()
         await management.server.start()
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].allowed, report)
+        assert report.view.stale == ""
         assert counts(report.checks[0]) == {"total": 4, "healthy": 4}
+
+    async def test_a_worker_that_starts_while_the_management_cluster_is_down_does_not_act_past_its_brakes(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        """S17, S18: which of its checks are paused is known to whoever saw them, and to no worker that has just begun."""
+        await CLUSTER_API.install(management.person)
+        await CLUSTER_API.fleet(management.person, nodes=person)
+        await add_check(management.person, CLUSTER_API, timeout=0)
+        await CLUSTER_API.annotate(management.person, "machinehealthchecks", "workers", {PAUSED: ""})
+        await person.create(DEFINITIONS, definition())
+        await person.create(CHECKS, check("nodes", duration="0s"))
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        first = await open_scan(management.server)
+        report = await reported(first, lambda seen: len(seen.checks) == 2 and not seen.view.stale)
+        assert of(report, CLUSTER_API.check_ref().key).reason == "Paused"
+        assert not report.candidates
+        await management.server.stop()
+        second = await open_scan(management.server)
+        for _ in range(3):
+            blind = await observe(second, asked(report, wait=0.3))
+            assert "management cluster" in blind.view.stale
+        await management.server.start()
+        report = await reported(second, lambda seen: not seen.view.stale, blind)
+        assert of(report, CLUSTER_API.check_ref().key).reason == "Paused"
+        assert not report.candidates
 
 
 class TestClocks:
