@@ -17,6 +17,7 @@ from activities.cluster.following import Following, Watches
 from activities.cluster.probe import Probe
 from activities.cluster.reflector import WatchLimits, version_number
 from policy.brakes import Closed
+from policy.durations import format_duration
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
@@ -74,6 +75,7 @@ class ClusterView:
         self._whole_since: float | None = None
         self._broken_since: float | None = None
         self._machines_broken_since: float | None = None
+        self._machines_whole_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._void_mark = 0
         self._watches = Watches(
@@ -255,20 +257,31 @@ class ClusterView:
     def _hold_machines(self) -> None:
         """Machines that live elsewhere can be lost from sight alone: then only their checks wait."""
         others, elapsed = self._watches.elsewhere(), asyncio.get_running_loop().time()
+        if not others:
+            return
+        since, patience = self._machines_broken_since, self._limits.broken.total_seconds()
+        lasting = since is not None and elapsed - since >= patience
+        if lasting:
+            self._machines_whole_since = None
         if all(each.streaming for each in others):
-            self._machines_broken_since = None
-        elif self._machines_broken_since is None:
+            self._machines_broken_since, lasting = None, False
+        elif since is None:
             self._machines_broken_since = elapsed
-        patience = self._limits.broken.total_seconds()
-        lasting = self._machines_broken_since is not None and elapsed - self._machines_broken_since >= patience
         broken = [each for each in others if not each.synced or (lasting and not each.streaming)]
-        silent = others and max(each.silent_for() for each in others) > self._limits.silence.total_seconds()
+        silent = max(each.silent_for() for each in others) > self._limits.silence.total_seconds()
         problem = self._machines_probe.problem if self._machines_probe is not None else ""
         why = problem
         if broken and not why:
             why = f"not being told of changes of {_listed(broken)} in the management cluster"
         elif silent and not why:
             why = "nothing was heard from the management cluster lately"
+        if why:
+            self._machines_whole_since = None
+        else:
+            # A watch that is open again has not yet told what it missed: a pause, or a Machine that somebody took out.
+            self._machines_whole_since = elapsed if self._machines_whole_since is None else self._machines_whole_since
+            if elapsed - self._machines_whole_since < self._limits.grace.total_seconds():
+                why = f"the management cluster has been followed again for less than {format_duration(self._limits.grace)}"
         self.ledger.hold(Dialect.CLUSTER_API, Closed.STALE_MACHINES, why)
 
     def _state(self, now: datetime, fault: str) -> ViewState:
@@ -352,6 +365,8 @@ class ClusterView:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
         if self._machines_broken_since is not None:
             moments.append(self._machines_broken_since + self._limits.broken.total_seconds() - elapsed)
+        if self._machines_whole_since is not None:
+            moments.append(self._machines_whole_since + self._limits.grace.total_seconds() - elapsed)
         if self._shrunk is not None:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.

@@ -686,6 +686,28 @@ class TestTwoServers:
         report = await reported(scan, lambda seen: of(seen, key).allowed, report)
         assert {each.node for each in report.candidates} == {"lone-0", "node-1"}
 
+    async def test_its_checks_wait_for_the_grace_after_it_has_come_back(
+        self, person: ApiClient, management: Management, open_scan: Open
+    ) -> None:
+        """S18: a watch that is open again has not yet told what happened meanwhile, a pause for instance."""
+        await CLUSTER_API.install(management.person)
+        await CLUSTER_API.fleet(management.person, nodes=person)
+        await add_check(management.person, CLUSTER_API, timeout=0)
+        grace = timedelta(seconds=1.5)
+        scan = await open_scan(management.server, replace(LIVE, grace=grace))
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].allowed and not seen.view.stale)
+        await management.server.stop()
+        report = await reported(scan, lambda seen: seen.checks[0].reason == "StaleView", report)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        returned = now()
+        await management.server.start()
+        report = await reported(scan, lambda seen: "for less than" in seen.checks[0].message, report)
+        assert "followed again for less than 1.5s" in report.checks[0].message
+        assert not report.candidates
+        report = await reported(scan, lambda seen: bool(seen.candidates), report)
+        assert now() - returned >= grace
+        assert report.view.stale == ""
+
     async def test_a_watch_that_ends_as_watches_do_closes_nothing(
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
