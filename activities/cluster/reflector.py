@@ -42,7 +42,8 @@ class WatchLimits:
     """Times of a reflector, in seconds.
 
     silence: bookmarks come about once a minute, so a stream that says nothing for longer is taken for half-open. absence: how
-    often at least to look for a kind that the server does not know (a CRD not yet applied).
+    often at least to look for a kind that the server does not know (a CRD not yet applied). vanished: how long a kind that had
+    objects must be unknown to be believed gone, as with an inventory that has suddenly halved.
     """
 
     shortest_watch: float = 240.0
@@ -51,6 +52,7 @@ class WatchLimits:
     first_pause: float = 0.1
     longest_pause: float = 10.0
     absence: float = 10.0
+    vanished: float = 300.0
     page_size: int = 500
 
 
@@ -106,7 +108,8 @@ class Reflector(Generic[T]):
         self._closed_at = float("-inf")
         self._heard = False
         self._doubtful = False
-        self._turning = False
+        self._refused = 0
+        self._vanished_at: float | None = None
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -163,7 +166,7 @@ class Reflector(Generic[T]):
             except ObjectNotFound as error:
                 self._missing(error)
             except ApplicationError as error:
-                self._doubtful = True
+                self._doubtful, self._refused = True, 0
                 self._troubled(error.message)
                 at_least = error.next_retry_delay.total_seconds() if error.next_retry_delay else 0.0
             except Exception as error:
@@ -196,6 +199,7 @@ class Reflector(Generic[T]):
         self.keys = set(fresh)
         self.resource_version, self.newest_change = version, newest
         self.synced, self.absent = True, False
+        self._refused, self._vanished_at = 0, None
         self.lists += 1
         self._on_state()
 
@@ -268,14 +272,26 @@ class Reflector(Generic[T]):
         if not self._optional:
             self._troubled(error.message)
             return
-        self._last_contact = asyncio.get_running_loop().time()
+        now = self._last_contact = asyncio.get_running_loop().time()
         self.resource = self._spellings[(self._spellings.index(self.resource) + 1) % len(self._spellings)]
         self._path = self.resource.path()
-        if self.resource is not self._spellings[0]:
-            self._turning = True  # an older version may be served: ask for that at once
+        self._refused += 1
+        if self._turning:
             return
-        if self.absent and not self.problem:
-            return
+        self._refused = 0
+        self._vanished_at = now if self._vanished_at is None else self._vanished_at
+        if self.keys and now - self._vanished_at < self._limits.vanished:
+            # While the served versions change, or behind a server that lost its definitions. What we were told still counts.
+            self._troubled(f"{error.message}: it is taken for gone once that has lasted {self._limits.vanished:g} s")
+        elif not self.absent or self.problem:
+            self._gone()
+
+    @property
+    def _turning(self) -> bool:
+        """Whether one version has just been refused and another has yet to be asked for: that says nothing of the kind."""
+        return 0 < self._refused < len(self._spellings)
+
+    def _gone(self) -> None:
         log.info("%s: not known to the server; looking again from time to time", self._path)
         self.absent, self.synced, self.problem = True, True, ""
         for key in self.keys:
@@ -297,7 +313,7 @@ class Reflector(Generic[T]):
         longest = self._limits.absence if self.absent else self._limits.longest_pause
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) * self._jitter.uniform(0.5, 1.0)
         if self._turning:
-            pause, self._turning = 0.0, False
+            pause = 0.0  # another version may be served: ask for that at once
         self._woken.clear()
         try:
             async with asyncio.timeout(max(pause, at_least)):

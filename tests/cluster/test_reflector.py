@@ -13,7 +13,7 @@ from aiohttp.test_utils import RawTestServer as TestServer
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING
-from activities.cluster.paths import NODE_HEALTH_CHECKS
+from activities.cluster.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, in_version
 from activities.cluster.paths import NODES as NODE_KIND
 from activities.cluster.reflector import Reflector, WatchLimits
 from policy.nodes import NodeView
@@ -178,7 +178,7 @@ async def test_a_kind_that_comes_later_is_empty_until_then(
 ) -> None:
     caplog.set_level(logging.INFO)
     told: dict[str, object] = {}
-    limits = WatchLimits(first_pause=0.01, absence=30.0)
+    limits = WatchLimits(first_pause=0.01, absence=30.0, vanished=0.1)
     reflector = Reflector(
         connection, NODE_HEALTH_CHECKS, OBJECT_DECODING, on_change=told.__setitem__, optional=True, limits=limits
     )
@@ -197,6 +197,93 @@ async def test_a_kind_that_comes_later_is_empty_until_then(
     api.cut_watches(CHECKS)  # a real server ends the watches of a kind that is gone
     await until(lambda: reflector.absent)
     await reflector.stop()
+
+
+class TwoVersions:
+    """An API server that serves one health check of Cluster API, in these versions."""
+
+    def __init__(self, *versions: str) -> None:
+        self.served = set(versions)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        version = request.path.split("/")[3]
+        metadata = {"name": "workers", "namespace": "clusters", "resourceVersion": "4"}
+        item = {"apiVersion": f"cluster.x-k8s.io/{version}", "kind": "MachineHealthCheck", "metadata": metadata}
+        if version not in self.served:
+            return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "5"}, "items": [item]})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while version in self.served:
+            await asyncio.sleep(0.01)
+        return response
+
+
+class CheckCopy:
+    """A reflector of Cluster API's health checks, and what it tells: the version of each, None once it is gone."""
+
+    def __init__(self, server: TestServer, *, vanished: float = 300.0) -> None:
+        self.told: list[str | None] = []
+        self.connection = ClusterConnection.to(str(server.make_url("")))
+        self.reflector = Reflector(
+            self.connection,
+            CAPI_MACHINE_HEALTH_CHECKS,
+            OBJECT_DECODING,
+            on_change=lambda _, found: self.told.append(found and found["apiVersion"].rpartition("/")[2]),
+            optional=True,
+            alternatives=(in_version(CAPI_MACHINE_HEALTH_CHECKS, "v1beta1"),),
+            # Long pauses, so that a gap between two versions would be seen.
+            limits=WatchLimits(first_pause=0.3, longest_pause=0.3, absence=0.1, vanished=vanished),
+        )
+
+    async def __aenter__(self) -> CheckCopy:
+        self.reflector.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.reflector.stop()
+        await self.connection.close()
+
+
+async def test_a_served_version_that_goes_makes_no_object_vanish_on_the_way_to_the_next() -> None:
+    """S17, S18: a check that is gone for a moment takes its closed brake with it, and others act in that gap."""
+    versions = TwoVersions("v1beta1")
+    async with TestServer(versions) as server, CheckCopy(server) as copy:
+        await until(lambda: copy.reflector.streaming and copy.told == ["v1beta1"])
+        versions.served = {"v1beta2"}
+        await until(lambda: copy.reflector.streaming and "v1beta2" in copy.told)
+        versions.served = {"v1beta1"}
+        await until(lambda: copy.reflector.streaming and copy.told[-1] == "v1beta1")
+    assert copy.told == ["v1beta1", "v1beta2", "v1beta1"]
+
+
+async def test_a_kind_that_had_objects_and_is_unknown_is_a_fault_of_the_view_until_that_lasts() -> None:
+    """S18: between two served versions, or behind a server that lost its definitions, nothing says that the checks are gone."""
+    versions = TwoVersions("v1beta1")
+    async with TestServer(versions) as server, CheckCopy(server) as copy:
+        await until(lambda: copy.reflector.streaming)
+        versions.served = set()
+        await until(lambda: "taken for gone once that has lasted 300 s" in copy.reflector.problem)
+        assert not copy.reflector.streaming
+        assert not copy.reflector.absent
+        versions.served = {"v1beta2"}
+        await until(lambda: copy.reflector.streaming)
+        assert copy.reflector.problem == ""
+    assert copy.told == ["v1beta1", "v1beta2"]
+
+
+async def test_a_kind_that_stays_unknown_is_gone() -> None:
+    versions = TwoVersions("v1beta1")
+    async with TestServer(versions) as server, CheckCopy(server, vanished=0.2) as copy:
+        await until(lambda: copy.reflector.streaming)
+        versions.served = set()
+        await until(lambda: copy.reflector.absent)
+        assert copy.told == ["v1beta1", None]
+        assert copy.reflector.problem == ""
+        versions.served = {"v1beta1"}
+        await until(lambda: copy.reflector.streaming and not copy.reflector.absent)
+    assert copy.told == ["v1beta1", None, "v1beta1"]
 
 
 async def test_an_outage_is_bounded_in_attempts_and_log_lines(
