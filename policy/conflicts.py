@@ -8,7 +8,7 @@ check.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from policy.healthcheck import Dialect
@@ -32,16 +32,29 @@ TAKEOVER = "set scan.takeover to true to act all the same"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderLease:
-    """A leader Lease as last seen. `renewed` None: it never was."""
+    """A leader Lease as last seen. renewed: what its holder says, by a clock of its own; None: it never was.
+
+    observed: when we saw it change, by our clock; None: we have seen it once. That is what counts, as it does between those who
+    stand for election: a holder whose clock is wrong is as much at work as another.
+    """
 
     name: str
     holder: str
     renewed: datetime | None
     duration: timedelta
+    observed: datetime | None = None
+
+    def seen(self, before: LeaderLease | None, now: datetime) -> LeaderLease:
+        """This, after it was seen as `before`: another holder or another moment is a change that we have observed."""
+        if before is None:
+            return self
+        unchanged = (self.holder, self.renewed) == (before.holder, before.renewed)
+        return replace(self, observed=before.observed if unchanged else now)
 
     def until(self) -> datetime | None:
         """Up to when its holder counts as at work, None where nobody holds it."""
-        return later(self.renewed, self.duration, LEASE_MARGIN) if self.renewed is not None and self.holder else None
+        renewed = self.observed or self.renewed
+        return later(renewed, self.duration, LEASE_MARGIN) if renewed is not None and self.holder else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

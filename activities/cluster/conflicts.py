@@ -35,18 +35,19 @@ class Conflicts:
         self._standing: dict[Dialect, set[str]] = {dialect: set() for dialect in Dialect}
         self._seen: dict[Dialect, str] = {}
 
-    def lease_changed(self, dialect: Dialect, key: str, lease: JsonObject | None) -> None:
-        """A leader Lease as it is now, None for one that is gone."""
+    def lease_changed(self, dialect: Dialect, key: str, lease: JsonObject | None, now: datetime) -> None:
+        """A leader Lease as it is since this moment, None for one that is gone."""
         if lease is None:
             self._leases[dialect].pop(key, None)
             return
         spec = lease.get("spec") or {}
-        self._leases[dialect][key] = LeaderLease(
+        found = LeaderLease(
             name=key,
             holder=str(spec.get("holderIdentity") or ""),
             renewed=moment_of(spec.get("renewTime")),
             duration=timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0)),
         )
+        self._leases[dialect][key] = found.seen(self._leases[dialect].get(key), now)
 
     def check_changed(self, dialect: Dialect, ref: ObjectRef, check: JsonObject | None) -> None:
         """A health check as it is now, None for one that is gone."""

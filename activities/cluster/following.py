@@ -169,8 +169,9 @@ class Watches:
         self._changed(change)
 
     def _leader_changed(self, dialect: Dialect, key: str, found: JsonObject | None) -> None:
-        self.conflicts.lease_changed(dialect, key, found)
-        self._changed(lambda: self.conflicts.hold(self._clock()))
+        now = self._clock()
+        self.conflicts.lease_changed(dialect, key, found, now)
+        self._changed(lambda: self.conflicts.hold(now))
 
     def _changed(self, change: Callable[[], object]) -> None:
         before = self._ledger.version

@@ -58,7 +58,7 @@ async def take_snapshot(
         source = elsewhere if dialect is Dialect.CLUSTER_API else connection
         for lease in await _listed(cluster, source, LEASES, only=LEADER_LEASES[dialect]):
             metadata = lease["metadata"]
-            conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease)
+            conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
     conflicts.hold(now)
     cluster.finish()
     return cluster

@@ -74,6 +74,23 @@ async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at
         assert [event["reason"] for event in (await person.list(EVENTS))["items"]] == ["ConflictingController"]
 
 
+async def test_a_leader_whose_clock_is_behind_is_seen_by_its_renewals(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S17: else two controllers act on one object for as long as the clocks differ."""
+    await furnish(person)
+    await lease(person, renewed=60)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        assert (await first_report(scan)).checks[0].allowed, "at first sight it is one that went a minute ago"
+        written = (now() - timedelta(seconds=58)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        await person.patch(f"{LEASES}/{LEADER}", {"spec": {"renewTime": written}})
+        async with asyncio.timeout(5):
+            while (report := await first_report(scan)).checks[0].allowed:
+                await asyncio.sleep(0)
+        assert report.checks[0].reason == Closed.OBSERVE_ONLY
+        assert report.candidates == ()
+
+
 async def test_who_was_seen_once_counts_until_the_user_takes_over(
     api: ApiServer, person: ApiClient, connection: ClusterConnection
 ) -> None:

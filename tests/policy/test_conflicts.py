@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -36,6 +37,27 @@ def test_a_renewed_lease_or_a_recent_write_is_a_controller_at_work(
     found = conflict(leases, writes, standing, NOW)
     assert why in found
     assert bool(found) is bool(why)
+
+
+@pytest.mark.parametrize("error", [timedelta(minutes=-1), timedelta(minutes=1)], ids=["behind", "ahead"])
+def test_a_lease_that_changes_before_our_eyes_is_renewed_whatever_its_leader_s_clock_says(error: timedelta) -> None:
+    """S17: two controllers that act on one object take two victims. A leader's clock is its own; that it writes, we see."""
+    seen = None
+    for second in range(0, 20, 2):
+        at = NOW + timedelta(seconds=second)
+        seen = replace(LEASE, renewed=at + error).seen(seen, at)
+        # At first sight there is nothing but what the leader says of itself.
+        assert bool(conflict((seen,), (), (), at)) is (second > 0 or error > timedelta(0))
+    assert seen is not None
+    assert conflict((seen,), (), (), at + timedelta(seconds=29))
+    assert not conflict((seen,), (), (), at + timedelta(seconds=30))
+    assert not conflict((replace(seen, holder="").seen(seen, at),), (), (), at), "it was given up"
+
+
+def test_a_lease_that_is_seen_twice_as_it_was_is_not_renewed() -> None:
+    """A list tells of every object again."""
+    gone = replace(LEASE, renewed=ago(60)).seen(None, NOW)
+    assert not conflict((replace(LEASE, renewed=ago(60)).seen(gone, NOW),), (), (), NOW)
 
 
 def test_a_held_dialect_is_judged_and_admits_nobody() -> None:
