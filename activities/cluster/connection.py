@@ -141,19 +141,21 @@ class ClusterConnection:
         return self._credentials.url
 
     def now(self) -> datetime:
-        """Our clock, corrected by the server's where the two differ by more than an answer takes.
+        """The earlier of our clock and the server's, where the two differ by more than an answer takes.
 
-        What the server says since when is judged by this: a clock that goes before the server's would call every timeout expired.
+        Timeouts are judged by this, and the moments they count from are written by the server, by kubelets and by controllers,
+        each by its own clock. Whoever is wrong, and it may be one server of several: the earlier clock makes us wait, the later
+        one would call every timeout expired.
         """
         now, skew = datetime.now(UTC), self.clock_skew
         skewed = skew is not None and abs(skew) > TOLERATED_SKEW
         if skewed != self._skewed:
             self._skewed = skewed
             if skewed:
-                log.warning("%s: our clock and the API server's differ by %s: the server's is used", self.url, skew)
+                log.warning("%s: our clock and the API server's differ by %s: the earlier one is used", self.url, skew)
             else:
                 log.info("%s: our clock agrees with the API server's again", self.url)
-        return now + skew if skew is not None and skewed else now
+        return now + min(skew, timedelta(0)) if skew is not None and skewed else now
 
     async def __aenter__(self) -> Self:
         return self

@@ -143,7 +143,7 @@ class ClusterView:
         return self._watches.machines
 
     def now(self) -> datetime:
-        """The moment by which verdicts are judged: the API server's, which wrote the moments they are judged from."""
+        """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
         return self._clock()
 
     def parts(self, watching: Collection[str] = ()) -> ReportParts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -248,3 +248,13 @@ def test_outside_of_a_pod_there_is_no_service_account(monkeypatch: pytest.Monkey
     with pytest.raises(ApplicationError) as refused:
         ClusterConnection.in_cluster()
     assert error_type(refused.value) is ErrorType.INVALID_CONFIG
+
+
+async def test_moments_are_judged_by_the_earlier_of_the_server_s_clock_and_ours() -> None:
+    """S18: one answer of one replica with a wrong clock must not make a timeout expire."""
+    for error, earlier in ((timedelta(minutes=10), timedelta(0)), (timedelta(minutes=-10), timedelta(minutes=-10))):
+        async with ApiServer(clock_error=error) as api, ClusterConnection.to(api.url, token="abc") as connection:
+            assert connection.now() <= datetime.now(UTC), "nothing has been heard"
+            await connection.cluster_uid()
+            assert abs(connection.now() - datetime.now(UTC) - earlier) < timedelta(seconds=3)
+            assert connection.now() <= datetime.now(UTC)

@@ -291,23 +291,26 @@ class TestTwoServers:
 
 
 class TestClocks:
-    """Time is measured as a scan measures it, by the server's clock. Else the two disagree for as long as the clocks differ."""
+    """Time is measured as a scan measures it, by the earlier of the server's clock and ours. Else the two disagree for as long as
+    the clocks differ."""
 
     @every_system
     @pytest.mark.parametrize(
         ("error", "age", "verdict"),
         [
+            (timedelta(minutes=10), timedelta(seconds=20), LookVerdict.VETOED),
             (timedelta(minutes=10), timedelta(minutes=5), LookVerdict.GO),
-            (timedelta(minutes=-10), timedelta(seconds=20), LookVerdict.VETOED),
+            (timedelta(minutes=-10), timedelta(minutes=10, seconds=20), LookVerdict.VETOED),
+            (timedelta(minutes=-10), timedelta(minutes=15), LookVerdict.GO),
         ],
-        ids=["ahead", "behind"],
+        ids=["ahead", "ahead-due", "behind", "behind-due"],
     )
     async def test_a_server_with_another_clock_makes_no_look_late_or_early(
         self, system: System, error: timedelta, age: timedelta, verdict: LookVerdict
     ) -> None:
         async with empty_world(clock_error=error) as world:
             await licensed(world, system)
-            await world.set_ready("Unknown", since=world.server.now() - age)
+            await world.set_ready("Unknown", since=now() - age)
             await world.hold_cluster_lease(renewed=now())
             target = ClusterTarget(CLUSTER, world.connection, world.permits)
             result = await target.last_look(await world.look(need=need_of(system)))

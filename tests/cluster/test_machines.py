@@ -768,18 +768,12 @@ class TestTwoServers:
 
 
 class TestClocks:
-    @pytest.mark.parametrize("error", [timedelta(minutes=-10), timedelta(minutes=10)], ids=["behind", "ahead"])
-    async def test_a_server_with_another_clock_makes_no_node_unhealthy_early_or_late(self, error: timedelta) -> None:
-        """The moments in a condition are the server's side's; only its own clock says how long ago they were."""
-        async with (
-            ApiServer(clock_error=error) as api,
-            ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
-        ):
-            await OPENSHIFT.install(person)
-            await OPENSHIFT.fleet(person)
-            await person.create(DEFINITIONS, definition())
-            await add_check(person, OPENSHIFT, timeout=300)
-            await person.create(CHECKS, check("nodes", duration="300s"))
+    """Moments in conditions are the kubelet's, the node controller's, any controller's; nobody knows whose clock is right. The
+    earlier of the server's and ours is believed: an error makes us wait, and never begin early."""
+
+    async def test_a_server_whose_clock_is_behind_makes_no_node_unhealthy_early_or_late(self) -> None:
+        """S18: ours goes before the clocks of those who write conditions, and would call every timeout expired."""
+        async with server_with(clock_error=timedelta(minutes=-10)) as (api, person):
             await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=240))
             async with view_of(person) as view:
                 await until(lambda: len(view.parts().checks) == 2 and all(each.total == 4 for each in view.parts().checks))
@@ -788,6 +782,20 @@ class TestClocks:
                 assert abs(report.at - api.now()) < timedelta(seconds=3)
                 assert [(each.soon, each.unhealthy) for each in report.checks] == [(1, 0), (1, 0)]
                 await turn(person, "node-1", "False", since=api.now() - timedelta(seconds=400))
+                await until(lambda: [each.unhealthy for each in of_view(view).checks] == [1, 1])
+
+    async def test_a_server_whose_clock_is_ahead_makes_no_node_unhealthy_early(self) -> None:
+        """S18: the node controller that wrote the condition keeps good time, and so do we."""
+        async with server_with(clock_error=timedelta(minutes=10)) as (_, person):
+            await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=5))
+            async with view_of(person) as view:
+                await until(lambda: len(view.parts().checks) == 2 and all(each.total == 4 for each in view.parts().checks))
+                await until(lambda: view.synced)
+                report = of_view(view)
+                assert abs(report.at - now()) < timedelta(seconds=3)
+                assert report.candidates == ()
+                assert [(each.soon, each.unhealthy) for each in report.checks] == [(1, 0), (1, 0)]
+                await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=400))
                 await until(lambda: [each.unhealthy for each in of_view(view).checks] == [1, 1])
 
     async def test_a_view_that_is_told_its_clock_believes_it(self) -> None:
@@ -799,6 +807,21 @@ class TestClocks:
             async with view_of(person, clock=now) as view:
                 await until(lambda: view.synced)
                 assert abs(of_view(view).at - now()) < timedelta(seconds=3)
+
+
+@asynccontextmanager
+async def server_with(*, clock_error: timedelta) -> AsyncIterator[tuple[ApiServer, ApiClient]]:
+    """An API server by another clock, a fleet in it and two checks over it, each with a timeout of five minutes."""
+    async with (
+        ApiServer(clock_error=clock_error) as api,
+        ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="a-person") as person,
+    ):
+        await OPENSHIFT.install(person)
+        await OPENSHIFT.fleet(person)
+        await person.create(DEFINITIONS, definition())
+        await add_check(person, OPENSHIFT, timeout=300)
+        await person.create(CHECKS, check("nodes", duration="300s"))
+        yield api, person
 
 
 def told_of(scan: ClusterScan, condition: str) -> list[str]:
