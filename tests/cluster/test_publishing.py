@@ -137,6 +137,17 @@ def test_events_are_told_when_something_flips_and_only_then() -> None:
     assert status["inFlightRemediations"] == {}
 
 
+def test_a_mistake_in_a_check_does_not_end_its_storm() -> None:
+    """S17: the conditions are the storm's memory; the check that is mended is read from them."""
+    stormy = replace(CLOSED, storm_active=AT - timedelta(minutes=3), storm_cooling=AT - timedelta(minutes=1))
+    status = change(stormy, {})
+    before = [condition_of(status, kind) for kind in ("StormActive", "StormCooldownActive")]
+    assert [each["status"] for each in before] == ["True", "True"]
+    told(status)
+    status = change(BAD, status)
+    assert [condition_of(status, kind) for kind in ("StormActive", "StormCooldownActive")] == before
+
+
 @pytest.fixture
 async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> AsyncIterator[ClusterScan]:
     await person.create(DEFINITIONS, definition())

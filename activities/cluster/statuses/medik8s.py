@@ -107,7 +107,8 @@ def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) 
     else:
         disabled = Said(status="False", reason="NodeHealthCheckEnabled", message="; ".join(("in use", *report.warnings)))
     said: dict[str, Said | None] = {DISABLED: disabled, REMEDIATION_ALLOWED: allowed(report), **notices(report)}
-    said |= _storm(report, current)
+    if not report.error:
+        said |= _storm(report, current)  # a check that can't be used knows of no storm; what stands there is its memory
     observed = {
         kind: Said(status=each.status, reason=each.reason, message=each.message, extra={"observedGeneration": report.generation})
         if each is not None
