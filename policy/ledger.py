@@ -221,6 +221,7 @@ class Ledger:
             control_plane=inventory.control_plane,
             overlap=self._overlap,
             next_due=self.next_due,
+            controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(Closed.OBSERVE_ONLY, ""))},
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:

@@ -80,6 +80,9 @@ class CheckReport:
     storm_cooling: datetime | None = None
     overlaps: tuple[str, ...] = ()
     mixed_control_plane: bool = False
+    another_controller: str = ""
+    """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
+    told first, and the status is the other controller's all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,10 @@ class BadCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`."""
+    """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
+
+    controllers: of the dialects on which another controller acts, which.
+    """
 
     now: datetime
     checks: Mapping[str, HealthCheck]
@@ -76,6 +79,7 @@ class Known:
     control_plane: ControlPlane
     overlap: Overlap
     next_due: datetime | None
+    controllers: Mapping[Dialect, str]
 
     def together(self, victim: str) -> list[Target]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
@@ -139,6 +143,7 @@ def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> 
             reason="InvalidObject",
             message=bad.error,
             error=bad.error,
+            another_controller=known.controllers.get(dialect_of(bad.ref), ""),
         )
         for bad in known.bad.values()
     ]
@@ -326,6 +331,7 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
         mixed_control_plane=mixed_control_plane(check, counts),
         storm_active=storm.active,
         storm_cooling=storm.cooling,
+        another_controller=known.controllers.get(check.dialect, ""),
     )
 
 

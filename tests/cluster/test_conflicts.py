@@ -12,6 +12,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.paths import NODE_HEALTH_CHECKS
 from activities.cluster.scan import ClusterScan
+from activities.cluster.statuses import status_change
+from activities.cluster.statuses.common import CONFLICTING, Situation
 from activities.cluster.view import ViewLimits
 from activities.contracts.scan import PublishRequest, ScanRequest
 from policy.brakes import Closed
@@ -19,6 +21,8 @@ from policy.report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
+from tests.cluster.machines import CLUSTER_API, SYSTEMS, System
+from tests.cluster.test_scan import observe_until
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -153,6 +157,86 @@ async def test_somebody_elses_write_of_a_status_counts_for_a_while(
         [held] = scan.view.report(lease=report.lease).checks
         assert held.reason == Closed.OBSERVE_ONLY
         assert "manager writes the status of NodeHealthCheck/workers" in held.message
+
+
+async def test_a_pause_does_not_forget_the_other_controller(
+    api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """Its condition is the only memory that outlives a worker; the pause may end while the operator's pod is being moved."""
+    await furnish(person)
+    await lease(person, renewed=0)
+    limits = ViewLimits(grace=timedelta(0))
+    async with ClusterScan("prod", connection, limits=limits) as scan:
+        report = await first_report(scan)
+        await publish(scan, report.checks)
+        await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": ["a person"]}})
+        report = await observe_until(scan, report, lambda seen: seen.checks[0].reason == Closed.PAUSED)
+        await publish(scan, report.checks)
+    await person.delete(f"{LEASES}/{LEADER}")
+    await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": None}})
+    async with ClusterScan("prod", connection, limits=limits) as scan:
+        report = await first_report(scan)
+        assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"pauseRequests": ["a person"]}, id="paused"),
+        pytest.param({"minHealthy": "many"}, id="refused"),
+    ],
+)
+async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
+    spec: dict[str, Any], api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """The operator remembers in `unhealthyNodes` what it has begun."""
+    await furnish(person)
+    await lease(person, renewed=0)
+    remediation = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediation", "name": "node-0"}
+    theirs = {
+        "unhealthyNodes": [{"name": "node-0", "remediations": [{"resource": remediation, "started": stamp(now())}]}],
+        "observedNodes": 4,
+        "healthyNodes": 3,
+        "phase": "Remediating",
+        "reason": "theirs",
+    }
+    await person.patch(f"{CHECKS}/workers/status", {"status": theirs})
+    stands = (await person.get(f"{CHECKS}/workers"))["status"]
+    await person.patch(f"{CHECKS}/workers", {"spec": spec})
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
+        report = await first_report(scan)
+        assert report.checks[0].reason in {Closed.PAUSED, "InvalidObject"}
+        await publish(scan, report.checks)
+    status = (await person.get(f"{CHECKS}/workers"))["status"]
+    assert [condition["type"] for condition in status.pop("conditions")] == ["ConflictingController"]
+    assert status == stands
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+@pytest.mark.parametrize("reason", ["Paused", "InvalidObject", "StaleView"])
+def test_a_held_check_of_machines_gets_our_condition_and_nothing_else(system: System, reason: str) -> None:
+    report = CheckReport(
+        ref=system.check_ref(),
+        dialect=system.dialect,
+        total=4,
+        reason=reason,
+        message="why",
+        error="why" if reason == "InvalidObject" else "",
+        another_controller="it acts",
+    )
+    made = status_change(Situation(report=report, current={"expectedMachines": 9}, paused=reason == "Paused"), now())
+    assert made is not None
+    assert list(made.patch["status"]) == ["conditions"]
+    [condition] = made.patch["status"]["conditions"]
+    assert (condition["type"], condition["message"]) == ("ConflictingController", "it acts")
+
+
+def test_a_report_that_an_older_worker_made_is_understood() -> None:
+    """It names the other controller in its reason and message only."""
+    report = CheckReport(ref=CLUSTER_API.check_ref(), dialect=CLUSTER_API.dialect, reason=CONFLICTING, message="it acts")
+    made = status_change(Situation(report=report, current={}), now())
+    assert made is not None
+    assert [condition["message"] for condition in made.patch["status"]["conditions"]] == ["it acts"]
 
 
 async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from activities.cluster.statuses.common import CONFLICTING, Situation, StatusChange, conflicting_status
+from activities.cluster.statuses.common import Situation, StatusChange, another_controller, conflicting_status
 from activities.cluster.statuses.machines import cluster_api_status, openshift_status
 from activities.cluster.statuses.medik8s import medik8s_status
 from policy.healthcheck import Dialect
@@ -18,9 +18,10 @@ from policy.healthcheck import Dialect
 def status_change(situation: Situation, now: datetime) -> StatusChange | None:
     """What is to be written over the status as it stands; None where it says all of it already.
 
-    While another controller acts on the object, its status is that controller's: only our condition that says so is put beside.
+    While another controller acts on the object, its status is that controller's, also where the check is paused or only we refuse
+    it: there it remembers what it has begun. Only our condition that says so is put beside, and stays.
     """
-    if situation.report.reason == CONFLICTING:
+    if another_controller(situation.report):
         return conflicting_status(situation, now)
     match situation.dialect:
         case Dialect.MEDIK8S:

@@ -80,18 +80,24 @@ def notices(report: CheckReport) -> dict[str, Said | None]:
     return {
         OVERLAPPING: Said(status="True", reason="SeveralChecks", message=overlap) if report.overlaps else None,
         MIXED: Said(status="True", reason="ControlPlaneAndWorkers", message=mixed) if report.mixed_control_plane else None,
-        CONFLICTING: Said(status="True", reason=CONFLICTING, message=report.message) if report.reason == CONFLICTING else None,
+        CONFLICTING: None,  # while there is one, `conflicting_status` is all that is written
     }
+
+
+def another_controller(report: CheckReport) -> str:
+    """Who else acts on the check, in words, "" for nobody. A report of an older worker has it only where the brake says so."""
+    return report.another_controller or (report.message if report.reason == CONFLICTING else "")
 
 
 def conflicting_status(situation: Situation, now: datetime) -> StatusChange | None:
     """Our condition that another controller is at work, and nothing else."""
     report, listed = situation.report, situation.current.get("conditions") or []
-    wanted = conditions(listed, {CONFLICTING: notices(report)[CONFLICTING]}, now)
+    why = another_controller(report)
+    wanted = conditions(listed, {CONFLICTING: Said(status="True", reason=CONFLICTING, message=why)}, now)
     if wanted == listed:
         return None
     told = condition_in(listed, CONFLICTING).get("status") == "True"
-    happenings = () if told else (happening(report, CONFLICTING, report.message, warning=True),)
+    happenings = () if told else (happening(report, CONFLICTING, why, warning=True),)
     return StatusChange(patch={"status": {"conditions": wanted}}, happenings=happenings)
 
 
