@@ -19,13 +19,13 @@ from activities.cluster.following import POLICY_KINDS
 from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
-from activities.cluster.statuses.common import Situation, StatusChange
-from activities.cluster.telling import target_happenings, write_conditions
+from activities.cluster.statuses.common import Situation, StatusChange, another_controller
+from activities.cluster.telling import SILENT, target_happenings, write_conditions
 from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
-from policy.healthcheck import Dialect, ObjectRef
+from policy.healthcheck import ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
 
@@ -77,12 +77,17 @@ class Publishing:
 
     async def _tell_of_targets(self, request: PublishRequest) -> list[str]:
         """What single targets are told, and told about; what failed or has to wait for the next time."""
+        if not request.checks:
+            return []
+        if doubt := self._view.doubt():
+            # S18: what we do not see is not gone. Told as failed, so that it is published again once we see.
+            return [f"what single targets are told: {doubt}"]
+        # Where the worker that looked knows of another controller, or of a pause, this one need not have heard of it yet.
+        keys = [report.ref.key for report in request.checks if not another_controller(report) and report.reason not in SILENT]
         known, failed = self._view.ledger.known(self._view.now()), list[str]()
-        happenings = [happening for report in request.checks for happening in target_happenings(known, report.ref.key)]
+        happenings = [happening for key in keys for happening in target_happenings(known, key)]
         failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
-        if not any(report.dialect is Dialect.CLUSTER_API and not report.error for report in request.checks):
-            return failed
-        told, waiting = await write_conditions(self._view.machines_connection, known, self._clock())
+        told, waiting = await write_conditions(self._view.machines_connection, known, keys, self._clock())
         failed += [refused for each in told if (refused := await self._tell(each))]
         return [*failed, f"conditions of {waiting} Machines"] if waiting else failed
 

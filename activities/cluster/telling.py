@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -41,14 +41,14 @@ ATTEMPTS = 2
 OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemediateMachineAnnotation"}
 """The older generation of conditions calls these otherwise."""
 
-_SILENT = frozenset({Closed.ELSEWHERE, Closed.OBSERVE_ONLY, Closed.PAUSED, Closed.STALE_MACHINES})
+SILENT = frozenset({Closed.ELSEWHERE, Closed.OBSERVE_ONLY, Closed.PAUSED, Closed.STALE_MACHINES})
 """Brakes under which nothing is written on targets: they are not ours, not to be touched, or not known."""
 
 
 def target_happenings(known: Known, key: str) -> Iterator[Happening]:
     """Events about the check's targets; each holds for as long as it is true, so it is told once in a while."""
     check = known.checks.get(key)
-    if check is None or known.brakes[key].reason in _SILENT:
+    if check is None or known.brakes[key].reason in SILENT:
         return
     if check.of_machines and known.brakes[key].reason is Closed.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
         limit = check.unhealthy_range or check.max_unhealthy
@@ -96,10 +96,12 @@ def _ref(check: HealthCheck, target: Target) -> ObjectRef:
 # Cluster API's condition ------------------------------------------------------------------------------------------------
 
 
-async def write_conditions(connection: ClusterConnection, known: Known, now: datetime) -> tuple[list[Happening], int]:
-    """Write HealthCheckSucceeded where it is another than stands there. What is worth telling, and how many are still to be
-    written."""
-    differing = [(target, check, verdict) for target, check, verdict in _opinions(known) if _differs(target, verdict)]
+async def write_conditions(
+    connection: ClusterConnection, known: Known, keys: Collection[str], now: datetime
+) -> tuple[list[Happening], int]:
+    """Write HealthCheckSucceeded where it is another than stands there, as the checks of those keys have it. What is worth
+    telling, and how many are still to be written."""
+    differing = [(target, check, verdict) for target, check, verdict in _opinions(known, keys) if _differs(target, verdict)]
     chosen, limit = differing[:MOST_CONDITIONS], asyncio.Semaphore(AT_ONCE)
 
     async def one(target: Target, check: HealthCheck, verdict: Verdict) -> Happening | None:
@@ -113,12 +115,12 @@ async def write_conditions(connection: ClusterConnection, known: Known, now: dat
     return [each for each in told if isinstance(each, Happening)], len(differing) - len(chosen) + len(refused)
 
 
-def _opinions(known: Known) -> Iterator[tuple[Target, HealthCheck, Verdict]]:
+def _opinions(known: Known, keys: Collection[str]) -> Iterator[tuple[Target, HealthCheck, Verdict]]:
     """For each Machine the opinion that counts: of several checks the worst. Where nobody has one, nothing is said."""
     checks = [
         check
         for key, check in known.checks.items()
-        if check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in _SILENT
+        if key in keys and check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in SILENT
     ]
     if not checks:
         return

@@ -77,6 +77,7 @@ class ClusterView:
         self._machines_broken_since: float | None = None
         self._machines_whole_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
+        self._believed = 0
         self._void_mark = 0
         self._watches = Watches(
             connection,
@@ -161,6 +162,7 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
             parts = replace(parts, inventory=known_inventory)
+        self._believed = parts.inventory
         view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._behind(mark) or fault)
         return ScanReport(
             digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
@@ -178,6 +180,17 @@ class ClusterView:
             rows=parts.rows,
             next_due=parts.next_due,
         )
+
+    def doubt(self) -> str:
+        """Why nothing may be said of single targets by what this view shows (S18), "" where it may.
+
+        Also on a worker that has reported nothing yet: what is held is held from here on.
+        """
+        now = self._clock()
+        self._hold_machines()
+        self._watches.conflicts.hold(now)
+        fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
+        return self._state(now, self._probe.problem or self._broken() or self._unheard() or fault).stale
 
     # Waiting
 

@@ -546,6 +546,57 @@ class TestStatus:
         assert (await publish(scan, report)).failed == ()
         assert written(api) == writes
 
+    @pytest.mark.parametrize("heard", ["by the worker that looked", "by the worker that writes"])
+    async def test_machines_are_left_alone_as_soon_as_one_worker_has_heard_of_another_controller(
+        self, heard: str, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """One worker looks, another writes, and that one has reported nothing yet."""
+        await CLUSTER_API.install(person)
+        await CLUSTER_API.fleet(person, 3)
+        await turn(person, "node-1", "False", since=now() - HOUR)
+        await add_check(person, CLUSTER_API, timeout=0)
+        looks, writes = await open_scan(), await open_scan()
+        report = await reported(looks, lambda seen: bool(seen.checks) and seen.checks[0].unhealthy == 1)
+        await until(lambda: writes.view.synced and [each.unhealthy for each in writes.view.parts().checks] == [1])
+        if heard == "by the worker that looked":
+            report = replace(report, checks=(replace(report.checks[0], another_controller="it acts"),))
+        else:
+            condition = {
+                "type": "ConflictingController",
+                "status": "True",
+                "reason": "ConflictingController",
+                "message": "it acts",
+            }
+            conditions = [condition | {"lastTransitionTime": stamp(now())}]
+            path = CLUSTER_API.path("machinehealthchecks", "workers", subresource="status")
+            await person.patch(path, {"status": {"conditions": conditions}})
+            await until(lambda: writes.view.check_objects[CLUSTER_API.check_ref().key].get("status"))
+        assert (await publish(writes, report)).failed == ()
+        assert "machines" not in written(api)
+        assert await events(person, CLUSTER_API, "Machine") == []
+
+    async def test_no_machine_is_told_that_its_node_is_gone_while_the_inventory_is_not_believed(
+        self, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """S18: a suddenly halved inventory is a fault of the view. Once it is believed, the Machines are told."""
+        await CLUSTER_API.install(person)
+        await CLUSTER_API.fleet(person, 4)
+        await add_check(person, CLUSTER_API)
+        scan = await open_scan(limits=replace(LIVE, shrunk=timedelta(seconds=1)))
+        report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
+        await publish(scan, report)
+        before = written(api).count("machines")
+        for number in (1, 2, 3):
+            await person.delete(f"{NODES}/node-{number}")
+        await until(lambda: len(scan.view.ledger) == 1)
+        result = await publish(scan, report)
+        assert "the inventory fell from 4 nodes to 1" in result.failed[0]
+        assert written(api).count("machines") == before
+        assert await events(person, CLUSTER_API, "Machine") == []
+        report = await reported(scan, lambda seen: not seen.view.stale, await observe(scan, asked(report)))
+        assert (await publish(scan, report)).failed == ()
+        assert await events(person, CLUSTER_API, "Machine") == ["MachineMarkedUnhealthy"] * 3
+
     async def test_a_server_that_has_no_newer_conditions_at_all_is_written_to_no_more_often(
         self, person: ApiClient, open_scan: Open
     ) -> None:
