@@ -148,7 +148,10 @@ def _differs(target: Target, verdict: Verdict) -> bool:
     assert said is not None
     assert machine is not None
     stands = machine.condition(SUCCEEDED)
-    return stands is None or stands.status != said.status or (said.status == "False" and stands.reason != said.reason)
+    if stands is None or stands.status != said.status:
+        return True
+    # Where a server drops the newer generation, as before Cluster API 1.9, the older one's word is all that ever stands there.
+    return said.status == "False" and stands.reason not in {said.reason, OLD_REASONS.get(said.reason)}
 
 
 async def _write(
