@@ -20,7 +20,7 @@ from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, StatusChange, another_controller
-from activities.cluster.telling import SILENT, target_happenings, write_conditions
+from activities.cluster.telling import SILENT, MachineConditions, target_happenings
 from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 
+CONDITIONS_SECONDS = 4.0
+"""How long Machines are told at a time: a publish has 10 s (`workflows/options.py`), and what is left is published again."""
+
 
 class Publishing:
     """The status of one cluster's health checks."""
@@ -42,6 +45,7 @@ class Publishing:
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
         self._dropped: dict[str, frozenset[str]] = {}
+        self._machine_conditions = MachineConditions(view.machines_connection, clock=clock, tell=self._tell)
 
     async def publish(self, request: PublishRequest) -> PublishResult:
         """Write what differs; failures are in the answer."""
@@ -87,9 +91,7 @@ class Publishing:
         known, failed = self._view.ledger.known(self._view.now()), list[str]()
         happenings = [happening for key in keys for happening in target_happenings(known, key)]
         failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
-        told, waiting = await write_conditions(self._view.machines_connection, known, keys, self._clock())
-        failed += [refused for each in told if (refused := await self._tell(each))]
-        return [*failed, f"conditions of {waiting} Machines"] if waiting else failed
+        return [*failed, *await self._machine_conditions.write(known, keys, seconds=CONDITIONS_SECONDS)]
 
     async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], parts: ReportParts) -> StatusChange | None:
         resource = _resource_of(report.ref)

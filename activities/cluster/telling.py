@@ -2,18 +2,20 @@
 Machines.
 
 Beside the status of the checks (`publishing.py`), and bounded: Events of so many targets at a time, conditions only where what
-stands there differs. That condition is an opinion; what asks a Machine's owner to act is another one, OwnerRemediated, which
-only a remediation sets.
+stands there differs and for so long at a time. That condition is an opinion; what asks a Machine's owner to act is another one,
+OwnerRemediated, which only a remediation sets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.events import Happening
@@ -21,8 +23,10 @@ from activities.cluster.paths import CAPI_MACHINES, OPENSHIFT_MACHINES, Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses.common import Said, conditions
 from activities.cluster.statuses.machines import RESTRICTED
+from activities.errors import ErrorType, failure
 from policy.brakes import Closed
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL
 from policy.reporting import Known
 from policy.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
@@ -34,9 +38,12 @@ log = logging.getLogger(__name__)
 SUCCEEDED = "HealthCheckSucceeded"
 
 MOST_EVENTS = 50
-MOST_CONDITIONS = 50
+MOST_REFUSED = 50
 AT_ONCE = 8
 ATTEMPTS = 2
+
+Tell = Callable[[Happening], Awaitable[str]]
+"""Tells it; what failed, or ""."""
 
 OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemediateMachineAnnotation"}
 """The older generation of conditions calls these otherwise."""
@@ -80,15 +87,13 @@ def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator
         return
     if verdict.health is Health.SOON:
         message = f"Machine {machine.namespace}/{machine.name} is on its way to unhealthy: {verdict.message}"
-        yield Happening(about=_ref(check, target), uid=machine.uid, reason="DetectedUnhealthy", message=message)
+        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="DetectedUnhealthy", message=message)
     elif verdict.standing is Standing.UNHEALTHY and not machine.controller and check.template is None:
         message = f"Machine {machine.namespace}/{machine.name} has no controller owner: it is left alone"
-        yield Happening(about=_ref(check, target), uid=machine.uid, reason="SkippedNoController", message=message)
+        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="SkippedNoController", message=message)
 
 
-def _ref(check: HealthCheck, target: Target) -> ObjectRef:
-    machine = target.machine
-    assert machine is not None
+def _ref(check: HealthCheck, machine: MachineView) -> ObjectRef:
     version = check.ref.api_version
     return ObjectRef(api_version=version, kind=OPENSHIFT_MACHINES.kind, name=machine.name, namespace=machine.namespace)
 
@@ -96,43 +101,73 @@ def _ref(check: HealthCheck, target: Target) -> ObjectRef:
 # Cluster API's condition ------------------------------------------------------------------------------------------------
 
 
-async def write_conditions(
-    connection: ClusterConnection, known: Known, keys: Collection[str], now: datetime
-) -> tuple[list[Happening], int]:
-    """Write HealthCheckSucceeded where it is another than stands there, as the checks of those keys have it. What is worth
-    telling, and how many are still to be written."""
-    differing = [(target, check, verdict) for target, check, verdict in _opinions(known, keys) if _differs(target, verdict)]
-    chosen, limit = differing[:MOST_CONDITIONS], asyncio.Semaphore(AT_ONCE)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a Machine is to be told, and by which check. Drawn from the ledger at once, to be kept while others are written."""
 
-    async def one(target: Target, check: HealthCheck, verdict: Verdict) -> Happening | None:
-        async with limit:
-            return await _write(connection, check, target, verdict, now)
-
-    told = await asyncio.gather(*(one(*each) for each in chosen), return_exceptions=True)
-    refused = [each for each in told if isinstance(each, BaseException)]
-    for error in refused:
-        log.warning("a Machine's condition was not written: %s", error)
-    return [each for each in told if isinstance(each, Happening)], len(differing) - len(chosen) + len(refused)
+    check: HealthCheck
+    machine: MachineView
+    said: Said
 
 
-def _opinions(known: Known, keys: Collection[str]) -> Iterator[tuple[Target, HealthCheck, Verdict]]:
-    """For each Machine the opinion that counts: of several checks the worst. Where nobody has one, nothing is said."""
+class MachineConditions:
+    """Writes HealthCheckSucceeded where it is another than stands there.
+
+    As many as the time allows, so that a whole fleet is told within a few publishes. Whose was not taken goes last the next time,
+    so that it holds up no other; and a server that refuses `MOST_REFUSED` is asked for no more this time.
+    """
+
+    def __init__(self, connection: ClusterConnection, *, clock: Callable[[], datetime], tell: Tell) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._tell = tell
+        self._put_off: set[str] = set()
+
+    async def write(self, known: Known, keys: Collection[str], *, seconds: float) -> list[str]:
+        """As the checks of those keys have it. What failed, or has to wait for the next time."""
+        opinions = sorted(differing(known, keys), key=lambda each: each.machine.key in self._put_off)
+        queue, left, failed, refused = iter(opinions), len(opinions), list[str](), set[str]()
+        end = asyncio.get_running_loop().time() + seconds
+
+        async def some() -> None:
+            nonlocal left
+            while asyncio.get_running_loop().time() < end and len(refused) < MOST_REFUSED:
+                opinion = next(queue, None)
+                if opinion is None:
+                    return
+                try:
+                    told = await _write(self._connection, opinion, self._clock())
+                except ApplicationError as error:
+                    log.warning("the condition of Machine %s was not written: %s", opinion.machine.key, error.message)
+                    refused.add(opinion.machine.key)
+                    continue
+                left -= 1
+                if told is not None and (problem := await self._tell(told)):
+                    failed.append(problem)
+
+        await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+        self._put_off = refused
+        return [*failed, f"conditions of {left} Machines"] if left else failed
+
+
+def differing(known: Known, keys: Collection[str]) -> list[Opinion]:
+    """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where nobody has
+    one, nothing is said."""
     checks = [
         check
         for key, check in known.checks.items()
         if key in keys and check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in SILENT
     ]
-    if not checks:
-        return
-    for target in known.machines.values():
-        found = [
-            (check, target.verdicts[check.ref.key])
-            for check in checks
-            if check.ref.key in target.verdicts and _said(target.verdicts[check.ref.key]) is not None
-        ]
-        if found:
-            check, verdict = min(found, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
-            yield target, check, verdict
+    found: list[Opinion] = []
+    for target in known.machines.values() if checks else ():
+        verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
+        opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _said(verdict)) is not None]
+        if not opinions or target.machine is None:
+            continue
+        check, _, said = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
+        if _differs(target.machine, said):
+            found.append(Opinion(check=check, machine=target.machine, said=said))
+    return found
 
 
 def _said(verdict: Verdict) -> Said | None:
@@ -143,10 +178,7 @@ def _said(verdict: Verdict) -> Said | None:
     return None
 
 
-def _differs(target: Target, verdict: Verdict) -> bool:
-    said, machine = _said(verdict), target.machine
-    assert said is not None
-    assert machine is not None
+def _differs(machine: MachineView, said: Said) -> bool:
     stands = machine.condition(SUCCEEDED)
     if stands is None or stands.status != said.status:
         return True
@@ -154,21 +186,20 @@ def _differs(target: Target, verdict: Verdict) -> bool:
     return said.status == "False" and stands.reason not in {said.reason, OLD_REASONS.get(said.reason)}
 
 
-async def _write(
-    connection: ClusterConnection, check: HealthCheck, target: Target, verdict: Verdict, now: datetime
-) -> Happening | None:
-    """Read, compose, write as one; a Machine that has vanished is no failure, one that others keep writing waits for its turn."""
-    said, machine = _said(verdict), target.machine
-    assert said is not None
-    assert machine is not None
+async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime) -> Happening | None:
+    """Read, compose, write as one. A Machine that has vanished, or whose name another one has by now, is no failure; one that
+    others keep writing waits for its turn."""
+    check, machine, said = opinion.check, opinion.machine, opinion.said
     version = check.ref.api_version.rpartition("/")[2]
     resource: Resource = in_version(CAPI_MACHINES, version)
     path = resource.path(machine.name, namespace=machine.namespace)
     for _ in range(ATTEMPTS):
         try:
             found = await connection.get(path)
+            if found["metadata"]["uid"] != machine.uid:
+                return None  # S9: what was concluded is about its predecessor
             status = _status(found.get("status") or {}, said, now, older=version == "v1beta1")
-            metadata = {"uid": found["metadata"]["uid"], "resourceVersion": found["metadata"]["resourceVersion"]}
+            metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
         except ObjectConflict:
             continue
@@ -177,8 +208,8 @@ async def _write(
         if said.status == "True":
             return None
         message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
-        return Happening(about=_ref(check, target), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
-    return None
+        return Happening(about=_ref(check, machine), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
+    raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
 
 def _status(current: Mapping[str, Any], said: Said, now: datetime, *, older: bool) -> JsonObject:
