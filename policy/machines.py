@@ -1,7 +1,7 @@
 """What is known of one Machine and of the Cluster API Cluster it belongs to: the fields that decisions use, and nothing else.
 
 Snapshots, as `policy/nodes.py` has them of Nodes. OpenShift's and Cluster API's Machines differ in spelling only; how they are
-decoded is `activities/cluster/decoding.py`, what their fields mean for health is `policy/rules/`.
+decoded is `activities/cluster/machines_decoding.py`, what their fields mean for health is `policy/rules/`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class MachineView:
 
     node_name: of `status.nodeRef`. failure: reason and message of a terminal failure, in words. last_updated: OpenShift's
     start-up clock. controller: kind and name of the owner that controls it, "" for a Machine that nobody would replace.
+    unreadable: why hardly anything is known of a Machine that is there all the same, "" for all others.
     """
 
     dialect: Dialect
@@ -50,6 +51,7 @@ class MachineView:
     cluster_name: str = ""
     controller: str = ""
     control_plane: bool = False
+    unreadable: str = ""
 
     @property
     def key(self) -> str:

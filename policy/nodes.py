@@ -50,7 +50,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node as last seen. Empty strings mean that the object does not carry the field."""
+    """One node as last seen. Empty strings mean that the object does not carry the field.
+
+    unreadable: why hardly anything is known of a Node that is there all the same, "" for all others.
+    """
 
     name: str
     uid: str
@@ -64,6 +67,7 @@ class NodeView:
     provider_id: str = ""
     boot_id: str = ""
     system_uuid: str = ""
+    unreadable: str = ""
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None where the node does not report it."""

@@ -89,6 +89,14 @@ class Target:
         return f"machine/{self.machine.namespace}/{self.machine.name}"
 
     @property
+    def unreadable(self) -> str:
+        """Why the Machine or the Node can't be read, so that nobody knows how the target is; "" where both can."""
+        for kind, view in (("Machine", self.machine), ("Node", self.node)):
+            if view is not None and view.unreadable:
+                return f"{kind} {view.name} can't be read: {view.unreadable}"
+        return ""
+
+    @property
     def sick(self) -> bool:
         """Whether some check does not plainly call it healthy, or will not for ever."""
         return any(verdict.standing is not Standing.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())

@@ -81,6 +81,15 @@ RECOVERING = "Recovering"
 """The reason of a verdict on a target that is well again while its remediation has not ended."""
 
 
+UNREADABLE = "Unreadable"
+"""The reason of a verdict on a target of which hardly anything is known."""
+
+
+def unread(problem: str) -> Verdict:
+    """The verdict on a target that can't be read: counted among those that are not healthy, and never acted upon."""
+    return Verdict(health=Health.SKIPPED, standing=Standing.SOON, reason=UNREADABLE, message=problem)
+
+
 def need_gone(need: Need, verdict: Verdict | None) -> bool:
     """Whether an episode's reason to exist has gone. `verdict`: of the need's check, None where it no longer covers the node.
 

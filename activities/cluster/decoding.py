@@ -3,24 +3,32 @@
 A node is 11 KB of JSON of which a decision needs 1 KB; at 5,000 nodes that is the difference between 0.3 s and 3.5 s for a list.
 Machines and what belongs to them are `machines_decoding.py`.
 Policy objects are few and go to `policy/dialects` as plain JSON objects, mistakes and all. Nulls and missing fields read alike.
+
+One object that can't be read holds up no other: a stand-in takes its place, which counts against every limit and is never acted
+upon (S18: it is no reason to be blind, and none to count less).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from activities.cluster.refusals import Status
-from policy.moments import in_utc
+from policy.moments import moment_of
 from policy.nodes import Condition, NodeView, Taint
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+LONGEST_PROBLEM = 200
 
 
 class EventType(StrEnum):
@@ -54,7 +62,7 @@ class WatchLine(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Decoding(Generic[T]):
-    """How the bytes of one kind become items. Both raise msgspec.DecodeError for what is no such thing."""
+    """How the bytes of one kind become items. Both raise msgspec.DecodeError for what is no list and no line at all."""
 
     items: Callable[[bytes], Iterable[Item[T]]]
     line: Callable[[bytes], WatchLine[T]]
@@ -83,12 +91,16 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class WireCondition(msgspec.Struct, rename="camel"):
-    """One entry of `status.conditions` as it is on the wire; objects of all kinds have the same."""
+    """One entry of `status.conditions` as it is on the wire; objects of all kinds have the same.
+
+    Its moment is whatever was written: there are years that the API takes and no calendar of ours has, and one of them must not
+    make a whole list unreadable.
+    """
 
     type: str = ""
     status: str = ""
     reason: str | None = None
-    last_transition_time: datetime | None = None
+    last_transition_time: Any = None
 
 
 class _NodeInfo(msgspec.Struct, rename="camel"):
@@ -107,10 +119,6 @@ class _Node(msgspec.Struct):
     status: _NodeStatus | None = None
 
 
-class _NodeList(msgspec.Struct):
-    items: list[_Node] | None = None
-
-
 class _Line(msgspec.Struct):
     type: str
     object: msgspec.Raw
@@ -126,14 +134,13 @@ class _Object(msgspec.Struct):
     metadata: _ObjectMetadata
 
 
-class _ObjectList(msgspec.Struct):
+class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
 _node = msgspec.json.Decoder(_Node)
-_node_list = msgspec.json.Decoder(_NodeList)
 _object = msgspec.json.Decoder(_Object)
-_object_list = msgspec.json.Decoder(_ObjectList)
+_list = msgspec.json.Decoder(_List)
 _line = msgspec.json.Decoder(_Line)
 _status = msgspec.json.Decoder(Status)
 _anything = msgspec.json.Decoder(dict[str, Any])
@@ -176,22 +183,26 @@ def _condition(condition: WireCondition) -> Condition:
     return Condition(
         type=sys.intern(condition.type),
         status=sys.intern(condition.status),
-        since=aware(condition.last_transition_time),
+        since=moment_of(condition.last_transition_time),
         reason=sys.intern(condition.reason or ""),
     )
 
 
-def aware(moment: datetime | None) -> datetime | None:
-    """API times are UTC by definition, also where something wrote them without saying so."""
-    return in_utc(moment) if moment is not None else None
-
-
-def _node_item(node: _Node) -> Item[NodeView]:
+def _node_item(raw: msgspec.Raw) -> Item[NodeView]:
+    node = _node.decode(raw)
     return Item(node.metadata.name, node.metadata.resource_version, _view(node))
 
 
-def _node_items(body: bytes) -> Iterable[Item[NodeView]]:
-    return [_node_item(node) for node in _node_list.decode(body).items or ()]
+def _unread_node(rest: Fragments, problem: str) -> NodeView:
+    return NodeView(
+        name=rest.name,
+        uid=rest.text("metadata", "uid"),
+        resource_version=rest.resource_version,
+        labels=rest.texts("metadata", "labels"),
+        annotations=rest.texts("metadata", "annotations"),
+        provider_id=rest.text("spec", "providerID"),
+        unreadable=problem,
+    )
 
 
 def _object_item(raw: msgspec.Raw) -> Item[dict[str, Any]]:
@@ -200,11 +211,61 @@ def _object_item(raw: msgspec.Raw) -> Item[dict[str, Any]]:
     return Item(key, metadata.resource_version, _anything.decode(raw))
 
 
-def _object_items(body: bytes) -> Iterable[Item[dict[str, Any]]]:
-    return [_object_item(raw) for raw in _object_list.decode(body).items or ()]
+class Fragments:
+    """What can be made out of an object that can't be read as its kind. It has a name, or it raises msgspec.DecodeError."""
+
+    def __init__(self, raw: msgspec.Raw) -> None:
+        metadata = _object.decode(raw).metadata
+        self.name = metadata.name
+        self.namespace = metadata.namespace or ""
+        self.resource_version = metadata.resource_version
+        self._object = _anything.decode(raw)
+
+    @property
+    def key(self) -> str:
+        """The key of its item."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def texts(self, *path: str) -> dict[str, str]:
+        """The entries there whose value is a text."""
+        found: Any = self._object
+        for step in path:
+            found = found.get(step) if isinstance(found, dict) else None
+        return {key: value for key, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
+
+    def text(self, *path: str) -> str:
+        """The text there, "" where there is none."""
+        return self.texts(*path[:-1]).get(path[-1], "")
 
 
-def lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], WatchLine[T]]:
+@lru_cache(maxsize=4096)
+def _tell(kind: str, key: str, problem: str) -> None:
+    """Once for each object and problem: a Node says the same thing every few seconds."""
+    log.warning("%s %s can't be read, and is never acted upon until it can: %s", kind, key, problem)
+
+
+def decoding_of(
+    kind: str, item_of: Callable[[msgspec.Raw], Item[T]], stand_in: Callable[[Fragments, str], T] | None = None
+) -> Decoding[T]:
+    """How that kind's lists and watches are read, given how one object becomes an item, and what stands for one that can't."""
+
+    def item(raw: msgspec.Raw) -> Item[T]:
+        try:
+            return item_of(raw)
+        except msgspec.ValidationError as error:
+            if stand_in is None:
+                raise
+            rest, problem = Fragments(raw), str(error)[:LONGEST_PROBLEM]
+            _tell(kind, rest.key, problem)
+            return Item(rest.key, rest.resource_version, stand_in(rest, problem))
+
+    def items(body: bytes) -> Iterable[Item[T]]:
+        return [item(raw) for raw in _list.decode(body).items or ()]
+
+    return Decoding(items, _lines_of(item))
+
+
+def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], WatchLine[T]]:
     """How a watch's lines become events, given how one object becomes an item."""
 
     def decode(body: bytes) -> WatchLine[T]:
@@ -223,5 +284,5 @@ def lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], Wat
     return decode
 
 
-NODE_DECODING: Decoding[NodeView] = Decoding(_node_items, lines_of(lambda raw: _node_item(_node.decode(raw))))
-OBJECT_DECODING: Decoding[dict[str, Any]] = Decoding(_object_items, lines_of(_object_item))
+NODE_DECODING: Decoding[NodeView] = decoding_of("Node", _node_item, _unread_node)
+OBJECT_DECODING: Decoding[dict[str, Any]] = decoding_of("object", _object_item)

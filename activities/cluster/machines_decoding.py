@@ -7,13 +7,12 @@ Cluster API keeps in one place and v1beta2 in another is read from both, the new
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from activities.cluster.decoding import Decoding, Item, WireCondition, aware, conditions_of, lines_of
+from activities.cluster.decoding import Decoding, Fragments, Item, WireCondition, conditions_of, decoding_of
 from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.healthcheck import Dialect, ObjectRef
@@ -21,8 +20,6 @@ from policy.machines import PAUSED_ANNOTATION, MachineView, WorkloadCluster
 from policy.moments import moment_of
 from policy.nodes import Condition
 from policy.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
-
-T = TypeVar("T")
 
 CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
 MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"
@@ -47,7 +44,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
-    creation_timestamp: datetime | None = None
+    creation_timestamp: Any = None
     deletion_timestamp: str | None = None
 
 
@@ -82,7 +79,7 @@ class _MachineSpec(msgspec.Struct, rename="camel"):
 class _MachineStatus(msgspec.Struct, rename="camel"):
     phase: str | None = None
     node_ref: _Name | None = None
-    last_updated: datetime | None = None
+    last_updated: Any = None
     conditions: list[WireCondition] | None = None
     v1beta2: _Conditions | None = None
     deprecated: _Deprecated | None = None
@@ -133,13 +130,6 @@ _cluster = msgspec.json.Decoder(_Cluster)
 _remediation = msgspec.json.Decoder(_Remediation)
 
 
-class _List(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
-
-
-_list = msgspec.json.Decoder(_List)
-
-
 def decode_machine(body: bytes, dialect: Dialect) -> MachineView:
     """One Machine of either group. Raises msgspec.DecodeError for anything else."""
     return _machine_view(_machine.decode(body), dialect)
@@ -173,9 +163,6 @@ def _machine_view(machine: _Machine, dialect: Dialect) -> MachineView:
     metadata, spec, status = machine.metadata, machine.spec or _MachineSpec(), machine.status or _MachineStatus()
     labels = metadata.labels or {}
     old = (status.deprecated.v1beta1 if status.deprecated else None) or _Failure()
-    control_plane = (
-        CONTROL_PLANE_LABEL in labels if dialect is Dialect.CLUSTER_API else labels.get(MACHINE_ROLE_LABEL) == MASTER_ROLE
-    )
     return MachineView(
         dialect=dialect,
         namespace=metadata.namespace or DEFAULT_NAMESPACE,
@@ -188,14 +175,18 @@ def _machine_view(machine: _Machine, dialect: Dialect) -> MachineView:
         phase=sys.intern(status.phase or ""),
         failure=_failure(status, old),
         deleting=metadata.deletion_timestamp is not None,
-        created=aware(metadata.creation_timestamp),
-        last_updated=aware(status.last_updated),
+        created=moment_of(metadata.creation_timestamp),
+        last_updated=moment_of(status.last_updated),
         node_name=status.node_ref.name if status.node_ref else "",
         provider_id=spec.provider_id or "",
         cluster_name=spec.cluster_name or labels.get(CLUSTER_NAME_LABEL, ""),
         controller=next((f"{owner.kind}/{owner.name}" for owner in metadata.owner_references or () if owner.controller), ""),
-        control_plane=control_plane,
+        control_plane=_of_control_plane(labels, dialect),
     )
+
+
+def _of_control_plane(labels: Mapping[str, str], dialect: Dialect) -> bool:
+    return CONTROL_PLANE_LABEL in labels if dialect is Dialect.CLUSTER_API else labels.get(MACHINE_ROLE_LABEL) == MASTER_ROLE
 
 
 def _failure(status: _MachineStatus, old: _Failure) -> str:
@@ -254,13 +245,6 @@ def _merged(*lists: list[WireCondition] | None) -> tuple[Condition, ...]:
     return tuple(found.values())
 
 
-def _decoding(decode: Callable[[msgspec.Raw], Item[T]]) -> Decoding[T]:
-    def items(body: bytes) -> Iterable[Item[T]]:
-        return [decode(raw) for raw in _list.decode(body).items or ()]
-
-    return Decoding(items, lines_of(decode))
-
-
 def machine_decoding(dialect: Dialect) -> Decoding[MachineView]:
     """How Machines of that group are read."""
 
@@ -268,7 +252,24 @@ def machine_decoding(dialect: Dialect) -> Decoding[MachineView]:
         view = _machine_view(_machine.decode(raw), dialect)
         return Item(f"{view.namespace}/{view.name}", view.resource_version, view)
 
-    return _decoding(item)
+    def stand_in(rest: Fragments, problem: str) -> MachineView:
+        labels = rest.texts("metadata", "labels")
+        return MachineView(
+            dialect=dialect,
+            namespace=rest.namespace or DEFAULT_NAMESPACE,
+            name=rest.name,
+            uid=rest.text("metadata", "uid"),
+            resource_version=rest.resource_version,
+            labels=labels,
+            annotations=rest.texts("metadata", "annotations"),
+            node_name=rest.text("status", "nodeRef", "name"),
+            provider_id=rest.text("spec", "providerID"),
+            cluster_name=rest.text("spec", "clusterName") or labels.get(CLUSTER_NAME_LABEL, ""),
+            control_plane=_of_control_plane(labels, dialect),
+            unreadable=problem,
+        )
+
+    return decoding_of("Machine", item, stand_in)
 
 
 def _cluster_item(raw: msgspec.Raw) -> Item[WorkloadCluster]:
@@ -277,4 +278,10 @@ def _cluster_item(raw: msgspec.Raw) -> Item[WorkloadCluster]:
     return Item(view.key, found.metadata.resource_version, view)
 
 
-CLUSTER_DECODING: Decoding[WorkloadCluster] = _decoding(_cluster_item)
+def _unread_cluster(rest: Fragments, problem: str) -> WorkloadCluster:
+    """As one that is paused: whatever it would have said of its Machines, nothing is done to them."""
+    paused = f"Cluster {rest.name} can't be read: {problem}"
+    return WorkloadCluster(namespace=rest.namespace or DEFAULT_NAMESPACE, name=rest.name, paused=paused)
+
+
+CLUSTER_DECODING: Decoding[WorkloadCluster] = decoding_of("Cluster", _cluster_item, _unread_cluster)

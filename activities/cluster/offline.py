@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import msgspec
 import orjson
@@ -33,6 +34,7 @@ from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.errors import PolicyError, shown
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
+from policy.moments import moment_of
 from policy.overlaps import Overlap
 from policy.remediations import made_from
 from policy.surroundings import ETCD_NAMESPACE
@@ -96,7 +98,9 @@ class OfflineCluster:
             raise ValueError("metadata.name: expected a name, got nothing")
         reader = self._reader(ref)
         if reader is not None:
-            reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+            put = reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+            _require_moments(obj)
+            put()
         elif _surrounds(ref, obj):
             self._intake.put_surrounding(ref.kind, ref.name, obj)
         else:
@@ -112,16 +116,17 @@ class OfflineCluster:
             return mistake
         return self._intake.put_check(ref, plain, update=True)
 
-    def _reader(self, ref: ObjectRef) -> Callable[[bytes], None] | None:
+    def _reader(self, ref: ObjectRef) -> Callable[[bytes], Callable[[], None]] | None:
+        """How such an object is decoded, and then put."""
         ledger, now = self.ledger, self._now
         if _is(ref, NODES):
-            return lambda body: ledger.put_node(decode_node(body), now)
+            return lambda body: partial(ledger.put_node, decode_node(body), now)
         if _is(ref, OPENSHIFT_MACHINES):
-            return lambda body: ledger.put_machine(decode_machine(body, Dialect.OPENSHIFT), now)
+            return lambda body: partial(ledger.put_machine, decode_machine(body, Dialect.OPENSHIFT), now)
         if (_group(ref.api_version), ref.kind) == (_group(CAPI_CLUSTERS.api_version), "Machine"):
-            return lambda body: ledger.put_machine(decode_machine(body, Dialect.CLUSTER_API), now)
+            return lambda body: partial(ledger.put_machine, decode_machine(body, Dialect.CLUSTER_API), now)
         if _is(ref, CAPI_CLUSTERS):
-            return lambda body: ledger.put_cluster(decode_cluster(body), now)
+            return lambda body: partial(ledger.put_cluster, decode_cluster(body), now)
         return None
 
 
@@ -132,6 +137,18 @@ def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: O
         cluster.put(obj, source)
     cluster.finish()
     return cluster
+
+
+def _require_moments(obj: JsonObject) -> None:
+    """A scanner goes on without a moment that can't be read. In a file it is a mistake, and someone is there to be told."""
+    status = obj.get("status") or {}
+    conditions = enumerate(status.get("conditions") or ())
+    moments = {f"status.conditions[{index}].lastTransitionTime": each.get("lastTransitionTime") for index, each in conditions}
+    moments["metadata.creationTimestamp"] = obj["metadata"].get("creationTimestamp")
+    moments["status.lastUpdated"] = status.get("lastUpdated")
+    for path, moment in moments.items():
+        if moment is not None and not isinstance(moment, datetime) and moment_of(moment) is None:
+            raise ValueError(f"$.{path}: expected a moment like 2026-01-31T12:00:00Z, got {shown(moment)}")
 
 
 def _surrounds(ref: ObjectRef, obj: JsonObject) -> bool:

@@ -25,6 +25,7 @@ from policy.verdicts import (
     Verdict,
     by_conditions,
     offences,
+    unread,
     watched,
 )
 
@@ -84,6 +85,8 @@ class ClusterApiRules:
         return verdict
 
     def _by_criteria(self, target: Target, machine: MachineView, now: datetime) -> Verdict:
+        if problem := target.unreadable:
+            return unread(problem)
         if REMEDIATE_ANNOTATION in machine.annotations:
             message = f"Health check failed: marked for remediation via {REMEDIATE_ANNOTATION} annotation"
             return unhealthy(HAS_REMEDIATE_ANNOTATION, message)

@@ -24,6 +24,7 @@ from policy.verdicts import (
     Verdict,
     by_conditions,
     offences,
+    unread,
     watched,
 )
 
@@ -56,6 +57,8 @@ class Medik8sRules:
         if node.deleting:
             message = "the Node object is being deleted"
             return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message)
+        if problem := target.unreadable:
+            return unread(problem)
         if found := offences(node.conditions, self._watched):
             return _unless_excluded(by_conditions(found, now), node)
         return self._well(target, node, now) if target.marked or target.remediations else HEALTHY

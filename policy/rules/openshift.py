@@ -23,6 +23,7 @@ from policy.verdicts import (
     Verdict,
     by_conditions,
     offences,
+    unread,
     watched,
 )
 
@@ -69,6 +70,8 @@ class OpenShiftRules:
         return verdict
 
     def _by_criteria(self, target: Target, machine: MachineView, now: datetime) -> Verdict:
+        if problem := target.unreadable:
+            return unread(problem)
         if machine.phase == FAILED:
             why = f": {machine.failure}" if machine.failure else ""
             return unhealthy(MACHINE_FAILED, f"the Machine's phase is Failed{why}")

@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
+from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.cluster.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
 from activities.errors import ErrorType, error_type
+from policy.healthcheck import Dialect
 from policy.nodes import Condition, NodeView, Taint
 
 FULL = {
@@ -89,7 +91,7 @@ def test_nulls_and_missing_fields_read_alike(rest: dict[str, object]) -> None:
         b"<html>",
         b"[]",
         b'{"metadata": 1}',
-        b'{"metadata": {"name": "n"}, "status": {"conditions": [{"lastTransitionTime": "soon"}]}}',
+        b'{"metadata": {"name": "n"}, "status": {"conditions": "Ready"}}',
     ],
 )
 def test_what_is_no_node_is_refused(body: bytes) -> None:
@@ -105,6 +107,70 @@ def test_lists_of_nodes_and_of_policy_objects() -> None:
         orjson.dumps({"items": [{"metadata": {"name": "c", "namespace": "n"}, "spec": {"odd": [1]}}]})
     )
     assert (found.key, found.value["spec"]) == ("n/c", {"odd": [1]})
+
+
+UNREADABLE_MOMENTS = ["0000-12-31T00:00:00Z", "2026-11-21T10:00:00+24:00", "soon", 7]
+"""The first two are stored by every API server, whoever writes them."""
+
+
+@pytest.mark.parametrize("moment", UNREADABLE_MOMENTS)
+def test_a_moment_that_cannot_be_read_is_not_known_and_the_rest_is(moment: object) -> None:
+    bad = {"metadata": {"name": "bad"}, "status": {"conditions": [{"type": "Ready", "lastTransitionTime": moment}]}}
+    first, second = NODE_DECODING.items(orjson.dumps({"items": [bad, FULL]}))
+    assert first.value == NodeView(name="bad", uid="", conditions=(Condition(type="Ready", status="", since=None),))
+    assert second.value == decode_node(orjson.dumps(FULL))
+    times = {"creationTimestamp": moment}
+    machine = {"metadata": {"name": "m", "namespace": "n"} | times, "status": {"lastUpdated": moment, "phase": "Running"}}
+    [found] = machine_decoding(Dialect.OPENSHIFT).items(orjson.dumps({"items": [machine]}))
+    assert (found.value.created, found.value.last_updated, found.value.phase) == (None, None, "Running")
+
+
+def test_a_fraction_after_a_comma_is_read() -> None:
+    """Go writes none and takes any."""
+    written = orjson.dumps(FULL).replace(b"10:00:00Z", b"10:00:00,5Z")
+    assert decode_node(written).conditions[0].since == TEN.replace(microsecond=500_000)
+
+
+class TestStandIns:
+    """S18: what can't be read is neither a reason to be blind for all the rest, nor one to count less."""
+
+    BAD = FULL | {"status": {"conditions": "Ready"}}
+
+    def test_a_node_that_cannot_be_read_is_there_with_what_can(self, caplog: pytest.LogCaptureFixture) -> None:
+        good = {"metadata": {"name": "good"}}
+        for _ in range(3):
+            bad, other = NODE_DECODING.items(orjson.dumps({"items": [self.BAD, good]}))
+        assert (bad.key, bad.resource_version, other.value.name) == ("node-1", "42", "good")
+        node = bad.value
+        assert (node.uid, node.zone, node.provider_id, node.ready) == ("u-1", "a", "aws:///zone/i-1", False)
+        assert "$.status.conditions" in node.unreadable
+        assert [record.getMessage().split(" can't")[0] for record in caplog.records] == ["Node node-1"]
+
+    def test_a_watch_goes_on_over_a_node_that_cannot_be_read(self) -> None:
+        line = NODE_DECODING.line(orjson.dumps({"type": "MODIFIED", "object": self.BAD}))
+        assert line.item is not None
+        assert (line.resource_version, line.item.key) == ("42", "node-1")
+        assert line.item.value.unreadable
+
+    @pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
+    def test_a_machine_that_cannot_be_read_keeps_its_ties(self, dialect: Dialect) -> None:
+        labels = {"cluster.x-k8s.io/cluster-name": "blue", "odd": 7}
+        metadata = {"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": labels}
+        machine = {"metadata": metadata, "spec": {"providerID": "p"}, "status": {"nodeRef": {"name": "node-1"}, "phase": 7}}
+        [item] = machine_decoding(dialect).items(orjson.dumps({"items": [machine]}))
+        found = item.value
+        assert (item.key, item.resource_version, found.key) == ("n/m", "7", f"{dialect}/n/m")
+        assert (found.cluster_name, found.node_name, found.provider_id) == ("blue", "node-1", "p")
+        assert found.unreadable
+
+    def test_a_cluster_that_cannot_be_read_is_paused(self) -> None:
+        [item] = CLUSTER_DECODING.items(orjson.dumps({"items": [{"metadata": {"name": "c", "namespace": "n"}, "spec": 7}]}))
+        assert item.key == item.value.key == "n/c"
+        assert "can't be read" in item.value.paused
+
+    def test_what_has_no_name_is_no_object(self) -> None:
+        with pytest.raises(msgspec.DecodeError):
+            NODE_DECODING.items(b'{"items": [{"metadata": 7}]}')
 
 
 def test_watch_lines() -> None:

@@ -362,3 +362,22 @@ async def test_an_idle_hour_costs_no_list(api: ApiServer, person: ApiClient, ope
     for _ in range(3):
         report = await observe(scan, asked(report, wait=0.2))
     assert api.requests.total("list", "nodes", OURS) == before
+
+
+@pytest.mark.parametrize("moment", ["0000-12-31T00:00:00Z", "2026-01-01T00:00:00+24:00"])
+async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(moment: str, person: ApiClient, open_scan: Open) -> None:
+    """S18: any kubelet may write its own status, and must not be able to silence the watch over all others."""
+    await fleet(person, 6)
+    await with_policy(person, duration="0s")
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    bad = [condition | {"lastTransitionTime": moment} for condition in conditions("Unknown")]
+    await person.patch(f"{NODES}/node-2/status", {"status": {"conditions": bad}})
+    report = await observe_until(scan, report, lambda seen: bool(seen.checks[0].soon))
+    assert report.view.stale == ""
+    assert (report.checks[0].healthy, report.checks[0].soon, report.candidates) == (5, 1, ())
+    await turn(person, "node-1", "Unknown", age=60)
+    fresh = await open_scan()
+    for each in (scan, fresh):
+        report = await observe_until(each, await observe(each, asked()), lambda seen: bool(seen.checks and seen.candidates))
+        assert ([candidate.node for candidate in report.candidates], report.view.stale) == (["node-1"], "")
