@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
@@ -20,6 +20,7 @@ from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, StatusChange, another_controller
+from activities.cluster.statuses.medik8s import UPDATED
 from activities.cluster.telling import SILENT, MachineConditions, target_happenings
 from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
@@ -36,6 +37,19 @@ ATTEMPTS = 3
 CONDITIONS_SECONDS = 4.0
 """How long Machines are told at a time: a publish has 10 s (`workflows/options.py`), and what is left is published again."""
 
+DROPPED_FOR = timedelta(minutes=10)
+"""How long a field counts as unknown to the server that has dropped it: what made one answer incomplete may be over, and a new
+schema comes without a word, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Fields of a status that the server did not keep. of: uid, generation and version of the check at that time."""
+
+    names: frozenset[str]
+    of: tuple[str, int, str]
+    until: datetime
+
 
 class Publishing:
     """The status of one cluster's health checks."""
@@ -44,7 +58,7 @@ class Publishing:
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
-        self._dropped: dict[str, frozenset[str]] = {}
+        self._dropped: dict[str, Dropped] = {}
         self._machine_conditions = MachineConditions(view.machines_connection, clock=clock, tell=self._tell)
 
     async def publish(self, request: PublishRequest) -> PublishResult:
@@ -110,7 +124,7 @@ class Publishing:
                     return None
                 version = {"resourceVersion": found["metadata"]["resourceVersion"]}
                 answer = await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
-                self._remember_what_was_dropped(report.ref.key, change, answer)
+                self._remember_what_was_dropped(report, change, answer)
             except ObjectConflict:
                 found = None  # ours may be the older copy: compare with the live one
                 continue
@@ -137,18 +151,26 @@ class Publishing:
             paused=report.reason == Closed.PAUSED,
         )
         change = status_change(situation, self._clock())
-        dropped = self._dropped.get(report.ref.key, frozenset())
+        dropped = self._known_as_dropped(report)
         if change is None or not dropped:
             return change
         patch = {name: value for name, value in change.patch["status"].items() if name not in dropped}
-        return replace(change, patch={"status": patch}) if patch else None
+        return replace(change, patch={"status": patch}) if patch.keys() - {UPDATED} else None
 
-    def _remember_what_was_dropped(self, key: str, change: StatusChange, answer: JsonObject) -> None:
+    def _known_as_dropped(self, report: CheckReport) -> frozenset[str]:
+        before = self._dropped.get(report.ref.key)
+        if before is not None and (before.of != _as_written(report) or before.until <= self._clock()):
+            del self._dropped[report.ref.key]
+            before = None
+        return before.names if before is not None else frozenset()
+
+    def _remember_what_was_dropped(self, report: CheckReport, change: StatusChange, answer: JsonObject) -> None:
         """An older schema drops what it does not know, without a word; written again and again it would never be there."""
         stands = answer.get("status") or {}
         dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
         if dropped:
-            self._dropped[key] = self._dropped.get(key, frozenset()) | dropped
+            names = self._known_as_dropped(report) | dropped
+            self._dropped[report.ref.key] = Dropped(names=names, of=_as_written(report), until=self._clock() + DROPPED_FOR)
 
     async def _tell(self, happening: Happening, *, once: bool = False) -> str:
         """Tell it; what failed, or ""."""
@@ -160,6 +182,10 @@ class Publishing:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return f"Event {happening.reason} on {happening.about.key}"
         return ""
+
+
+def _as_written(report: CheckReport) -> tuple[str, int, str]:
+    return report.uid, report.generation, report.ref.api_version
 
 
 def _called(victim: str) -> str:

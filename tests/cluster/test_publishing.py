@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.events import EventRecorder, Happening
-from activities.cluster.publishing import ATTEMPTS
+from activities.cluster.publishing import ATTEMPTS, DROPPED_FOR
 from activities.cluster.scan import ClusterScan
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, condition_of
@@ -291,3 +291,32 @@ async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
     assert await publish(scan, (), refusals=(refusal,)) == PublishResult(written=0)
     [event] = (await person.list(EVENTS))["items"]
     assert event["count"] == 2
+
+
+@pytest.mark.parametrize("since", ["the check was edited", "a while has passed"])
+async def test_a_field_that_the_server_has_dropped_is_written_again_later(
+    since: str, api: ApiServer, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S17: the conditions are a storm's memory; a definition without them is brought up to date without a word to us."""
+    passed = timedelta(0)
+    older = definition()
+    for version in older["spec"]["versions"]:
+        status = {"type": "object", "properties": {name: {"type": "string"} for name in ("phase", "lastUpdateTime")}}
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+    await person.create(DEFINITIONS, older)
+    await person.create(NODES, node("node-1"))
+    await person.create(CHECKS, check())
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), clock=lambda: now() + passed) as scan:
+        await until(lambda: scan.view.check_objects)
+        assert (await publish(scan, await reports(scan))).written == 1
+        assert (await publish(scan, await reports(scan))).written == 0, "it would be dropped again"
+        versions = definition()["spec"]["versions"]
+        await person.patch(f"{DEFINITIONS}/{older['metadata']['name']}", {"spec": {"versions": versions}})
+        if since == "the check was edited":
+            await person.patch(f"{CHECKS}/workers", {"spec": {"minHealthy": "52%"}})
+            await until(lambda: scan.view.parts().checks[0].generation == 2)
+        else:
+            assert (await publish(scan, await reports(scan))).written == 0
+            passed = DROPPED_FOR
+        assert (await publish(scan, await reports(scan))).written == 1
+    assert condition_of((await person.get(f"{CHECKS}/workers"))["status"], "RemediationAllowed")

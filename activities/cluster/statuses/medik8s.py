@@ -31,6 +31,9 @@ from policy.report import CheckReport
 from policy.storms import ACTIVE, COOLING_DOWN
 
 DISABLED = "Disabled"
+UPDATED = "lastUpdateTime"
+"""The field that says when any other was written; alone it says nothing."""
+
 STORM_REASON = "HealthyNodeThresholdChange"
 
 MAXIMUM_UNHEALTHY_NODES = 100
@@ -60,7 +63,7 @@ def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
     if "inFlightRemediations" in patch:
         # In a merge patch a key that is left out stays.
         patch["inFlightRemediations"] |= dict.fromkeys(ended)
-    patch["lastUpdateTime"] = seconds(now)
+    patch[UPDATED] = seconds(now)
     happenings = (*_flips(report, current), *_remediations(report, remediating, started, ended))
     return StatusChange(patch={"status": patch}, happenings=happenings)
 
