@@ -123,7 +123,9 @@ def test_the_settings_shown_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file.write_text(shown[0], encoding="utf-8")
     settings = load(config=file)
     assert settings.temporal.address.endswith(":7233")
-    assert list(settings.clusters) == ["prod"]
+    assert list(settings.clusters) == ["prod", "edge"]
+    assert settings.clusters["edge"].machines is not None
+    assert settings.clusters["edge"].machines.context == "management"
     assert (settings.scan.cap, settings.metrics) == (1, "127.0.0.1:9464")
     for variable in re.findall(r"`(NODEWARDEN_[A-Z_]+)=([^`]+)`", README):
         monkeypatch.setenv(*variable)
