@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from policy.brakes import Brake, Circumstances, Closed, brake, threshold_breached
@@ -50,6 +51,7 @@ class Ledger:
         self._sick: dict[str, Target] = {}
         self._deadlines: list[tuple[datetime, str, str]] = []
         self._now: datetime | None = None
+        self._blind = False
         self._version = 0
 
     @property
@@ -63,7 +65,7 @@ class Ledger:
         self._drop_stale_deadlines()
         moments = [self._deadlines[0][0]] if self._deadlines else []
         for key, storm in self._storms.items():
-            if (end := over(storm, self._checks[key].storm_cooldown)) is not None:
+            if not self._blind and (end := over(storm, self._checks[key].storm_cooldown)) is not None:
                 moments.append(end)
         return min(moments, default=None)
 
@@ -196,6 +198,20 @@ class Ledger:
                 self._judge_again(ailing, (check,))
         self._advance_storms(now)
 
+    def blind(self) -> None:
+        """Nothing is heard of the cluster: until `sees` no cooldown of a storm ends, since nobody sees that all stays well."""
+        self._blind = True
+
+    def sees(self, now: datetime) -> None:
+        """The cluster is heard again, or as ever: a cooldown that ran while we were blind begins anew."""
+        if not self._blind:
+            return
+        self._blind = False
+        for key, storm in self._storms.items():
+            if storm.cooling is not None:
+                self._storms[key] = replace(storm, cooling=now.replace(microsecond=0))
+                self._version += 1
+
     def report_parts(self, now: datetime, watching: Collection[str] = ()) -> ReportParts:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
         return draw_up(self.known(now), watching=frozenset(watching), names=self._inventory.names())
@@ -265,6 +281,8 @@ class Ledger:
         for key, storm in self._storms.items():
             check = self._checks[key]
             breached = threshold_breached(check, self._tallies[key].counts())
+            if self._blind and storm.cooling is not None and not breached:
+                continue
             after = advance(storm, check.storm_cooldown, breached=breached, now=now)
             if after != storm:
                 self._storms[key] = after

@@ -79,6 +79,7 @@ class ClusterView:
         self._shrunk: tuple[int, datetime] | None = None
         self._believed = 0
         self._void_mark = 0
+        self._saw = False
         self._watches = Watches(
             connection,
             self.ledger,
@@ -158,12 +159,13 @@ class ClusterView:
         now = self._clock()
         self._hold_machines()
         self._watches.conflicts.hold(now)
+        fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
+        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._behind(mark) or fault)
+        self._note_blindness(view, now)
         parts = self.ledger.report_parts(now, watching)
-        fault = self._inventory_fault(known_inventory, parts.inventory, now) if self.synced else ""
         if fault or not self.synced:
             parts = replace(parts, inventory=known_inventory)
         self._believed = parts.inventory
-        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._behind(mark) or fault)
         return ScanReport(
             digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
             at=now,
@@ -254,18 +256,31 @@ class ClusterView:
         if not self.synced:
             self._whole_since = None
         elif self._whole_since is None:
-            self._whole_since = now
+            self._begin_grace(now)
         if not all(reflector.streaming for reflector in self._watches.here()):
             self._broken_since = self._broken_since or now
         elif self._broken_since is not None:
             if self._whole_since is not None and now - self._broken_since > self._limits.broken.total_seconds():
                 # While we could not reach the API, nodes may not have been able to say that they are well.
-                self._whole_since = now
+                self._begin_grace(now)
             self._broken_since = None
         self._hold_machines()
         self.poke()
 
+    def _begin_grace(self, now: float) -> None:
+        self._whole_since = now
+        if self._saw:
+            self.ledger.blind()  # though it may be that nobody asked for a report meanwhile
+
     # Staleness
+
+    def _note_blindness(self, view: ViewState, now: datetime) -> None:
+        """A view that has only begun was not blind: what it starts from, the objects' status says."""
+        if not view.stale:
+            self._saw = True
+            self.ledger.sees(now)
+        elif self._saw:
+            self.ledger.blind()
 
     def _hold_machines(self) -> None:
         """Machines that live elsewhere can be lost from sight alone: then only their checks wait."""

@@ -250,6 +250,31 @@ async def test_an_api_that_stops_answering_makes_the_view_stale_and_back(
     assert report.inventory == 4
 
 
+async def test_the_cooldown_of_a_storm_begins_anew_after_an_outage(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S17, S18: while nothing is heard, nobody sees that all stays well."""
+    await fleet(person)
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration="0s", minHealthy=3, stormCooldownDuration="2s"))
+    for name in ("node-1", "node-2"):
+        await turn(person, name, "False", age=60)
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.checks[0].storm_active))
+    await turn(person, "node-2", "True")
+    report = await observe_until(scan, report, lambda seen: bool(seen.checks[0].storm_cooling))
+    await api.stop()
+    report = await observe_until(scan, report, lambda seen: bool(seen.view.stale))
+    report = await observe_until(scan, report, lambda seen: "does not answer" in seen.view.stale)
+    report = await observe(scan, asked(report, wait=3.0))
+    assert report.checks[0].storm_cooling is not None, "it would be over by now"
+    back = now()
+    await api.start()
+    report = await observe_until(scan, report, lambda seen: not seen.view.stale)
+    assert (report.checks[0].reason, report.candidates) == ("StormActive", ())
+    assert report.checks[0].storm_cooling >= back.replace(microsecond=0)
+    report = await observe_until(scan, report, lambda seen: bool(seen.candidates))
+    assert now() - back > timedelta(seconds=2)
+
+
 async def test_a_silent_api_is_noticed_by_the_probe_before_the_watch_would(
     api: ApiServer, person: ApiClient, open_scan: Open
 ) -> None:

@@ -117,6 +117,43 @@ def test_the_echo_of_a_status_does_not_take_back_a_breach_that_came_after_it() -
     assert ledger.report_parts(NOW + timedelta(seconds=74)).candidates
 
 
+def test_a_cooldown_does_not_run_out_while_nothing_is_heard_and_begins_anew_afterwards() -> None:
+    """S17, S18: that all has been well for the cooldown was not seen by anybody."""
+    ledger = Ledger()
+    ledger.put_check(a_check(minHealthy=2, stormCooldownDuration="60s"))
+    for name, status in (("n1", "Unknown"), ("n2", "Unknown"), ("n3", "True")):
+        ledger.put_node(a_node(name, status, 60), NOW)
+    ledger.advance(NOW)
+    ledger.put_node(a_node("n2"), NOW)
+    ledger.advance(NOW)
+    ledger.blind()
+    assert ledger.next_due is None, "nothing that would have to be looked at by then"
+    later = NOW + timedelta(seconds=600)
+    before = ledger.report_parts(NOW)
+    assert before.checks[0].storm_cooling == NOW
+    assert ledger.report_parts(later).checks == before.checks, "blindness alone is no news"
+    ledger.sees(later)
+    parts = ledger.report_parts(later)
+    assert (parts.checks[0].reason, parts.checks[0].storm_cooling) == (Closed.STORM, later)
+    assert ledger.next_due == later + timedelta(seconds=61)
+    ledger.sees(later + timedelta(seconds=30))
+    parts = ledger.report_parts(later + timedelta(seconds=61))
+    assert (parts.checks[0].reason, [each.node for each in parts.candidates]) == ("", ["n1"])
+
+
+def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm() -> None:
+    ledger = Ledger()
+    ledger.put_check(a_check(minHealthy=2, stormCooldownDuration="60s"))
+    for name, status in (("n1", "Unknown"), ("n2", "Unknown"), ("n3", "True")):
+        ledger.put_node(a_node(name, status, 60), NOW)
+    ledger.advance(NOW)
+    ledger.blind()
+    ledger.advance(NOW + timedelta(seconds=600))
+    ledger.sees(NOW + timedelta(seconds=600))
+    check = ledger.report_parts(NOW + timedelta(seconds=600)).checks[0]
+    assert (check.storm_active, check.storm_cooling) == (NOW, None)
+
+
 def test_a_storm_ends_although_everything_has_healed_at_once() -> None:
     """The shipped operator looks at a storm only while somebody is to be remediated, and keeps it on for days."""
     ledger = ledger_of(stormy(), sick=3)
