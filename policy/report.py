@@ -38,6 +38,14 @@ class ClusterLease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenVersion:
+    """How far the health checks of a dialect have been followed: the newest resourceVersion seen on one of them."""
+
+    dialect: Dialect
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
     """Control-plane nodes and how many of them say Ready (S15)."""
 
@@ -183,3 +191,5 @@ class ScanReport:
     control_plane: ControlPlane = ControlPlane()
     rows: tuple[TargetRow, ...] = ()
     next_due: datetime | None = None
+    check_versions: tuple[SeenVersion, ...] = ()
+    """As `resource_version` is of the nodes."""

@@ -333,6 +333,7 @@ class HealthScanner:
             work_in_hand=bool(self._asked or table.permits() or table.queue()),
             watching=self._granting.watched(),
             wait=self._input.wait,
+            check_versions=report.check_versions if report is not None else (),
         )
 
     def _roll_is_due(self) -> bool:

@@ -8,7 +8,7 @@ API's objects may live behind another connection (a management cluster). How fre
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -92,6 +92,10 @@ class Watches:
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
+
+    def checks(self) -> Mapping[Dialect, Following]:
+        """The collections of health checks."""
+        return self._policies
 
     def elsewhere(self) -> list[Following]:
         """What is followed over the other connection; nothing where there is only one."""

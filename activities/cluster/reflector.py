@@ -122,6 +122,10 @@ class Reflector(Generic[T]):
         """Seconds since the server last said anything about this collection: a list, an event, a bookmark, an opened watch."""
         return asyncio.get_running_loop().time() - self._last_contact
 
+    def unknown_for(self) -> float:
+        """Seconds for which the server has not known this kind; 0 where it does, or was not asked."""
+        return 0.0 if self._vanished_at is None else asyncio.get_running_loop().time() - self._vanished_at
+
     def start(self) -> None:
         """Begin; does nothing where it has begun."""
         if self._task is None:

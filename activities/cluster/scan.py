@@ -19,6 +19,7 @@ from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import utc_now
+from activities.cluster.progress import marks_of
 from activities.cluster.publishing import Publishing
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.view import ClusterView, ViewLimits
@@ -103,15 +104,14 @@ class ClusterScan(ScanActivities):
         end, given_back = loop.time() + request.wait.total_seconds(), self._given_back
         self.view.look_again()
         await self.view.first_list(before=end)
-        await self.view.catch_up(request.resource_version, before=end)
+        marks = marks_of(request.resource_version, request.check_versions)
+        await self.view.catch_up(marks, before=end)
         while True:
             stamp = self.view.stamp
             wanted = request.work_in_hand or bool(self.view.check_objects)
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
-            report = self.view.report(
-                lease=lease, known_inventory=request.inventory, mark=request.resource_version, watching=request.watching
-            )
+            report = self.view.report(lease=lease, known_inventory=request.inventory, marks=marks, watching=request.watching)
             pause = end - loop.time()
             if report.digest != request.known_digest:
                 pause = min(pause, self._held_back(request.known_digest, report))

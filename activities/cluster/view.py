@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.following import Following, Watches
 from activities.cluster.probe import Probe
-from activities.cluster.reflector import WatchLimits, version_number
+from activities.cluster.progress import Marks, Progress
+from activities.cluster.reflector import WatchLimits
 from policy.brakes import Closed
 from policy.durations import format_duration
 from policy.healthcheck import Dialect, ObjectRef
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0
 JUST_PASSED = 0.02
+
+NO_MARKS: Marks = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,6 @@ class ClusterView:
         self._machines_whole_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._believed = 0
-        self._void_mark = 0
         self._saw = False
         self._watches = Watches(
             connection,
@@ -90,6 +92,7 @@ class ClusterView:
             limits=watch_limits,
             takeover=takeover,
         )
+        self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
         self._machines_probe = self._probe_of(machines) if machines is not None else None
 
@@ -153,14 +156,14 @@ class ClusterView:
         return self.ledger.report_parts(self._clock(), watching)
 
     def report(
-        self, *, lease: ClusterLease, known_inventory: int = 0, mark: str = "", watching: Collection[str] = ()
+        self, *, lease: ClusterLease, known_inventory: int = 0, marks: Marks = NO_MARKS, watching: Collection[str] = ()
     ) -> ScanReport:
-        """The whole report at this moment. known_inventory, mark: the size and the resourceVersion the scanner has seen."""
+        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen."""
         now = self._clock()
         self._hold_machines()
         self._watches.conflicts.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
-        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._behind(mark) or fault)
+        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
         parts = self.ledger.report_parts(now, watching)
         if fault or not self.synced:
@@ -169,7 +172,8 @@ class ClusterView:
         return ScanReport(
             digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
             at=now,
-            resource_version=str(max(self._watches.nodes.newest_change, self._counted(mark))),
+            resource_version=self._progress.nodes_version(marks),
+            check_versions=self._progress.check_versions(marks),
             view=view,
             lease=lease,
             cluster_uid=self.cluster_uid,
@@ -229,25 +233,22 @@ class ClusterView:
         while self._still_listing() and loop.time() < end:
             await self.changed(self.stamp, end - loop.time())
 
-    async def catch_up(self, mark: str, *, before: float) -> None:
+    async def catch_up(self, marks: Marks, *, before: float) -> None:
         """Where another worker has seen more than we have: wait for our watch, then take a list. Gives up quietly: the report
         says that the view is behind."""
         loop = asyncio.get_running_loop()
         end = min(loop.time() + self._limits.catch_up.total_seconds(), before)
-        while self._behind(mark) and loop.time() < end:
+        while self._progress.behind(marks) and loop.time() < end:
             await self.changed(self.stamp, 0.1)
-        if not self._behind(mark) or self._in_trouble():
+        lagging = {key: copy for key, copy in self._progress.lagging(marks).items() if not (copy.absent or copy.problem)}
+        if not lagging or self._in_trouble():
             return
-        lists, end = self._watches.nodes.lists, min(loop.time() + self._limits.first_list.total_seconds(), before)
-        await self._watches.nodes.relist()
-        while self._watches.nodes.lists == lists and loop.time() < end:
+        lists, end = _lists_of(lagging), min(loop.time() + self._limits.first_list.total_seconds(), before)
+        for copy in lagging.values():
+            await copy.relist()
+        while any(_lists_of(lagging)[key] == lists[key] for key in lagging) and loop.time() < end:
             await self.changed(self.stamp, end - loop.time())
-        if self._watches.nodes.lists > lists and self._behind(mark):
-            # A list is never older than anything that was ever seen, so it is the mark that is of another history.
-            log.warning(
-                "the server is at %s, a scan had seen %s: it went back in time", self._watches.nodes.resource_version, mark
-            )
-            self._void_mark = version_number(mark)
+        self._progress.drop(marks, [key for key in lagging if lagging[key].lists > lists[key]])
 
     # Changes
 
@@ -360,16 +361,6 @@ class ClusterView:
             return ""
         return f"not being told of changes of {_listed(each for each in self._watches.here() if not each.streaming)}"
 
-    def _counted(self, mark: str) -> int:
-        number = version_number(mark)
-        return 0 if number <= self._void_mark else number
-
-    def _behind(self, mark: str) -> str:
-        reached = max(self._watches.nodes.newest_change, version_number(self._watches.nodes.resource_version))
-        if self._counted(mark) <= reached:
-            return ""
-        return f"another worker has seen version {mark}, this view has not come so far yet"
-
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
         since = self._shrunk[1] if self._shrunk is not None and self._shrunk[0] == known else None
         fault = view_fault(known, size, shrunk_since=since, now=now, accept_after=self._limits.shrunk)
@@ -402,6 +393,10 @@ class ClusterView:
         if self.ledger.next_due is not None:
             moments.append((self.ledger.next_due - self._clock()).total_seconds())
         return moments or [LONGEST_WAIT]
+
+
+def _lists_of(copies: Mapping[str, Following]) -> dict[str, int]:
+    return {key: copy.lists for key, copy in copies.items()}
 
 
 def _listed(reflectors: Iterable[Following]) -> str:

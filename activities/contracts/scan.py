@@ -9,17 +9,18 @@ from datetime import timedelta
 from temporalio import activity
 
 from policy.healthcheck import ObjectRef
-from policy.report import CheckReport, ScanReport
+from policy.report import CheckReport, ScanReport, SeenVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
     """A long poll: answered as soon as the report's digest differs from `known_digest`, or after `wait`.
 
-    resource_version, inventory: the newest mark and the size the scanner has seen; a cache that is behind catches up first or
-    reports a stale view. holder: identity for the cluster Lease (Temporal address and namespace). work_in_hand: episodes are
-    open or asked for, so the Lease is needed even without a policy. watching: nodes of open episodes and held-off ones,
-    observed even without our mark.
+    resource_version, check_versions, inventory: the newest marks, of nodes and of health checks, and the size the scanner has
+    seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
+    address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
+    watching: nodes of open episodes and held-off ones, observed even without our
+    mark.
     """
 
     cluster: str
@@ -30,6 +31,7 @@ class ScanRequest:
     work_in_hand: bool = False
     watching: tuple[str, ...] = ()
     wait: timedelta = timedelta(seconds=60)
+    check_versions: tuple[SeenVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,8 @@ from activities.cluster.reflector import WatchLimits
 from activities.cluster.scan import ClusterScan
 from activities.cluster.view import ViewLimits
 from activities.contracts.scan import ScanRequest
-from policy.report import ScanReport
+from policy.healthcheck import Dialect
+from policy.report import ScanReport, SeenVersion
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError
@@ -65,6 +66,7 @@ def asked(known: ScanReport | None = None, wait: float = 2.0, **changes: Any) ->
             "known_digest": known.digest,
             "resource_version": known.resource_version,
             "inventory": known.inventory,
+            "check_versions": known.check_versions,
         }
     return ScanRequest(**(request | changes))
 
@@ -333,15 +335,61 @@ async def test_a_view_that_is_behind_catches_up_or_says_so(api: ApiServer, perso
     assert behind.view.stale
 
 
+async def test_a_worker_that_has_not_heard_of_a_pause_another_has_seen_does_not_act_past_it(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S17, S18: the versions of nodes say nothing of how far the health checks have been followed."""
+    await fleet(person)
+    await with_policy(person, duration="0s")
+    await person.create(CHECKS, check("guard", duration="3600s"))
+    first, second = await open_scan(), await open_scan()
+    for scan in (first, second):
+        report = await observe_until(scan, await observe(scan, asked()), lambda seen: len(seen.checks) == 2)
+    deaf = api.faults.add(Fault(accident=Accident.HALF_OPEN, path="nodehealthchecks", user_agent=OURS))
+    await person.patch(f"{CHECKS}/guard", {"spec": {"pauseRequests": ["maintenance"]}})
+    await turn(person, "node-1", "False", age=60)
+    api.faults.remove(deaf)
+    await first.view._watches.checks()[
+        Dialect.MEDIK8S
+    ].relist()  # the first worker's watch is a new one, the second's is open and silent
+    report = await observe_until(first, report, lambda seen: any(each.reason == "Paused" for each in seen.checks))
+    report = await observe_until(first, report, lambda seen: any(each.unhealthy for each in seen.checks))
+    assert not report.candidates
+    caught_up = await observe(second, asked(report, wait=0.3))
+    assert [each.reason for each in caught_up.checks if each.ref.name == "guard"] == ["Paused"]
+    assert not caught_up.candidates
+    api.faults.add(Fault(accident=Accident.STATUS, status=500, verb="list", path="nodehealthchecks", user_agent=OURS))
+    ahead = (SeenVersion(dialect=Dialect.MEDIK8S, version=str(api.store.revision + 1)),)
+    behind = await observe(second, asked(caught_up, wait=0.5, check_versions=ahead))
+    assert behind.view.stale
+
+
+async def test_checks_of_a_kind_that_another_worker_knows_are_not_missing_for_certain_at_once(
+    person: ApiClient, open_scan: Open
+) -> None:
+    """S18: a worker that has just begun, while the served versions of a definition change, has never seen its objects."""
+    await fleet(person)
+    seen = (SeenVersion(dialect=Dialect.MEDIK8S, version="7"),)
+    scan = await open_scan()
+    report = await observe(scan, asked(check_versions=seen))
+    assert "another worker has seen version 7 of nodehealthchecks" in report.view.stale
+    report = await observe_until(scan, report, lambda seen: not seen.view.stale)
+    assert report.check_versions == ()
+
+
 async def test_a_mark_of_a_history_that_was_lost_is_dropped(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     """After a restore from a backup the newest version is lower than what the scanner remembers."""
     await fleet(person)
     scan = await open_scan()
-    report = await observe(scan, asked(resource_version=str(api.store.revision + 1000)))
+    await with_policy(person)
+    ahead = str(api.store.revision + 1000)
+    marks = {"resource_version": ahead, "check_versions": (SeenVersion(dialect=Dialect.MEDIK8S, version=ahead),)}
+    report = await observe(scan, asked(**marks))
     assert report.view.stale == ""
+    assert all(int(each.version) <= api.store.revision for each in report.check_versions)
     assert int(report.resource_version) <= api.store.revision
     lists = scan.view._watches.nodes.lists
-    await observe(scan, asked(report, wait=0.1, resource_version=str(api.store.revision + 1000)))
+    await observe(scan, asked(report, wait=0.1, **marks))
     assert scan.view._watches.nodes.lists == lists
 
 

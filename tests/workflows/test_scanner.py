@@ -32,10 +32,10 @@ from activities.contracts.episodes import (
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, NeedKind
-from policy.healthcheck import ObjectRef
+from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
-from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, ViewState
+from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
 from workflows import options
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
@@ -464,6 +464,17 @@ async def test_a_scanner_started_with_a_cluster_alone_learns_its_name_before_it_
         assert {request.holder for request in world.requests} == {"default/0815"}
         await scan.until(lambda status: status.holder == "default/0815")
         assert world.named == 2
+
+
+async def test_what_one_worker_has_seen_is_told_to_the_next(env: WorkflowEnvironment) -> None:
+    """S18: a view that has not come so far knows that it is behind."""
+    world = ScriptedCluster(restless=1)
+    seen = (SeenVersion(dialect=Dialect.MEDIK8S, version="77"),)
+    world.show(report(check_versions=seen))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1 and len(world.requests) > 1)
+        assert (world.requests[0].resource_version, world.requests[0].check_versions) == ("", ())
+        assert (world.requests[-1].resource_version, world.requests[-1].check_versions) == ("100", seen)
 
 
 async def test_a_failing_scan_admits_nothing_and_is_tried_again(env: WorkflowEnvironment) -> None:
