@@ -192,7 +192,7 @@ def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
         case Closed.NO_CLUSTER:
             return f"create the Cluster {check.cluster_name}, or correct spec.clusterName"
         case Closed.STALE_MACHINES:
-            return "the management cluster must be reachable"
+            return "what the check is judged by must be readable: the management cluster, or the kind that is named"
         case Closed.ELSEWHERE:
             return f"nothing here: nodewarden beside the Nodes of {check.cluster_name} looks after it"
         case Closed.NO:

@@ -172,7 +172,7 @@ class Ledger:
 
     def hold(self, dialect: Dialect, reason: Closed, why: str) -> None:
         """A hold on all checks of a dialect, "" lifts it: they are judged, and nothing is admitted. OBSERVE_ONLY: another
-        controller acts on them. STALE_MACHINES: their Machines can't be followed just now."""
+        controller acts on them. STALE_MACHINES: something that they are judged by can't be followed."""
         known = self._holds[dialect]
         if known.get(reason, "") == why:
             return

@@ -21,10 +21,14 @@ MAXIMUM_OBSERVATIONS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewState:
-    """Whether our view of the cluster may be acted on (S18). `stale` says why not, "" when it may."""
+    """Whether our view of the cluster may be acted on (S18). `stale` says why not, "" when it may.
+
+    notice: what is missing from a view that may be acted on all the same, "" where it is whole.
+    """
 
     synced: bool
     stale: str = ""
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

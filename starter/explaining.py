@@ -56,6 +56,8 @@ def scanner_says(scanner: ScannerStatus, node: str) -> list[str]:
         said.append(f"the scanner has a problem: {scanner.problem}")
     if report is not None and (report.view.stale or not report.view.synced):
         said.append(f"nothing new is begun while the view is stale: {report.view.stale or 'not synced'}")
+    if report is not None and report.view.notice:
+        said.append(f"the scanner does not see everything: {report.view.notice}")
     if report is not None and report.lease.needed and not report.lease.held:
         said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
     said += [

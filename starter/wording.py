@@ -111,6 +111,7 @@ def view(scanner: ScannerStatus) -> str:
         return f"view not live: {report.view.stale or 'still reading the cluster'}"
     if report.lease.problem:
         return report.lease.problem
+    sees = f"view live, but {report.view.notice}" if report.view.notice else "view live"
     if report.lease.held:
-        return "view live, cluster Lease held"
-    return "view live, cluster Lease not needed" if not report.lease.needed else "view live, cluster Lease not held yet"
+        return f"{sees}, cluster Lease held"
+    return f"{sees}, cluster Lease not needed" if not report.lease.needed else f"{sees}, cluster Lease not held yet"

@@ -7,6 +7,7 @@ API's objects may live behind another connection (a management cluster). How fre
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -66,7 +67,9 @@ class Watches:
         on_state: Callable[[], None],
         limits: WatchLimits | None,
         takeover: bool = False,
+        patience: float = 5.0,
     ) -> None:
+        """patience: for so many seconds a kind may be refused before only those checks wait that need it."""
         self.intake = Intake(ledger, clock)
         self.conflicts = Conflicts(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
@@ -83,6 +86,8 @@ class Watches:
         }
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._surroundings: tuple[Following, ...] = ()
+        self._patience = patience
+        self._refused_since: dict[Following, float] = {}
         self._started = False
 
     def __iter__(self) -> Iterator[Following]:
@@ -104,9 +109,40 @@ class Watches:
         return [self._policies[Dialect.CLUSTER_API], *self._companions.get(Dialect.CLUSTER_API, ())]
 
     def here(self) -> list[Following]:
-        """What is followed over the cluster's own connection."""
-        other = self.elsewhere()
+        """What is followed over the cluster's own connection, but for the unlisted."""
+        other = [*self.elsewhere(), *self.unlisted()]
         return [each for each in self if each not in other]
+
+    def unlisted(self) -> dict[Following, tuple[Dialect, ...]]:
+        """Kinds of the cluster itself that the server has refused to list ever since we asked, and whose checks wait for each.
+
+        A conversion webhook that is down, or a right that we were never given, must not stop the judgement of everything else.
+        Nodes are never among them, and neither is a kind that was listed once: what we know of it is then out of date.
+        """
+        now, other = asyncio.get_running_loop().time(), self.elsewhere()
+        found: dict[Following, tuple[Dialect, ...]] = {}
+        for each in self:
+            refused = self.nodes.streaming and each.problem and not each.synced and not each.lists
+            if not refused or each is self.nodes or each in other:
+                self._refused_since.pop(each, None)
+                continue
+            if each not in self._refused_since:
+                each.wake()  # its last try may have been while nothing at all was answered
+            if now - self._refused_since.setdefault(each, now) >= self._patience:
+                found[each] = self._needed_by(each)
+        return found
+
+    def next_unlisted(self) -> float | None:
+        """Seconds until one more kind is among the unlisted if nothing happens, None where that cannot be."""
+        now = asyncio.get_running_loop().time()
+        left = [since + self._patience - now for since in self._refused_since.values()]
+        return min((each for each in left if each > 0), default=None)
+
+    def _needed_by(self, reflector: Following) -> tuple[Dialect, ...]:
+        for dialect, policy in self._policies.items():
+            if reflector is policy or reflector in self._companions.get(dialect, ()):
+                return (dialect,)
+        return tuple(Dialect)  # of upgrades, which hold back all checks
 
     def start(self) -> None:
         """Begin to watch; does nothing where it has begun."""

@@ -91,6 +91,7 @@ class ClusterView:
             on_state=self._state_changed,
             limits=watch_limits,
             takeover=takeover,
+            patience=self._limits.broken.total_seconds(),
         )
         self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
@@ -160,7 +161,7 @@ class ClusterView:
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen."""
         now = self._clock()
-        self._hold_machines()
+        self._weigh()
         self._watches.conflicts.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._progress.behind(marks) or fault)
@@ -193,7 +194,7 @@ class ClusterView:
         Also on a worker that has reported nothing yet: what is held is held from here on.
         """
         now = self._clock()
-        self._hold_machines()
+        self._weigh()
         self._watches.conflicts.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._probe.problem or self._broken() or self._unheard() or fault).stale
@@ -253,6 +254,11 @@ class ClusterView:
     # Changes
 
     def _state_changed(self) -> None:
+        self._weigh()
+        self.poke()
+
+    def _weigh(self) -> None:
+        """Since when the view is whole, and since when it is broken. A kind may leave what makes it whole by time alone."""
         now = asyncio.get_running_loop().time()
         if not self.synced:
             self._whole_since = None
@@ -265,8 +271,7 @@ class ClusterView:
                 # While we could not reach the API, nodes may not have been able to say that they are well.
                 self._begin_grace(now)
             self._broken_since = None
-        self._hold_machines()
-        self.poke()
+        self._hold()
 
     def _begin_grace(self, now: float) -> None:
         self._whole_since = now
@@ -283,11 +288,21 @@ class ClusterView:
         elif self._saw:
             self.ledger.blind()
 
-    def _hold_machines(self) -> None:
-        """Machines that live elsewhere can be lost from sight alone: then only their checks wait."""
+    def _hold(self) -> None:
+        """Checks that are judged by what can't be followed wait, and only they."""
+        unlisted = self._watches.unlisted()
+        for dialect in Dialect:
+            missing = [reflector for reflector, dialects in unlisted.items() if dialect in dialects]
+            why = f"can't list {_listed(missing)}" if missing else ""
+            if dialect is Dialect.CLUSTER_API:
+                why = self._machines_lost() or why
+            self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
+
+    def _machines_lost(self) -> str:
+        """Why Machines that live elsewhere are out of sight, "" while they are not."""
         others, elapsed = self._watches.elsewhere(), asyncio.get_running_loop().time()
         if not others:
-            return
+            return ""
         since, patience = self._machines_broken_since, self._limits.broken.total_seconds()
         lasting = since is not None and elapsed - since >= patience
         if lasting:
@@ -306,12 +321,12 @@ class ClusterView:
             why = "nothing was heard from the management cluster lately"
         if why:
             self._machines_whole_since = None
-        else:
-            # A watch that is open again has not yet told what it missed: a pause, or a Machine that somebody took out.
-            self._machines_whole_since = elapsed if self._machines_whole_since is None else self._machines_whole_since
-            if elapsed - self._machines_whole_since < self._limits.grace.total_seconds():
-                why = f"the management cluster has been followed again for less than {format_duration(self._limits.grace)}"
-        self.ledger.hold(Dialect.CLUSTER_API, Closed.STALE_MACHINES, why)
+            return why
+        # A watch that is open again has not yet told what it missed: a pause, or a Machine that somebody took out.
+        self._machines_whole_since = elapsed if self._machines_whole_since is None else self._machines_whole_since
+        if elapsed - self._machines_whole_since < self._limits.grace.total_seconds():
+            return f"the management cluster has been followed again for less than {format_duration(self._limits.grace)}"
+        return ""
 
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
@@ -322,6 +337,8 @@ class ClusterView:
             grace=self._limits.grace,
             fault=fault,
         )
+        if unlisted := self._watches.unlisted():
+            state = replace(state, notice=f"can't list {_listed(unlisted)}: checks that need it wait")
         why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 
@@ -382,6 +399,8 @@ class ClusterView:
             moments.append(self._limits.grace.total_seconds() - self._whole_for())
         if self._broken_since is not None:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
+        if (unlisted := self._watches.next_unlisted()) is not None:
+            moments.append(unlisted)
         if self._machines_broken_since is not None:
             moments.append(self._machines_broken_since + self._limits.broken.total_seconds() - elapsed)
         if self._machines_whole_since is not None:

@@ -916,3 +916,88 @@ def progress(path: str, status: str, message: str) -> dict[str, Any]:
     condition = {"type": kind, "status": status, "message": message, "lastTransitionTime": stamp(now())}
     required = {"desired": {"version": "4.21.0"}, "observedGeneration": 1, "versionHash": "hash"}
     return {"conditions": [condition], **(required if path == CLUSTER_VERSIONS else {})}
+
+
+class TestKindsThatCannotBeListed:
+    """S18: what is not seen is never acted on, and stops nobody whom it does not concern."""
+
+    @staticmethod
+    async def furnish(person: ApiClient, system: System) -> None:
+        """A sick node under a NodeHealthCheck, and another system's kinds beside it, of which nothing is used."""
+        await system.install(person)
+        await person.create(DEFINITIONS, definition())
+        for number in range(4):
+            await person.create(NODES, node(f"node-{number}"))
+        await person.create(CHECKS, check("nodes", duration="0s"))
+        await turn(person, "node-1", "False", since=now() - HOUR)
+
+    @pytest.mark.parametrize("status", [403, 500])
+    async def test_checks_of_machines_that_were_never_listed_hold_up_no_check_of_nodes(
+        self, status: int, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        path = "/apis/cluster.x-k8s.io/.*/machinehealthchecks$"
+        refusal = api.faults.add(Fault(accident=Accident.STATUS, status=status, path=path, user_agent=OURS))
+        await self.furnish(person, CLUSTER_API)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.candidates) and not seen.view.stale)
+        assert [candidate.refused for candidate in report.candidates] == [""]
+        assert "machinehealthchecks" in report.view.notice
+        await add_check(person, CLUSTER_API)
+        api.faults.remove(refusal)
+        report = await reported(scan, lambda seen: len(seen.checks) == 2, report)
+        report = await reported(scan, lambda seen: seen.view.notice == "" and not seen.view.stale, report)
+        assert of(report, CLUSTER_API.check_ref().key).reason != "StaleView"
+
+    @pytest.mark.parametrize("status", [403, 500])
+    @pytest.mark.parametrize("kind", ["clusterversions", "machineconfigpools"])
+    async def test_what_tells_of_upgrades_closes_the_brake_by_name(
+        self, kind: str, status: int, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """An upgrade that nobody can see may be going on."""
+        api.faults.add(Fault(accident=Accident.STATUS, status=status, path=f"/{kind}$", user_agent=OURS))
+        await self.furnish(person, OPENSHIFT)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: bool(seen.checks) and bool(seen.checks[0].unhealthy) and not seen.view.stale)
+        (seen,) = report.checks
+        assert (seen.reason, seen.allowed) == ("StaleView", False)
+        assert f"can't list {kind}" in seen.message
+        assert not [candidate for candidate in report.candidates if not candidate.refused]
+
+    async def test_machines_that_were_never_listed_hold_the_checks_over_machines(
+        self, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        api.faults.add(Fault(accident=Accident.STATUS, status=403, path="/machines$", user_agent=OURS))
+        await self.furnish(person, OPENSHIFT)
+        await add_check(person, OPENSHIFT)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: len(seen.checks) == 2 and bool(seen.candidates) and not seen.view.stale)
+        assert of(report, OPENSHIFT.check_ref().key).reason == "StaleView"
+        assert [candidate.check.name for candidate in report.candidates] == ["nodes"]
+
+    async def test_a_kind_is_given_time_before_it_counts_as_one_that_cannot_be_listed(
+        self, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """Its checks may be stricter than those that are seen: one refusal is no reason to go on without them."""
+        path = "/apis/cluster.x-k8s.io/.*/machinehealthchecks$"
+        api.faults.add(Fault(accident=Accident.STATUS, status=500, path=path, user_agent=OURS))
+        await self.furnish(person, CLUSTER_API)
+        scan = await open_scan(limits=replace(LIVE, broken=timedelta(seconds=30)))
+        report = await observe(scan, asked())
+        for _ in range(3):
+            report = await observe(scan, asked(report, wait=0.2))
+            assert not report.view.synced
+
+    async def test_a_kind_that_was_listed_once_and_is_lost_makes_the_whole_view_stale(
+        self, api: ApiServer, person: ApiClient, open_scan: Open
+    ) -> None:
+        """A check that was seen may have changed since; it is known that there is one."""
+        await self.furnish(person, CLUSTER_API)
+        await add_check(person, CLUSTER_API)
+        scan = await open_scan()
+        report = await reported(scan, lambda seen: len(seen.checks) == 2 and not seen.view.stale)
+        path = "/machinehealthchecks$"
+        api.faults.add(Fault(accident=Accident.STATUS, status=500, path=path, user_agent=OURS))
+        api.faults.add(Fault(accident=Accident.CUT_WATCHES, path=path, user_agent=OURS))
+        report = await reported(scan, lambda seen: bool(seen.view.stale), report)
+        assert "machinehealthchecks" in report.view.stale
+        assert len(report.checks) == 2
