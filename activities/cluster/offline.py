@@ -58,8 +58,9 @@ class OfflineCluster:
     def __init__(self, now: datetime, *, overlap: Overlap = Overlap.STRICTEST, sees_all_nodes: bool = True) -> None:
         self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap)
         self.mistakes: list[Mistake] = []
+        self.now = now
+        """The moment by which everything is judged."""
         self._intake = Intake(self.ledger, lambda: now)
-        self._now = now
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
 
@@ -84,7 +85,7 @@ class OfflineCluster:
                     self.mistakes.append(Mistake(source=source, ref=_ref(obj), message=f"expected a {kind}: {str(error)[:200]}"))
                 continue
             if any(made_from(remediation, check) for check in checks):
-                self.ledger.put_remediation(remediation, self._now)
+                self.ledger.put_remediation(remediation, self.now)
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         if is_health_check(obj):
@@ -118,7 +119,7 @@ class OfflineCluster:
 
     def _reader(self, ref: ObjectRef) -> Callable[[bytes], Callable[[], None]] | None:
         """How such an object is decoded, and then put."""
-        ledger, now = self.ledger, self._now
+        ledger, now = self.ledger, self.now
         if _is(ref, NODES):
             return lambda body: partial(ledger.put_node, decode_node(body), now)
         if _is(ref, OPENSHIFT_MACHINES):

@@ -7,30 +7,46 @@ read is said.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
+import msgspec
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.conflicts import Conflicts
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.decoding import NODE_DECODING
+from activities.cluster.decoding import NODE_DECODING, Decoding
 from activities.cluster.following import OLDER_VERSION, POLICY_KINDS
 from activities.cluster.intake import SURROUNDING_KINDS
+from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.cluster.offline import Mistake, OfflineCluster
 from activities.cluster.paths import CAPI_CLUSTERS, CAPI_MACHINES, LEASES, NODES, OPENSHIFT_MACHINES, Resource, in_version
 from activities.cluster.refusals import ObjectNotFound
+from activities.errors import ErrorType, failure
 from policy.conflicts import LEADER_LEASES
 from policy.healthcheck import Dialect, ObjectRef
+from policy.machines import MachineView
+from policy.nodes import NodeView
 from policy.overlaps import Overlap
+
+T = TypeVar("T")
 
 
 async def take_snapshot(
-    connection: ClusterConnection, *, machines: ClusterConnection | None, overlap: Overlap, takeover: bool, now: datetime
+    connection: ClusterConnection,
+    *,
+    machines: ClusterConnection | None,
+    overlap: Overlap,
+    takeover: bool,
+    now: datetime | None = None,
 ) -> OfflineCluster:
-    """Everything at that moment. Raises what the API refuses where not even Nodes can be listed."""
+    """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
+    is a mistake. Raises what the API refuses where not even Nodes can be listed."""
+    nodes = await _views(connection, NODES, NODE_DECODING)
+    now = now or connection.now()  # the server's clock is known by its first answer
     cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False)
-    async for page in connection.list_pages(NODES.path()):
-        for item in NODE_DECODING.items(page.body):
-            cluster.ledger.put_node(item.value, now)
+    for node in nodes:
+        _note_unreadable(cluster, NODES, node)
+        cluster.ledger.put_node(node, now)
     conflicts = Conflicts(cluster.ledger, takeover=takeover)
     elsewhere = machines or connection
     dialects = set()
@@ -46,14 +62,18 @@ async def take_snapshot(
                 namespace=str(metadata.get("namespace") or ""),
             )
             conflicts.check_changed(dialect, ref, obj)
-    wanted: list[tuple[ClusterConnection, Resource]] = [(connection, resource) for resource in SURROUNDING_KINDS if dialects]
-    if Dialect.OPENSHIFT in dialects:
-        wanted.append((connection, OPENSHIFT_MACHINES))
-    if Dialect.CLUSTER_API in dialects:
-        wanted += [(elsewhere, CAPI_MACHINES), (elsewhere, CAPI_CLUSTERS)]
-    for source, resource in wanted:
-        for obj in await _listed(cluster, source, resource):
+    for resource in SURROUNDING_KINDS if dialects else ():
+        for obj in await _listed(cluster, connection, resource):
             cluster.put(obj, resource.plural)
+    for dialect, source, resource in (
+        (Dialect.OPENSHIFT, connection, OPENSHIFT_MACHINES),
+        (Dialect.CLUSTER_API, elsewhere, CAPI_MACHINES),
+    ):
+        for machine in await _tried(cluster, source, resource, machine_decoding(dialect)) if dialect in dialects else ():
+            _note_unreadable(cluster, resource, machine)
+            cluster.ledger.put_machine(machine, now)
+    for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
+        cluster.ledger.put_cluster(each, now)
     for dialect in dialects:
         source = elsewhere if dialect is Dialect.CLUSTER_API else connection
         for lease in await _listed(cluster, source, LEASES, only=LEADER_LEASES[dialect]):
@@ -64,13 +84,43 @@ async def take_snapshot(
     return cluster
 
 
+def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView | MachineView) -> None:
+    """It counts all the same, as it does for the scanner."""
+    if view.unreadable:
+        namespace = view.namespace if isinstance(view, MachineView) else ""
+        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=view.name, namespace=namespace)
+        message = f"expected a {resource.kind}: {view.unreadable}"
+        cluster.mistakes.append(Mistake(source=resource.plural, ref=ref, message=message))
+
+
+async def _views(connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """All of one kind as the scanner decodes it."""
+    try:
+        pages = connection.list_pages(resource.path())
+        return [item.value async for page in pages for item in decoding.items(page.body)]
+    except msgspec.DecodeError as error:
+        raise failure(
+            ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
+        ) from error
+
+
+async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """The same for a kind without which there is still something to tell."""
+    for version in _versions(resource):
+        try:
+            return await _views(connection, version, decoding)
+        except ObjectNotFound:
+            continue
+        except ApplicationError as error:
+            cluster.mistakes.append(Mistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+            return []
+    return []
+
+
 async def _listed(
     cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = ""
 ) -> list[JsonObject]:
-    versions = [resource]
-    if resource.api_version.startswith("cluster.x-k8s.io/"):
-        versions.append(in_version(resource, OLDER_VERSION))
-    for version in versions:
+    for version in _versions(resource):
         try:
             found = await connection.list_objects(
                 version.path(), query={"fieldSelector": f"metadata.name={only}"} if only else None
@@ -82,3 +132,8 @@ async def _listed(
             return []
         return [{"apiVersion": version.api_version, "kind": version.kind, **each} for each in found]
     return []
+
+
+def _versions(resource: Resource) -> list[Resource]:
+    of_cluster_api = resource.api_version.startswith("cluster.x-k8s.io/")
+    return [resource, in_version(resource, OLDER_VERSION)] if of_cluster_api else [resource]

@@ -71,8 +71,9 @@ async def _live(session: Session, node: str) -> Answer:
 
     settings = session.settings()
     name = session.one_cluster(settings)
-    at, problems = datetime.now(UTC), list[str]()
-    found = await _read(settings, name, at, problems)
+    problems = list[str]()
+    found = await _read(settings, name, problems)
+    at = found.now if found is not None else datetime.now(UTC)
     scanner = episodes = None
     try:
         async with Nodewarden.connect(settings) as warden:
@@ -97,7 +98,7 @@ async def _live(session: Session, node: str) -> Answer:
     )
 
 
-async def _read(settings: Settings, name: str, at: datetime, problems: list[str]) -> OfflineCluster | None:
+async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCluster | None:
     from contextlib import AsyncExitStack
 
     from temporalio.exceptions import ApplicationError
@@ -116,7 +117,7 @@ async def _read(settings: Settings, name: str, at: datetime, problems: list[str]
             machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
         try:
             return await take_snapshot(
-                connection, machines=machines, overlap=settings.scan.overlap, takeover=settings.scan.takeover, now=at
+                connection, machines=machines, overlap=settings.scan.overlap, takeover=settings.scan.takeover
             )
         except ApplicationError as error:
             problems.append(f"the cluster's objects are not shown: {error.message}")

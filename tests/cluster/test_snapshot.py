@@ -1,0 +1,72 @@
+"""One reading of a live cluster for people who ask: it counts what a scanner counts, by the clock that a scanner goes by."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.offline import OfflineCluster
+from activities.cluster.snapshot import take_snapshot
+from policy.overlaps import Overlap
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now
+from tests.cluster.machines import SYSTEMS, System, turn
+
+pytestmark = pytest.mark.timeout(10)
+
+BAD = "0000-12-31T00:00:00Z"
+
+
+async def snapshot(connection: ClusterConnection) -> OfflineCluster:
+    return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True)
+
+
+async def test_a_node_with_a_moment_of_no_calendar_is_counted_and_hides_nothing(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(minHealthy=1))
+    for number in range(3):
+        await person.create(NODES, node(f"node-{number}"))
+    bad = [condition | {"lastTransitionTime": BAD} for condition in conditions("Unknown")]
+    await person.patch(f"{NODES}/node-0/status", {"status": {"conditions": bad}})
+    await turn(person, "node-1", "Unknown", since=now() - timedelta(hours=1))
+    parts = (await snapshot(connection)).ledger.report_parts(now())
+    (seen,) = parts.checks
+    assert (seen.total, seen.healthy, seen.soon, seen.unhealthy) == (3, 1, 1, 1)
+    assert [candidate.node for candidate in parts.candidates] == ["node-1"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_machines_are_read_in_whatever_version_there_is(
+    system: System, person: ApiClient, connection: ClusterConnection
+) -> None:
+    await system.install(person)
+    await system.fleet(person, 2)
+    await person.create(system.path("machinehealthchecks"), system.check())
+    await turn(person, "node-1", "Unknown", since=now() - timedelta(hours=1))
+    found = await snapshot(connection)
+    (seen,) = found.ledger.report_parts(now()).checks
+    assert (seen.total, seen.healthy, seen.unhealthy, seen.allowed) == (2, 1, 1, True)
+    assert found.mistakes == []
+
+
+async def test_a_server_with_another_clock_is_believed() -> None:
+    """By our own clock a node that failed a moment ago would look as if its time had long been over, or the other way round."""
+    async with (
+        ApiServer(clock_error=timedelta(minutes=-10)) as server,
+        ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person,
+        ClusterConnection.to(server.url, token="abc") as connection,
+    ):
+        await person.create(DEFINITIONS, definition())
+        await person.create(CHECKS, check(duration="300s", minHealthy=1))
+        for number in range(2):
+            await person.create(NODES, node(f"node-{number}", since=server.now()))
+        await turn(person, "node-1", "Unknown", since=server.now() - timedelta(seconds=5))
+        found = await snapshot(connection)
+        assert abs(found.now - server.now()) < timedelta(seconds=5)
+        (seen,) = found.ledger.report_parts(found.now).checks
+        assert (seen.soon, seen.unhealthy) == (1, 0)
