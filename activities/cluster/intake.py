@@ -58,7 +58,14 @@ class Intake:
         self._facts: dict[tuple[str, str], _Fact] = {}
 
     def put_check(self, ref: ObjectRef, obj: JsonObject, *, update: bool = False) -> PolicyError | None:
-        """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None."""
+        """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None.
+
+        One that is being deleted is gone, however long a finalizer keeps it: a last look takes it so as well, and were the two to
+        disagree, episodes would begin and end without end.
+        """
+        if _mapping(obj.get("metadata")).get("deletionTimestamp"):
+            self.remove_check(ref.key)
+            return None
         before, stood = self.checks.pop(ref.key, None), self.objects.get(ref.key)
         self.objects[ref.key] = obj
         try:

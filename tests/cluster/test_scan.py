@@ -454,3 +454,19 @@ async def test_a_node_with_a_moment_of_no_calendar_holds_up_no_other(moment: str
     for each in (scan, fresh):
         report = await observe_until(each, await observe(each, asked()), lambda seen: bool(seen.checks and seen.candidates))
         assert ([candidate.node for candidate in report.candidates], report.view.stale) == (["node-1"], "")
+
+
+async def test_a_check_that_is_being_deleted_counts_no_more(person: ApiClient, open_scan: Open) -> None:
+    """A last look takes it for deleted: a scan that did not would begin the same episode again and again."""
+    await fleet(person)
+    await with_policy(person, duration="0s")
+    await turn(person, "node-1", "Unknown", age=60)
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.candidates))
+    await person.patch(f"{CHECKS}/workers", {"metadata": {"finalizers": ["example.io/keep"]}})
+    await person.delete(f"{CHECKS}/workers")
+    report = await observe_until(scan, report, lambda seen: not seen.checks)
+    assert report.candidates == ()
+    fresh = await open_scan()
+    report = await observe(fresh, asked())
+    assert (report.checks, report.candidates, report.view.stale) == ((), (), "")
