@@ -22,10 +22,12 @@ from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import NeedKind
 from policy.errors import PolicyError
+from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
 from policy.report import Observation
-from policy.rules import rules_of
+from policy.rules import Rules, rules_of
+from policy.targets import Target
 from policy.verdicts import Health, need_gone
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
@@ -35,6 +37,9 @@ READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time."""
 
 T = TypeVar("T")
+
+_WEIGHT = {LookVerdict.GO: 0, LookVerdict.VETOED: 1, LookVerdict.NEED_GONE: 2}
+"""Of several answers about one node the first of these holds."""
 
 
 class PermitBook(Protocol):
@@ -99,10 +104,14 @@ class LastLook:
         observation repeats what was pinned; a restoring look raises, since the observation is what it is for.
         """
         sight = await self._see(request)
+        answer = self._judge(request, sight)
+        if not sight.subject.whole and not answer.unhealthy and answer.verdict in {LookVerdict.NEED_GONE, LookVerdict.VETOED}:
+            # A scan judges every Machine that refers to the node, and one of the others may be why we are here.
+            sight = await self._see(request, whole=True)
+            answer = self._judge(request, sight)
         if sight.unread is not None and not request.destructive:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
-        answer = self._judge(request, sight)
         return LookResult(
             verdict=answer.verdict,
             reason=answer.reason,
@@ -110,15 +119,15 @@ class LastLook:
             observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
         )
 
-    async def _see(self, request: LookRequest) -> _Sight:
-        """All reads side by side. A licence is only asked for where it is needed."""
+    async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
+        """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         node, check, subject, lease_holder, lease_problem, permit = await asyncio.gather(
             _read("the node", find_node(self._connection, name), None, blind),
             _read("its health check", find_check(self._elsewhere, need), None, doubts),
-            _read("its Machine", read_subject(self._elsewhere, need, name), Subject(), doubts),
+            _read("its Machine", read_subject(self._elsewhere, need, name, whole=whole), Subject(), doubts),
             _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
             _read("the cluster Lease", self._lease_problem(request), "", doubts),
             _read("the permit", self._permit(request), (False, ""), doubts),
@@ -187,9 +196,15 @@ class LastLook:
             check = parse(document)
         except PolicyError as error:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
-        rules, subject = rules_of(check), sight.subject.target(sight.node.view if sight.node else None)
-        if subject is None or not rules.covers(subject):
+        rules = rules_of(check)
+        targets = [each for each in sight.subject.targets(sight.node.view if sight.node else None) if rules.covers(each)]
+        if not targets:
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
+        # As for a scan, one Machine that needs it is enough.
+        return min((self._need_of(request, check, rules, each) for each in targets), key=lambda each: _WEIGHT[each.verdict])
+
+    def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: Target) -> _Answer:
+        key = check.ref.key
         if check.cluster_name and subject.cluster is None:
             return _Answer(verdict=LookVerdict.VETOED, reason=f"{key}: there is no Cluster {check.cluster_name}")
         verdict = rules.judge(subject, self._clock())

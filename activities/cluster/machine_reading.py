@@ -1,7 +1,8 @@
-"""The health check of an episode, and the Machine of its node, read live for a last look.
+"""The health check of an episode, and the Machines of its node, read live for a last look.
 
-A Node says by annotation which Machine is its own; where it does not, the check's namespace is listed. Either way the Machine's
-own `nodeRef` has the last word: an annotation alone never makes a Machine somebody's.
+A Node says by annotation which Machine is its own; where it does not, or where that one gives no reason to act, the check's
+namespace is listed, since a scan judges every Machine that refers to the node. A Machine's own `nodeRef` has the last word: an
+annotation alone never makes a Machine somebody's. One without a `nodeRef` is tied as `policy/inventory.py` ties it for a scan.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.machines_decoding import decode_cluster, decode_machine
+from activities.cluster.decoding import NODE_DECODING
+from activities.cluster.machines_decoding import decode_cluster, decode_machine, machine_decoding
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINES,
@@ -28,7 +28,7 @@ from policy.dialects import parse
 from policy.episodes import Need
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.inventory import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION, of_one_cluster
+from policy.inventory import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION, Inventory, of_one_cluster
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.targets import Target
@@ -53,21 +53,25 @@ class Connections:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a check judges beside the Node. `machine` None for a check of Nodes, and where no Machine refers to the node."""
+    """What a check judges beside the Node. machines: those of the node, none for a check of Nodes. whole: there are no others,
+    False where only the one that the Node names was asked for."""
 
     of_machines: bool = False
-    machine: MachineView | None = None
+    machines: tuple[MachineView, ...] = ()
+    whole: bool = True
     cluster: WorkloadCluster | None = None
 
-    def target(self, node: NodeView | None) -> Target | None:
-        """The target as it is now, None where the check has none; a Node of that name in another cluster is somebody else's."""
+    def targets(self, node: NodeView | None) -> list[Target]:
+        """The targets as they are now; a Node of that name in another cluster is somebody else's."""
         if not self.of_machines:
-            return Target(node.name, node=node) if node is not None else None
-        if self.machine is None or (node is not None and not of_one_cluster(self.machine, node)):
-            return None
-        target = Target(self.machine.key, node=node, machine=self.machine)
-        target.cluster = self.cluster
-        return target
+            return [Target(node.name, node=node)] if node is not None else []
+        found = []
+        for machine in self.machines:
+            if node is None or of_one_cluster(machine, node):
+                target = Target(machine.key, node=node, machine=machine)
+                target.cluster = self.cluster
+                found.append(target)
+        return found
 
 
 async def find_check(connections: Connections, need: Need | None) -> JsonObject | None:
@@ -89,8 +93,8 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
     return None
 
 
-async def read_subject(connections: Connections, need: Need | None, node: str) -> Subject:
-    """The Machine that refers to the node, for a check of Machines."""
+async def read_subject(connections: Connections, need: Need | None, node: str, *, whole: bool = False) -> Subject:
+    """The Machines of the node, for a check of Machines. whole: all of them, though the Node names one."""
     if need is None or need.check is None or need.check.kind == NODE_HEALTH_CHECKS.kind:
         return Subject()
     document = await find_check(connections, need)
@@ -100,51 +104,63 @@ async def read_subject(connections: Connections, need: Need | None, node: str) -
         check = parse(document)
     except PolicyError:
         return Subject(of_machines=True)  # the look says what is wrong with it
-    machine = await _machine_of(connections, check, node)
+    machine = None if whole else await _named_by_the_node(connections, check, node)
+    machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
     cluster = await _cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
-    return Subject(of_machines=True, machine=machine, cluster=cluster)
+    return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
 
 
-async def _machine_of(connections: Connections, check: HealthCheck, node: str) -> MachineView | None:
-    resource = _machines(check)
-    connection = connections.of(resource.api_version)
-    name, provider_id = await _said_by_the_node(connections.nodes, check, node)
-    unnamed: MachineView | None = None
-    if name:
-        try:
-            machine = decode_machine(
-                await connection.get_bytes(resource.path(name, namespace=check.ref.namespace)), check.dialect
-            )
-        except ObjectNotFound:
-            machine = None
-        mine = machine is not None and (not check.cluster_name or machine.cluster_name == check.cluster_name)
-        if machine is not None and mine and machine.node_name == node:
-            return machine
-        if machine is not None and mine and not machine.node_name:
-            unnamed = machine
-    for document in await connection.list_objects(resource.path(namespace=check.ref.namespace)):
-        machine = decode_machine(orjson.dumps(document), check.dialect)
-        if check.cluster_name and machine.cluster_name != check.cluster_name:
-            continue
-        if machine.node_name == node:
-            return machine
-        if unnamed is None and not machine.node_name and provider_id and machine.provider_id == provider_id:
-            unnamed = machine
-    return unnamed
-
-
-async def _said_by_the_node(connection: ClusterConnection, check: HealthCheck, node: str) -> tuple[str, str]:
-    """The Machine that the Node says it is of, "" where it does not, and its providerID."""
+async def _named_by_the_node(connections: Connections, check: HealthCheck, node: str) -> MachineView | None:
+    """The Machine that the Node says is its own, where that one refers to the Node as well."""
     try:
-        document = await connection.get(NODES.path(node))
+        document = await connections.nodes.get(NODES.path(node))
     except ObjectNotFound:
-        return "", ""
+        return None
     annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
-    provider_id = str((document.get("spec") or {}).get("providerID") or "")
-    if check.dialect is Dialect.CLUSTER_API:
-        return str(annotations.get(CAPI_MACHINE_ANNOTATION, "")), provider_id
-    namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
-    return (name if namespace == check.ref.namespace else ""), provider_id
+    name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
+    if check.dialect is Dialect.OPENSHIFT:
+        namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
+        name = name if namespace == check.ref.namespace else ""
+    if not name:
+        return None
+    resource = _machines(check)
+    try:
+        body = await connections.of(resource.api_version).get_bytes(resource.path(name, namespace=check.ref.namespace))
+    except ObjectNotFound:
+        return None
+    machine = decode_machine(body, check.dialect)
+    return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
+
+
+async def machines_of(connections: Connections, check: HealthCheck, node: str) -> list[MachineView]:
+    """All Machines of the node among those that the check may cover, found as a scan finds them."""
+    resource = _machines(check)
+    decoding, pages = machine_decoding(check.dialect), connections.of(resource.api_version)
+    listed = [
+        item.value
+        async for page in pages.list_pages(resource.path(namespace=check.ref.namespace))
+        for item in decoding.items(page.body)
+        if _of_its_cluster(item.value, check)
+    ]
+    found = [machine for machine in listed if machine.node_name == node]
+    unnamed = [machine for machine in listed if not machine.node_name]
+    return [*found, *await _tied(connections.nodes, unnamed, node)] if unnamed else found
+
+
+async def _tied(connection: ClusterConnection, unnamed: list[MachineView], node: str) -> list[MachineView]:
+    """Those of the Machines that name no Node which are the node's all the same. All Nodes are asked for: where several answer to
+    one Machine, nobody knows whose it is (S9)."""
+    inventory = Inventory(sees_all_nodes=False)
+    async for page in connection.list_pages(NODES.path()):
+        for item in NODE_DECODING.items(page.body):
+            inventory.put_node(item.value)
+    for machine in unnamed:
+        inventory.put_machine(machine)
+    return [machine for machine in unnamed if inventory.machines[machine.key].node_name == node]
+
+
+def _of_its_cluster(machine: MachineView, check: HealthCheck) -> bool:
+    return not check.cluster_name or machine.cluster_name == check.cluster_name
 
 
 async def _cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCluster | None:

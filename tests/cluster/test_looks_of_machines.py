@@ -127,7 +127,53 @@ class TestTheMachineOfANode:
         await licensed(world, system, said_by_the_node=False)
         says = {"cluster.x-k8s.io/cluster-name": "green", "cluster.x-k8s.io/cluster-namespace": system.namespace}
         await world.change_node({"metadata": {"annotations": says}})
-        assert (await look(world, system)).verdict is not LookVerdict.GO
+        result = await look(world, system)
+        assert (result.verdict, result.reason) == (
+            LookVerdict.NEED_GONE,
+            f"{system.check_ref().key} no longer selects the node",
+        )
+
+    @every_system
+    async def test_of_two_machines_on_one_node_the_one_that_is_selected_counts(self, system: System, world: World) -> None:
+        """A scan judges both, whichever of them the Node names: were a look to disagree, episodes would repeat without end."""
+        await licensed(world, system)
+        await system.add_machine(world.others, "a-second", node=NODE)
+        await world.others.patch(system.path("machines", MACHINE), {"metadata": {"labels": {"role": "other"}}})
+        assert (await look(world, system)).verdict is LookVerdict.GO
+
+    async def test_of_two_machines_on_one_node_the_one_that_has_failed_is_enough(self, world: World) -> None:
+        await licensed(world, OPENSHIFT)
+        await world.set_ready("True")
+        assert (await look(world, OPENSHIFT)).verdict is LookVerdict.NEED_GONE
+        await OPENSHIFT.add_machine(world.others, "a-second", node=NODE)
+        await OPENSHIFT.set_status(world.others, "a-second", {"phase": "Failed"})
+        result = await look(world, OPENSHIFT)
+        assert (result.verdict, result.observation.unhealthy) == (LookVerdict.GO, True)
+
+    @every_system
+    async def test_a_machine_without_a_node_of_its_own_is_found_by_provider_id(self, system: System, world: World) -> None:
+        await self.by_provider_id(system, world)
+        assert (await look(world, system)).verdict is LookVerdict.GO
+
+    @every_system
+    async def test_of_two_nodes_with_one_provider_id_neither_is_the_machine_s(self, system: System, world: World) -> None:
+        """S9: nobody knows which; a scan takes neither."""
+        provider_id = await self.by_provider_id(system, world)
+        twin = {"metadata": {"name": "twin", "annotations": system.ties("twin")}, "spec": {"providerID": provider_id}}
+        await world.others.create("/api/v1/nodes", twin)
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.NEED_GONE
+        assert "no longer selects" in result.reason
+
+    async def by_provider_id(self, system: System, world: World) -> str:
+        """Nothing but the providerID ties Machine and Node."""
+        await licensed(world, system)
+        await world.others.delete(system.path("machines", MACHINE))
+        provider_id = str((await world.node())["spec"]["providerID"])
+        machine = system.machine("of-that-provider-id")
+        machine["spec"]["providerID"] = provider_id
+        await world.others.create(system.path("machines"), machine)
+        return provider_id
 
 
 class TestNeedGone:
@@ -203,7 +249,11 @@ class TestVetoes:
         """As a scan admits nothing then: its Machines are on their way out, or the check is of another cluster now."""
         await licensed(world, system)
         await world.others.delete(system.path("clusters", CLUSTER_NAME))
-        assert (await look(world, system)).verdict is not LookVerdict.GO
+        result = await look(world, system)
+        assert (result.verdict, result.reason) == (
+            LookVerdict.VETOED,
+            f"{system.check_ref().key}: there is no Cluster {CLUSTER_NAME}",
+        )
 
     @both_versions
     @pytest.mark.parametrize("annotation", [PAUSED, SKIP])
@@ -221,7 +271,9 @@ class TestVetoes:
         machine = system.path("machines", MACHINE)
         await world.others.patch(machine, {"metadata": {"finalizers": ["example.io/drain"]}})
         await world.others.delete(machine)
-        assert (await look(world, system)).verdict is LookVerdict.VETOED
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert ("Health check failed" if system.of_cluster_api else "the Machine is being deleted") in result.reason
 
     @every_system
     async def test_a_node_that_failed_anew_is_waited_for(self, system: System, world: World) -> None:
@@ -252,6 +304,7 @@ class TestDoubt:
         world.server.faults.add(Fault(accident=Accident.REFUSE, path="/clusters/", user_agent=OURS))
         result = await world.target.last_look(request)
         assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "its Machine could not be read" in result.reason
 
     @every_system
     async def test_a_check_that_can_no_longer_be_read_as_written_licenses_nothing(self, system: System, world: World) -> None:
