@@ -9,16 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from temporalio.exceptions import ApplicationError
+
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.paths import FENCING_TEMPLATES, NODE_HEALTH_CHECKS
+from activities.cluster.machine_reading import CAPI_GROUP, CAPI_VERSIONS, Connections, Subject, machines_of
+from activities.cluster.paths import (
+    CAPI_MACHINE_HEALTH_CHECKS,
+    FENCING_TEMPLATES,
+    NODE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    Resource,
+    in_version,
+)
 from activities.cluster.refusals import ObjectNotFound
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.nodes import NodeView
 from policy.plan import FencingPlan
+from policy.rules import rules_of
 from policy.templates import is_fencing_template, parse_fencing_template
 
 TAINT_HONOURED_SINCE = (1, 26)
@@ -27,19 +38,22 @@ TAINT_HONOURED_SINCE = (1, 26)
 TEMPLATE_GROUP = FENCING_TEMPLATES.api_version.partition("/")[0]
 HOW_TO = (
     f"write a {FENCING_TEMPLATES.kind} ({FENCING_TEMPLATES.api_version}) and name it in the request's `template`,"
-    " or in the remediationTemplate of the node's NodeHealthCheck"
+    " or in the remediationTemplate of a health check that covers the node"
 )
 MAXIMUM_NAMED = 5
 
+CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
-async def plan_for(connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need) -> FencingPlan:
+
+async def plan_for(connections: Connections, node: NodeView, template: ObjectRef | None, need: Need) -> FencingPlan:
     """The plan for this node. Errors: InvalidConfig, saying what to write."""
+    connection = connections.nodes
     version = await connection.server_version()
     honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
     if need.kind is NeedKind.CLEAN_UP:
         # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
         return FencingPlan(source="clean-up", devices=(), taint_honoured=honoured)
-    chosen = await _template_object(connection, node, template, need)
+    chosen = await _template_object(connections, node, template, need)
     try:
         plan = parse_fencing_template(chosen, node, taint_honoured=honoured)
     except PolicyError as error:
@@ -49,11 +63,12 @@ async def plan_for(connection: ClusterConnection, node: NodeView, template: Obje
     return plan
 
 
-async def _template_object(connection: ClusterConnection, node: NodeView, template: ObjectRef | None, need: Need) -> JsonObject:
+async def _template_object(connections: Connections, node: NodeView, template: ObjectRef | None, need: Need) -> JsonObject:
+    connection = connections.nodes
     if template is not None:
         return await _read(connection, template, "the request")
     unreadable: list[str] = []
-    named = await _named_by_checks(connection, node, need, unreadable)
+    named = await _named_by_checks(connections, node, need, unreadable)
     if len(named) > 1:
         raise failure(
             ErrorType.INVALID_CONFIG,
@@ -66,24 +81,52 @@ async def _template_object(connection: ClusterConnection, node: NodeView, templa
     return await _only_one(connection, node, unreadable)
 
 
-async def _named_by_checks(
-    connection: ClusterConnection, node: NodeView, need: Need, unreadable: list[str]
-) -> dict[ObjectRef, str]:
-    """Templates of ours that checks selecting the node name first, with the check's key. The need's own check goes first."""
+async def _named_by_checks(connections: Connections, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
+    """Templates of ours that checks covering the node, or a Machine of it, name first, with the check's key. The need's own check
+    goes first."""
     named: dict[ObjectRef, str] = {}
-    for document in await _all(connection, NODE_HEALTH_CHECKS.path()):
-        try:
-            check = parse(document)
-        except PolicyError as error:
-            unreadable.append(str(error))
-            continue
-        rung = _first_of_ours(check)
-        if rung is None or not check.selector.matches(node.labels):
-            continue
-        if check.ref == need.check:
-            return {rung: check.ref.key}
-        named.setdefault(rung, check.ref.key)
+    for resource in CHECKS:
+        for document in await _checks(connections, resource, unreadable):
+            try:
+                check = parse(document)
+            except PolicyError as error:
+                unreadable.append(str(error))
+                continue
+            rung = _first_of_ours(check)
+            if rung is None or not await _covers(connections, check, node):
+                continue
+            if need.check is not None and check.ref.key == need.check.key:
+                return {rung: check.ref.key}
+            named.setdefault(rung, check.ref.key)
     return named
+
+
+async def _checks(connections: Connections, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
+    """All health checks of a kind, in whatever version, but for those on their way out."""
+    older = [in_version(resource, each) for each in CAPI_VERSIONS if not resource.api_version.endswith(f"/{each}")]
+    versions = [resource, *older] if resource.api_version.startswith(f"{CAPI_GROUP}/") else [resource]
+    for version in versions:
+        try:
+            found = await connections.of(resource.api_version).list_objects(version.path())
+        except ObjectNotFound:
+            continue
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.UNAUTHORIZED or resource is NODE_HEALTH_CHECKS:
+                raise
+            unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
+            return []
+        return [
+            {"apiVersion": version.api_version, "kind": version.kind, **each}
+            for each in found
+            if not each["metadata"].get("deletionTimestamp")
+        ]
+    return []
+
+
+async def _covers(connections: Connections, check: HealthCheck, node: NodeView) -> bool:
+    machines = await machines_of(connections, check, node.name) if check.of_machines else ()
+    subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines)), rules_of(check)
+    return any(rules.covers(target) for target in subject.targets(node))
 
 
 def _first_of_ours(check: HealthCheck) -> ObjectRef | None:

@@ -12,6 +12,7 @@ from activities.cluster.events import EventRecorder, Happening
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
+from activities.cluster.machine_reading import Connections
 from activities.cluster.marks import mark_edit
 from activities.cluster.nodelease import release_node_lease, take_node_lease
 from activities.cluster.paths import NODES
@@ -47,6 +48,7 @@ class ClusterTarget(TargetActivities):
     ) -> None:
         self._cluster = cluster
         self._connection = connection
+        self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock)
         self._events = EventRecorder(connection, clock=self._clock)
@@ -66,7 +68,7 @@ class ClusterTarget(TargetActivities):
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
-        plan = await plan_for(self._connection, view, request.template, need)
+        plan = await plan_for(self._connections, view, request.template, need)
         return PinResult(
             pinned=_pinned(node, plan),
             plan=plan,

@@ -12,19 +12,24 @@ from activities.contracts.target import PinResult
 from activities.errors import ErrorType
 from policy.episodes import FencingInput, Need, NeedKind
 from policy.healthcheck import ObjectRef
+from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import (
     CHECK_REF,
+    CHECKS,
     CLUSTER,
     ENDPOINT,
     INCIDENT,
     NODE,
     SICK_SINCE,
+    TEMPLATE_NAMESPACE,
+    TEMPLATES,
     World,
     empty_world,
     our_mark,
     refused,
     template_ref,
 )
+from tests.cluster.machines import OPENSHIFT, SYSTEMS, System
 
 
 @pytest.fixture
@@ -153,6 +158,52 @@ class TestTemplate:
         await ready.add_check("workers", templates=(template_ref("second"),))
         need = Need(kind=NeedKind.CHECK, check=CHECK_REF)
         assert (await pin(ready, need=need)).plan.tries == 5
+
+    @pytest.mark.parametrize("system", SYSTEMS, ids=str)
+    async def test_a_check_over_machines_names_it_for_the_nodes_of_its_machines(self, system: System, ready: World) -> None:
+        await self.machine_check(ready, system)
+        await system.add_machine(ready.others, "machine-7", node="another-node")
+        with refused(ErrorType.INVALID_CONFIG, "several"):
+            await pin(ready)
+        await system.set_status(ready.others, "machine-7", {"nodeRef": {"name": NODE}})
+        assert (await pin(ready)).plan.source == f"FencingTemplate/{system.namespace}/default"
+
+    @pytest.mark.parametrize("system", SYSTEMS, ids=str)
+    async def test_a_check_over_machines_may_disagree_as_well(self, system: System, ready: World) -> None:
+        await self.machine_check(ready, system)
+        await system.add_machine(ready.others, "machine-7", node=NODE)
+        await ready.add_check()
+        with refused(ErrorType.INVALID_CONFIG, "different templates"):
+            await pin(ready)
+        need = Need(kind=NeedKind.CHECK, check=system.check_ref())
+        assert (await pin(ready, need=need)).plan.source == f"FencingTemplate/{system.namespace}/default"
+
+    async def test_checks_over_machines_that_we_may_not_list_are_said_where_they_might_have_chosen(self, ready: World) -> None:
+        """Rights of an earlier release."""
+        await OPENSHIFT.install(ready.others)
+        path = "/machinehealthchecks$"
+        ready.server.faults.add(Fault(accident=Accident.STATUS, status=403, path=path, user_agent="nodewarden/"))
+        assert (await pin(ready)).plan.source.endswith("blades")
+        await ready.add_template("second")
+        with refused(ErrorType.INVALID_CONFIG, "machinehealthchecks"):
+            await pin(ready)
+
+    async def test_a_check_that_is_being_deleted_names_nothing(self, ready: World) -> None:
+        await ready.add_template("second")
+        await ready.add_check(templates=(template_ref("second"),))
+        await ready.others.patch(CHECKS.path("workers"), {"metadata": {"finalizers": ["example.io/keep"]}})
+        await ready.others.delete(CHECKS.path("workers"))
+        with refused(ErrorType.INVALID_CONFIG, "several"):
+            await pin(ready)
+
+    async def machine_check(self, world: World, system: System) -> None:
+        """A MachineHealthCheck whose template, in its own namespace, is not the only one."""
+        await system.install(world.others)
+        await system.add_cluster(world.others)
+        template = await world.others.get(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+        metadata = {"name": "default", "namespace": system.namespace}
+        await world.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
+        await world.others.create(system.path("machinehealthchecks"), system.check())
 
     async def test_the_only_template_needs_no_naming(self, ready: World) -> None:
         assert (await pin(ready)).plan.source.endswith("blades")
