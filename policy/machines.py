@@ -58,6 +58,15 @@ class MachineView:
         """Unique among all targets: no name of a Node contains a slash."""
         return machine_key(self.dialect, self.namespace, self.name)
 
+    @property
+    def kept_out(self) -> str:
+        """A person's word that keeps a Machine of Cluster API out of remediation, "" where there is none."""
+        if self.dialect is Dialect.CLUSTER_API:
+            for annotation in (SKIP_ANNOTATION, PAUSED_ANNOTATION):
+                if annotation in self.annotations:
+                    return f"the annotation {annotation} keeps the Machine {self.name} out of remediation"
+        return ""
+
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, or None where the Machine does not report it."""
         return next((condition for condition in self.conditions if condition.type == kind), None)

@@ -236,10 +236,8 @@ def excluded(known: Known, victim: str) -> str:
     for target in known.together(victim):
         if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
             return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
-        if target.machine is not None and target.machine.dialect is Dialect.CLUSTER_API:
-            for annotation in (SKIP_ANNOTATION, PAUSED_ANNOTATION):
-                if annotation in target.machine.annotations:
-                    return f"the annotation {annotation} keeps the Machine {target.machine.name} out of remediation"
+        if target.machine is not None and target.machine.kept_out:
+            return target.machine.kept_out
     return ""
 
 

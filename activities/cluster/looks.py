@@ -20,7 +20,7 @@ from activities.cluster.nodelease import foreign_holder
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
-from policy.episodes import NeedKind
+from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
@@ -127,7 +127,7 @@ class LastLook:
         node, check, subject, lease_holder, lease_problem, permit = await asyncio.gather(
             _read("the node", find_node(self._connection, name), None, blind),
             _read("its health check", find_check(self._elsewhere, need), None, doubts),
-            _read("its Machine", read_subject(self._elsewhere, need, name, whole=whole), Subject(), doubts),
+            _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
             _read("the cluster Lease", self._lease_problem(request), "", doubts),
             _read("the permit", self._permit(request), (False, ""), doubts),
@@ -163,6 +163,11 @@ class LastLook:
         if veto := _veto(sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
         return need
+
+    async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
+        if need is None and not request.destructive:
+            return Subject()  # what keeps a machine out of remediation does not keep it down
+        return await read_subject(self._elsewhere, need, request.target.pinned.node, whole=whole)
 
     async def _lease_problem(self, request: LookRequest) -> str:
         if not request.destructive:
@@ -242,6 +247,8 @@ def _veto(sight: _Sight) -> str:
     """Who says "hands off", with the words by which to find it."""
     if sight.lease_holder:
         return f"the node's lease is held by {sight.lease_holder!r}"
+    if sight.subject.kept_out:
+        return sight.subject.kept_out
     if sight.node is None:
         return ""
     if sight.node.view.labels.get(EXCLUDE_LABEL) == "true":

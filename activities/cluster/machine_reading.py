@@ -28,7 +28,13 @@ from policy.dialects import parse
 from policy.episodes import Need
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.inventory import CAPI_MACHINE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION, Inventory, of_one_cluster
+from policy.inventory import (
+    CAPI_MACHINE_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
+    OPENSHIFT_MACHINE_ANNOTATION,
+    Inventory,
+    of_one_cluster,
+)
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.targets import Target
@@ -54,9 +60,10 @@ class Connections:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a check judges beside the Node. machines: those of the node, none for a check of Nodes. whole: there are no others,
-    False where only the one that the Node names was asked for."""
+    False where only the one that the Node names was asked for. kept_out: for a check of Nodes, who keeps the Machine out."""
 
     of_machines: bool = False
+    kept_out: str = ""
     machines: tuple[MachineView, ...] = ()
     whole: bool = True
     cluster: WorkloadCluster | None = None
@@ -94,9 +101,10 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
 
 
 async def read_subject(connections: Connections, need: Need | None, node: str, *, whole: bool = False) -> Subject:
-    """The Machines of the node, for a check of Machines. whole: all of them, though the Node names one."""
+    """The Machines of the node, for a check of Machines; for all else, whether people keep its Machine out. whole: all of them,
+    though the Node names one."""
     if need is None or need.check is None or need.check.kind == NODE_HEALTH_CHECKS.kind:
-        return Subject()
+        return Subject(kept_out=await _kept_out(connections, node))
     document = await find_check(connections, need)
     if document is None:
         return Subject(of_machines=True)
@@ -130,6 +138,27 @@ async def _named_by_the_node(connections: Connections, check: HealthCheck, node:
         return None
     machine = decode_machine(body, check.dialect)
     return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
+
+
+async def _kept_out(connections: Connections, node: str) -> str:
+    """A person's word on the Cluster API Machine of the node, "" where there is none: it holds whatever calls for the act."""
+    try:
+        document = await connections.nodes.get(NODES.path(node))
+    except ObjectNotFound:
+        return ""
+    annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
+    name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
+    namespace = str(annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""))
+    if not (name and namespace):
+        return ""
+    for version in CAPI_VERSIONS:
+        try:
+            body = await connections.machines.get_bytes(in_version(CAPI_MACHINES, version).path(name, namespace=namespace))
+        except ObjectNotFound:
+            continue
+        machine = decode_machine(body, Dialect.CLUSTER_API)
+        return machine.kept_out if machine.node_name in {"", node} else ""
+    return ""
 
 
 async def machines_of(connections: Connections, check: HealthCheck, node: str) -> list[MachineView]:

@@ -16,6 +16,7 @@ from activities.cluster.connection import ClusterConnection
 from activities.cluster.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
 from policy.episodes import Need, NeedKind
+from policy.healthcheck import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -27,6 +28,7 @@ from tests.cluster.test_scan import OURS
 pytestmark = pytest.mark.timeout(10)
 
 MACHINE = machine_of(NODE)
+OF_NODES = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=str)
 both_versions = pytest.mark.parametrize("system", OF_CLUSTER_API, ids=str)
@@ -314,6 +316,65 @@ class TestDoubt:
         result = await look(world, system)
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert "can no longer be read" in result.reason
+
+
+class TestTheMachineUnderACheckOfNodes:
+    """S20: the annotations are Cluster API's, but whoever sets them means the machine, whatever calls for the act."""
+
+    async def licensed(self, world: World, system: System, *, node: str = NODE) -> World:
+        await system.install(world.others)
+        await system.add_machine(world.others, MACHINE, node=node)
+        return await self.licensed_without_machines(world, system)
+
+    async def licensed_without_machines(self, world: World, system: System) -> World:
+        await world.install_kinds()
+        await world.add_node(annotations=system.ties(NODE))
+        await world.add_check()
+        await world.hold_cluster_lease()
+        return world
+
+    async def look(self, world: World) -> LookResult:
+        need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=OF_NODES)
+        return await world.target.last_look(await world.look(need=need))
+
+    @both_versions
+    @pytest.mark.parametrize("annotation", [PAUSED, SKIP])
+    async def test_a_machine_that_people_keep_out_is_a_veto(self, system: System, annotation: str, world: World) -> None:
+        await self.licensed(world, system)
+        assert (await self.look(world)).verdict is LookVerdict.GO
+        await system.annotate(world.others, "machines", MACHINE, {annotation: ""})
+        result = await self.look(world)
+        assert result.verdict is LookVerdict.VETOED
+        assert annotation in result.reason
+
+    @both_versions
+    async def test_it_holds_a_person_s_fence_too_but_keeps_nobody_down(self, system: System, world: World) -> None:
+        await self.licensed(world, system)
+        await system.annotate(world.others, "machines", MACHINE, {SKIP: ""})
+        person = Need(kind=NeedKind.PERSON, reason="asked by ada")
+        assert (await world.target.last_look(await world.look(need=person))).verdict is LookVerdict.VETOED
+        restoring = await world.look(destructive=False, need_matters=False)
+        assert (await world.target.last_look(restoring)).verdict is LookVerdict.GO
+
+    @both_versions
+    async def test_a_machine_of_another_node_has_no_say(self, system: System, world: World) -> None:
+        await self.licensed(world, system, node="another-node")
+        await system.annotate(world.others, "machines", MACHINE, {SKIP: ""})
+        assert (await self.look(world)).verdict is LookVerdict.GO
+
+    @both_versions
+    async def test_a_machine_that_cannot_be_read_licenses_nothing(self, system: System, world: World) -> None:
+        await self.licensed(world, system)
+        need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=OF_NODES)
+        request = await world.look(need=need)
+        world.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
+        result = await world.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "its Machine could not be read" in result.reason
+
+    async def test_where_no_machines_are_known_nothing_is_in_the_way(self, world: World) -> None:
+        await self.licensed_without_machines(world, OF_CLUSTER_API[0])
+        assert (await self.look(world)).verdict is LookVerdict.GO
 
 
 class TestTwoServers:
