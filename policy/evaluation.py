@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from policy.admission import Because, control_plane_guard
 from policy.brakes import Brake, Closed, Counts
 from policy.healthcheck import Dialect, HealthCheck
+from policy.nodes import EXCLUDE_LABEL
 from policy.overlaps import Overlap
 from policy.remedies import RESTORING, Action, orphaned, remedy
 from policy.reporting import Known, counts_as_healthy, excluded, gives_the_remedy, notices, overlapping
@@ -30,6 +31,9 @@ ORPHANED = "NotSelected"
 """The reason of a verdict on a remediation object whose node the check does not select (any more)."""
 
 SPARES_NO_MORE = "counts it as healthy and can spare no more"
+
+CARRIED_OUT = frozenset({Action.FENCE, Action.NONE, Action.SKIP_NO_OWNER})
+"""What this version does, or has no need to do; what else is expected is left to a later one."""
 
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
@@ -83,7 +87,13 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     judged = [_judge(known, check, brake, target, guard) for target in targets]
     judged += _orphans(known, check)
     judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
-    warnings = (*check.warnings, *notices(check, counts, overlaps), *_blind(known, targets))
+    warnings = (
+        *check.warnings,
+        *notices(check, counts, overlaps),
+        *_blind(known, check, targets),
+        *_left(judged),
+        *_unheard(targets),
+    )
     return CheckEvaluation(
         check=check,
         counts=counts,
@@ -95,11 +105,30 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     )
 
 
-def _blind(known: Known, targets: Iterable[Target]) -> tuple[str, ...]:
-    """The warning that whoever gave the objects forgot half of them."""
+def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple[str, ...]:
+    """The warning that whoever gave the objects forgot some of them, or that the selector is not what was meant."""
+    targets = tuple(targets)
+    if not targets:
+        there = len(known.machines if check.of_machines else known.nodes)
+        kind = "Machine" if check.of_machines else "Node"
+        return (f"it selects none of the {there} {kind}s here" if there else f"there is no {kind} here",)
     if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
         return ()
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
+
+
+def _left(judged: Iterable[TargetEvaluation]) -> tuple[str, ...]:
+    """The warning that what is expected is not what this version does."""
+    later = sorted({each.action.value for each in judged} - {action.value for action in CARRIED_OUT})
+    return (f"{', '.join(later)}: left to a later version, this one only fences, by a FencingTemplate",) if later else ()
+
+
+def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:
+    """The warning that somebody's label does not do what it seems to."""
+    nodes = (target.node for target in targets if target.node is not None)
+    found = [node.name for node in nodes if node.labels.get(EXCLUDE_LABEL, "true") != "true"]
+    named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
 
 
 def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:

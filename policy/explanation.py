@@ -40,10 +40,11 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bystander:
-    """A check that does not cover the node, and why not."""
+    """A check that does not cover the node, and why not. unusable: nobody knows whether it would."""
 
     check: str
     why: str
+    unusable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +68,8 @@ def explain(known: Known, name: str) -> Explanation:
         for each in evaluation.verdicts
         if any(_same(each, target) for target in targets)
     ]
-    node = known.nodes.get(name)
-    ready = node.node.condition("Ready") if node is not None and node.node is not None else None
+    node = next((target.node for target in targets if target.node is not None), None)
+    ready = node.condition("Ready") if node is not None else None
     return Explanation(
         node=name,
         found=bool(targets),
@@ -92,7 +93,7 @@ def _same(each: TargetEvaluation, target: Target) -> bool:
 
 def _bystanders(known: Known, targets: list[Target], covering: set[str]) -> Iterable[Bystander]:
     for bad in known.bad.values():
-        yield Bystander(check=bad.ref.key, why=f"it can't be used, so nobody knows: {bad.error}")
+        yield Bystander(check=bad.ref.key, why=f"it can't be used, so nobody knows: {bad.error}", unusable=True)
     for key, check in sorted(known.checks.items()):
         if key not in covering:
             yield Bystander(check=key, why=_why_not_covered(check, targets))
@@ -180,7 +181,9 @@ def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
         case Closed.TOO_MANY_UNHEALTHY:
             return _more_healthy(check, counts)
         case Closed.PAUSED:
-            return "end the pause"
+            field = "spec.pauseRequests" if check.dialect is Dialect.MEDIK8S else f"the annotation {PAUSED_ANNOTATION}"
+            cluster = ", or spec.paused of the Cluster" if check.dialect is Dialect.CLUSTER_API else ""
+            return f"end the pause: {field}{cluster}"
         case Closed.UPGRADE:
             return "wait until the upgrade is over"
         case Closed.OBSERVE_ONLY:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,9 @@ from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
 ALLOWED = "RemediationAllowed"
+
+ROOM_FOR_REASONS = 40
+"""With fewer columns left, reasons stand below the table: one word a line is no sentence."""
 
 
 def as_json(checks: Iterable[CheckEvaluation], mistakes: Sequence[Mistake]) -> dict[str, Any]:
@@ -131,11 +135,11 @@ def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[Mistake], *, 
     """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
     parts: list[RenderableType] = []
     for check in checks:
-        parts += [_head(check), _targets(check, now)]
+        parts += [_head(check), _Targets(evaluation=check, now=now)]
     if not checks and not any(mistake.field for mistake in mistakes):
         parts.append(Text("no health check in these files", style="dim"))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in mistakes]
-    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, Table) else 0, 0)) for part in parts))
+    return Group(*(Padding(part, (0, 0, 1 if isinstance(part, _Targets) else 0, 0)) for part in parts))
 
 
 def described(mistake: Mistake) -> str:
@@ -170,7 +174,26 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     return head
 
 
-def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Targets:
+    """The targets of one check: with the reasons beside them where there is room, else below, so that no name is cut."""
+
+    evaluation: CheckEvaluation
+    now: datetime
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = sorted(self.evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target))
+        bare = _targets(self.evaluation, rows, self.now, reasons=False)
+        if options.max_width - console.measure(bare, options=options.update(width=10_000)).maximum >= ROOM_FOR_REASONS:
+            yield _targets(self.evaluation, rows, self.now, reasons=True)
+            return
+        yield bare
+        for each in rows:
+            if words := why(each):
+                yield Padding(Text.assemble((each.target, "bold"), f": {words}", overflow="fold"), (0, 0, 0, 2))
+
+
+def _targets(evaluation: CheckEvaluation, rows: Sequence[TargetEvaluation], now: datetime, *, reasons: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     of_machines = evaluation.check.of_machines
     for title in (
@@ -181,9 +204,10 @@ def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
         "DUE",
         "ACTION",
     ):
-        table.add_column(title, no_wrap=True)
-    table.add_column("WHY", ratio=1)
-    for each in sorted(evaluation.verdicts, key=lambda each: (SICKNESS[each.verdict.health], each.target)):
+        table.add_column(title, no_wrap=title.strip() not in {"MACHINE", "NODE"}, overflow="fold")
+    if reasons:
+        table.add_column("WHY", ratio=1, overflow="fold")
+    for each in rows:
         verdict = each.verdict
         table.add_row(
             f"  {each.target}",
@@ -192,7 +216,7 @@ def _targets(evaluation: CheckEvaluation, now: datetime) -> Table:
             span(now - verdict.since) if verdict.since else "-",
             f"in {span(each.due_in)}" if each.due_in is not None else "-",
             Text(each.action.value if each.action is not Action.NONE else "-", style="dim" if each.held_by else ""),
-            why(each),
+            *((why(each),) if reasons else ()),
         )
     return table
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.offline import Mistake
+from policy.evaluation import CARRIED_OUT
 from policy.explanation import Explanation, Opinion
 from policy.permits import Holding
 from policy.remedies import Action
@@ -155,7 +156,8 @@ def _head(answer: Answer) -> Text:
     head = Text.assemble((answer.node, "bold"))
     explanation = answer.explanation
     if explanation is not None and not explanation.found:
-        head.append("  there is no such Node or Machine", style="red")
+        unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
+        head.append("  can't be read" if unreadable else "  there is no such Node or Machine", style="red")
     elif explanation is not None:
         head.append(f"  Ready is {explanation.ready}" if explanation.ready else "  does not say whether it is Ready")
         head.append(f"; {conclusion(answer)}", style="bold")
@@ -168,11 +170,16 @@ def conclusion(answer: Answer) -> str:
         return f"an episode is {episode.phase.value}: {episode.doing or episode.step or episode.reason}"
     opinions = answer.explanation.opinions if answer.explanation is not None else ()
     if not opinions:
-        return "no health check covers it: nothing is done to it"
+        unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
+        which = "no health check that can be used" if unusable else "no health check"
+        return f"{which} covers it: nothing is done to it"
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     free = next((each for each in acting if not each.target.held_by), None)
     if free is not None:
-        return f"{free.target.action.value} is due under {free.check.check.ref.key}"
+        action, key = free.target.action, free.check.check.ref.key
+        if action not in CARRIED_OUT:
+            return f"{action.value} would be due under {key}, which this version leaves to a later one: it only fences"
+        return f"{action.value} is due under {key}"
     held = next((each for each in opinions if each.target.held_by), None)
     if held is not None:
         return f"unhealthy, and held back: {held.target.held_by}"

@@ -18,6 +18,8 @@ _DIALECTS: dict[tuple[str, str], Callable[[Mapping[str, object]], HealthCheck]] 
     (cluster_api.GROUP, cluster_api.KIND): cluster_api.parse_machine_health_check,
 }
 
+_READERS = {(group, kind.lower()): reader for (group, kind), reader in _DIALECTS.items()}
+
 
 def is_health_check(obj: Mapping[str, object]) -> bool:
     """Whether the object is of a kind that `parse` reads, in whatever version and shape."""
@@ -43,4 +45,5 @@ def refuse_update(before: HealthCheck, after: HealthCheck, obj: Mapping[str, obj
 def _reader(obj: Mapping[str, object]) -> Callable[[Mapping[str, object]], HealthCheck] | None:
     version, kind = obj.get("apiVersion"), obj.get("kind")
     group = version.partition("/")[0] if isinstance(version, str) else ""
-    return _DIALECTS.get((group, kind)) if isinstance(kind, str) else None
+    # A kind in other letters is a slip of the pen, which its reader names; passed over, it would seem to be no check at all.
+    return _READERS.get((group, kind.lower())) if isinstance(kind, str) else None

@@ -33,7 +33,8 @@ def explain(
 ) -> None:
     """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
 
-    Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node.
+    Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node;
+    1: an object can't be used.
     """
     session = session_of(context, cluster=cluster, output=output)
 
@@ -47,7 +48,9 @@ def explain(
             from rich.console import Console
 
             Console(highlight=False).print(as_text(answer))
-        return Exit.OK if answer.known else Exit.MISSING
+        if not answer.known:
+            return Exit.MISSING
+        return Exit.FAILED if filename and answer.mistakes else Exit.OK
 
     run(session, work)
 

@@ -25,8 +25,8 @@ def test_the_check_in_the_way_is_named_although_another_is_called_almost_the_sam
     for name in ("work", "zz"):
         held_by, unblock = found[name]
         assert held_by.startswith("NodeHealthCheck/workers covers it too")
-        assert unblock == ("NodeHealthCheck/workers: end the pause",)
-    assert found["workers"][1] == ("end the pause",)
+        assert unblock == ("NodeHealthCheck/workers: end the pause: spec.pauseRequests",)
+    assert found["workers"][1] == ("end the pause: spec.pauseRequests",)
 
 
 def test_whose_turn_it_is_is_told_and_nothing_is_advised() -> None:

@@ -191,3 +191,77 @@ def test_evaluate_needs_neither_a_server_nor_a_kubeconfig(files: list[str], tmp_
     found = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=True)
     assert "NodeHealthCheck/gpu" in found.stdout
     assert found.stderr == ""
+
+
+def put(path: str, text: str) -> None:
+    Path(path).write_text(text)
+
+
+async def warnings_of(files: list[str], check: str = "workers", *, old: str = "", new: str = "") -> list[str]:
+    """What `evaluate` warns of under a check, with these words of its file exchanged; that checks overlap is left out."""
+    put(files[1], CHECKS.replace(old, new) if old else CHECKS)
+    answer = json.loads((await nodewarden("evaluate", *files, "-o", "json")).stdout)
+    (found,) = [each["warnings"] for each in answer["checks"] if each["name"] == check]
+    return [words for words in found if "sick targets are covered" not in words]
+
+
+async def test_what_looks_fine_only_because_it_sees_nothing_is_warned_of(files: list[str]) -> None:
+    assert await warnings_of(files) == []
+    assert await warnings_of(files, old="role: worker", new="role: wroker") == ["it selects none of the 5 Nodes here"]
+    put(files[3], json.dumps(nodes() | {"items": []}))
+    assert await warnings_of(files) == ["there is no Node here"]
+
+
+async def test_a_label_that_does_not_exclude_is_warned_of(files: list[str]) -> None:
+    listed = nodes()
+    for item, value in zip(listed["items"], ["", "True", "true", "false"], strict=False):
+        item["metadata"]["labels"]["remediation.medik8s.io/exclude-from-remediation"] = value
+    put(files[3], json.dumps(listed))
+    (words,) = await warnings_of(files)
+    assert words.endswith("excludes only with the value true: not node-1, node-2, node-4")
+
+
+async def test_what_this_version_leaves_to_a_later_one_is_not_called_due(files: list[str]) -> None:
+    (words,) = await warnings_of(files, "gpu", old="FencingTemplate", new="SelfNodeRemediationTemplate")
+    assert words == "create-remediation: left to a later version, this one only fences, by a FencingTemplate"
+    page = " ".join((await nodewarden("explain", "node-1", *files)).stdout.split())
+    assert "create-remediation would be due under NodeHealthCheck/gpu, which this version leaves to a later one" in page
+    assert words in page
+
+
+async def test_a_kind_in_other_letters_is_a_mistake_and_not_no_check(files: list[str]) -> None:
+    put(files[1], CHECKS.replace("kind: NodeHealthCheck", "kind: Nodehealthcheck", 1))
+    result = await nodewarden("evaluate", *files)
+    assert result.exit_code == 1
+    assert "kind: expected NodeHealthCheck, got 'Nodehealthcheck'" in " ".join(result.stdout.split())
+
+
+async def test_explain_says_when_it_is_a_mistake_that_hides_the_answer(files: list[str]) -> None:
+    put(files[1], CHECKS.replace("minHealthy", "minHealty").replace("maxUnhealthy", "maxUnhealty"))
+    result = await nodewarden("explain", "node-1", *files)
+    assert result.exit_code == 1
+    assert "no health check that can be used covers it" in " ".join(result.stdout.split())
+    put(files[3], json.dumps(nodes()).replace("11:50:00Z", "yesterday"))
+    result = await nodewarden("explain", "node-1", *files)
+    assert result.exit_code == 4
+    assert "node-1 can't be read" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 130, 200])
+async def test_no_terminal_is_too_narrow_for_a_name_or_a_reason(
+    columns: int, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At night the name of the check in the way is the one thing to know."""
+    name = "ip-10-0-1-1.eu-west-1.compute.internal"
+    put(files[1], CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0"))
+    put(files[3], json.dumps(nodes()).replace("node-1", name))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    page = (await nodewarden("evaluate", *files)).stdout
+    assert "…" not in page
+    assert max(map(len, page.splitlines())) <= columns
+    words = "NodeHealthCheck/gpu covers it too and may not act now: 1 of 2 nodes are healthy, maxUnhealthy 0 needs 2"
+    assert name in page.replace("\n", "").replace(" ", "") or name in page
+    if columns >= 100:
+        assert name in page
+    if columns < 130:
+        assert words in " ".join(page.split()), "below the table, in whole lines"

@@ -359,7 +359,7 @@ def test_each_check_of_003_covers_its_own_machines() -> None:
     control_plane_check, workers_check = evaluated([WORKERS, CONTROL_PLANE, *control_plane(1)])["checks"]
     assert [each["target"] for each in control_plane_check["verdicts"]] == names("control-plane", 3)
     assert [each["target"] for each in workers_check["verdicts"]] == names("machine", 2)
-    assert [check["warnings"] for check in (control_plane_check, workers_check)] == [[], []]
+    assert not any("machines" in words for check in (control_plane_check, workers_check) for words in check["warnings"])
 
 
 def test_the_abridged_control_plane_of_003_is_one_error_that_names_its_line() -> None:
