@@ -5,6 +5,7 @@ Each test takes nodes of its own of one small cluster; what only waits, waits si
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ OWN = "node-3"
 EXCLUDED, PRESERVED, LEASED, PAUSED = "node-4", "node-5", "node-6", "node-7"
 PAUSED_CHECK, SLOW_CHECK = "paused", "slow"
 MAINTENANCE = "node-maintenance-operator"
-PLAN = {"waitBeforePower": "4s", "tries": 1, "restarts": 0, "bootTimeout": "20s"}
+PLAN = {"waitBeforePower": "7s", "tries": 1, "restarts": 0, "bootTimeout": "20s"}
 SLOW = timedelta(seconds=7)
 """Longer than a view may be broken before it counts as stale, so that a timeout expires while it is."""
 
@@ -89,9 +90,12 @@ class Objections:
 @pytest.fixture(scope="module")
 async def objections(system: System) -> Objections:
     befores = {node: system.break_node(node, "kubelet-stops") for node in (EXCLUDED, PRESERVED, LEASED, PAUSED, OWN)}
-    for node in befores:
+
+    async def waits(node: str) -> None:
         await in_phase(system, node, Phase.RUNNING, doing="waits before power-management")
         assert await traces(system, node) == ["mark", "cordon"]
+
+    await asyncio.gather(*map(waits, befores))  # side by side: the wait is not long
     await system.client.patch(NODES.path(EXCLUDED), {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})
     await system.client.patch(NODES.path(PRESERVED), {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
     await system.client.patch(CHECKS.path(PAUSED_CHECK), {"spec": {"pauseRequests": ["the storage is being moved"]}})
