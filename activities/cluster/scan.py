@@ -22,7 +22,8 @@ from activities.cluster.livenode import utc_now
 from activities.cluster.progress import marks_of
 from activities.cluster.publishing import Publishing
 from activities.cluster.reflector import WatchLimits
-from activities.cluster.view import ClusterView, ViewLimits
+from activities.cluster.view import ClusterView
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from policy.overlaps import Overlap
 from policy.report import ReportParts, ScanReport

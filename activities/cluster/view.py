@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.following import Following, Watches
+from activities.cluster.management import Management, listed, shortest_silence
 from activities.cluster.probe import Probe
 from activities.cluster.progress import Marks, Progress
 from activities.cluster.reflector import WatchLimits
+from activities.cluster.view_limits import ViewLimits
 from policy.brakes import Closed
-from policy.durations import format_duration
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
@@ -32,26 +33,6 @@ LONGEST_WAIT = 60.0
 JUST_PASSED = 0.02
 
 NO_MARKS: Marks = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewLimits:
-    """What makes a view stale (S18).
-
-    silence: bookmarks come about once a minute, so a watch that is quiet for longer is not one. broken: how long a watch may
-    take to come back before that counts. grace: after the first complete list, and after an outage, in which nodes could not
-    report either. shrunk: how long an empty or halved inventory must last to be believed. probe: how long all watches may be
-    quiet before the server is asked whether it is there; probe_again: how soon after it was not.
-    """
-
-    silence: timedelta = timedelta(seconds=75)
-    broken: timedelta = timedelta(seconds=5)
-    grace: timedelta = timedelta(seconds=15)
-    shrunk: timedelta = timedelta(minutes=5)
-    probe: timedelta = timedelta(seconds=10)
-    probe_again: timedelta = timedelta(seconds=2)
-    catch_up: timedelta = timedelta(seconds=2)
-    first_list: timedelta = timedelta(seconds=10)
 
 
 class ClusterView:
@@ -77,8 +58,6 @@ class ClusterView:
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
-        self._machines_broken_since: float | None = None
-        self._machines_whole_since: float | None = None
         self._shrunk: tuple[int, datetime] | None = None
         self._believed = 0
         self._saw = False
@@ -95,7 +74,7 @@ class ClusterView:
         )
         self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
-        self._machines_probe = self._probe_of(machines) if machines is not None else None
+        self._management = Management(self._watches, self._limits, self._probe_of(machines) if machines is not None else None)
 
     def _probe_of(self, connection: ClusterConnection) -> Probe:
         return Probe(
@@ -114,8 +93,7 @@ class ClusterView:
     async def close(self) -> None:
         """Stop watching."""
         await self._probe.stop()
-        if self._machines_probe is not None:
-            await self._machines_probe.stop()
+        await self._management.stop()
         await self._watches.stop()
 
     def look_again(self) -> None:
@@ -164,7 +142,7 @@ class ClusterView:
         self._weigh()
         self._watches.conflicts.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
-        view = self._state(now, self._probe.problem or self._broken() or self._unheard() or self._progress.behind(marks) or fault)
+        view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
         parts = self.ledger.report_parts(now, watching)
         if fault or not self.synced:
@@ -197,7 +175,7 @@ class ClusterView:
         self._weigh()
         self._watches.conflicts.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
-        return self._state(now, self._probe.problem or self._broken() or self._unheard() or fault).stale
+        return self._state(now, self._trouble() or fault).stale
 
     # Waiting
 
@@ -215,8 +193,7 @@ class ClusterView:
         if self.stamp != since:
             return
         self._probe.ask_if_due(self._quiet())
-        if self._machines_probe is not None:
-            self._machines_probe.ask_if_due(_shortest_silence(self._watches.elsewhere()))
+        self._management.ask_if_due()
         event = asyncio.Event()
         self._waiting.add(event)
         try:
@@ -293,40 +270,10 @@ class ClusterView:
         unlisted = self._watches.unlisted()
         for dialect in Dialect:
             missing = [reflector for reflector, dialects in unlisted.items() if dialect in dialects]
-            why = f"can't list {_listed(missing)}" if missing else ""
+            why = f"can't list {listed(missing)}" if missing else ""
             if dialect is Dialect.CLUSTER_API:
-                why = self._machines_lost() or why
+                why = self._management.lost() or why
             self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
-
-    def _machines_lost(self) -> str:
-        """Why Machines that live elsewhere are out of sight, "" while they are not."""
-        others, elapsed = self._watches.elsewhere(), asyncio.get_running_loop().time()
-        if not others:
-            return ""
-        since, patience = self._machines_broken_since, self._limits.broken.total_seconds()
-        lasting = since is not None and elapsed - since >= patience
-        if lasting:
-            self._machines_whole_since = None
-        if all(each.streaming for each in others):
-            self._machines_broken_since, lasting = None, False
-        elif since is None:
-            self._machines_broken_since = elapsed
-        broken = [each for each in others if not each.synced or (lasting and not each.streaming)]
-        silent = max(each.silent_for() for each in others) > self._limits.silence.total_seconds()
-        problem = self._machines_probe.problem if self._machines_probe is not None else ""
-        why = problem
-        if broken and not why:
-            why = f"not being told of changes of {_listed(broken)} in the management cluster"
-        elif silent and not why:
-            why = "nothing was heard from the management cluster lately"
-        if why:
-            self._machines_whole_since = None
-            return why
-        # A watch that is open again has not yet told what it missed: a pause, or a Machine that somebody took out.
-        self._machines_whole_since = elapsed if self._machines_whole_since is None else self._machines_whole_since
-        if elapsed - self._machines_whole_since < self._limits.grace.total_seconds():
-            return f"the management cluster has been followed again for less than {format_duration(self._limits.grace)}"
-        return ""
 
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
@@ -338,7 +285,7 @@ class ClusterView:
             fault=fault,
         )
         if unlisted := self._watches.unlisted():
-            state = replace(state, notice=f"can't list {_listed(unlisted)}: checks that need it wait")
+            state = replace(state, notice=f"can't list {listed(unlisted)}: checks that need it wait")
         why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 
@@ -346,29 +293,22 @@ class ClusterView:
         return asyncio.get_running_loop().time() - (self._whole_since or 0.0)
 
     def _quiet(self) -> float:
-        return _shortest_silence(self._watches.here())
+        return shortest_silence(self._watches.here())
 
     def _longest_silence(self) -> float:
         return max(reflector.silent_for() for reflector in self._watches.here())
 
     def _still_listing(self) -> bool:
         """Whether a first list is still to come, and nothing says that it won't come soon."""
-        missing = self._never_listed()
+        missing = self._management.never_listed()
         here = not (self.synced and self.cluster_uid) and not self._in_trouble()
         return here or (bool(missing) and not any(each.problem for each in missing))
 
     def _in_trouble(self) -> bool:
         return bool(self._probe.problem) or any(reflector.problem for reflector in self._watches.here())
 
-    def _never_listed(self) -> list[Following]:
-        return [each for each in self._watches.elsewhere() if not each.lists and not each.absent]
-
-    def _unheard(self) -> str:
-        """Until the management cluster has been heard, nobody knows which of its checks cover our nodes too, and are paused: a
-        worker that starts while it is down would act past brakes that its predecessor held closed."""
-        if not (missing := self._never_listed()):
-            return ""
-        return f"the management cluster {self._watches.machines.url} has never been heard: no list yet of {_listed(missing)}"
+    def _trouble(self) -> str:
+        return self._probe.problem or self._broken() or self._management.unheard()
 
     def _broken(self) -> str:
         if (
@@ -376,7 +316,7 @@ class ClusterView:
             or asyncio.get_running_loop().time() - self._broken_since < self._limits.broken.total_seconds()
         ):
             return ""
-        return f"not being told of changes of {_listed(each for each in self._watches.here() if not each.streaming)}"
+        return f"not being told of changes of {listed(each for each in self._watches.here() if not each.streaming)}"
 
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
         since = self._shrunk[1] if self._shrunk is not None and self._shrunk[0] == known else None
@@ -390,21 +330,14 @@ class ClusterView:
         moments = [
             self._limits.silence.total_seconds() - self._longest_silence(),
             self._probe.seconds_left(self._quiet()),
+            *self._management.moments(),
         ]
-        if self._machines_probe is not None:
-            others = self._watches.elsewhere()
-            moments.append(self._machines_probe.seconds_left(_shortest_silence(others)))
-            moments.append(self._limits.silence.total_seconds() - max(each.silent_for() for each in others))
         if self._whole_since is not None:
             moments.append(self._limits.grace.total_seconds() - self._whole_for())
         if self._broken_since is not None:
             moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
         if (unlisted := self._watches.next_unlisted()) is not None:
             moments.append(unlisted)
-        if self._machines_broken_since is not None:
-            moments.append(self._machines_broken_since + self._limits.broken.total_seconds() - elapsed)
-        if self._machines_whole_since is not None:
-            moments.append(self._machines_whole_since + self._limits.grace.total_seconds() - elapsed)
         if self._shrunk is not None:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.
@@ -416,12 +349,3 @@ class ClusterView:
 
 def _lists_of(copies: Mapping[str, Following]) -> dict[str, int]:
     return {key: copy.lists for key, copy in copies.items()}
-
-
-def _listed(reflectors: Iterable[Following]) -> str:
-    return ", ".join(f"{each.resource.plural} ({each.problem or 'no answer'})" for each in reflectors)
-
-
-def _shortest_silence(reflectors: Iterable[Following]) -> float:
-    """Of what is watched. A kind that the server does not know is asked for anew each time: that says nothing of the watches."""
-    return min((each.silent_for() for each in reflectors if not each.absent), default=float("inf"))

@@ -162,8 +162,10 @@ class ClusterApiRules:
 
 
 def _startup_clock(machine: MachineView, cluster: WorkloadCluster) -> datetime | None:
-    """The latest of the moments from which on a Node could have come up."""
+    """The latest of the moments from which on a Node could have come up, None where that cannot be told."""
     ready = machine.condition(INFRASTRUCTURE_READY)
+    if ready is not None and ready.status == "True" and ready.since is None:
+        return None  # its moment could not be read; it may be later than all the others
     moments = (
         machine.created,
         cluster.control_plane_initialized_since if cluster.control_plane_initialized else None,

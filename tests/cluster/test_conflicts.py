@@ -14,7 +14,7 @@ from activities.cluster.paths import NODE_HEALTH_CHECKS
 from activities.cluster.scan import ClusterScan
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import CONFLICTING, Situation
-from activities.cluster.view import ViewLimits
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, ScanRequest
 from policy.brakes import Closed
 from policy.report import CheckReport

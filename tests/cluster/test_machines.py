@@ -19,7 +19,8 @@ from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.scan import ClusterScan
-from activities.cluster.view import ClusterView, ViewLimits
+from activities.cluster.view import ClusterView
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult
 from policy.report import CheckReport, ClusterLease, ScanReport
 from policy.verdicts import Health

@@ -16,7 +16,7 @@ from activities.cluster.publishing import ATTEMPTS, DROPPED_FOR
 from activities.cluster.scan import ClusterScan
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, condition_of
-from activities.cluster.view import ViewLimits
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
 from policy.healthcheck import ObjectRef
 from policy.report import CheckReport

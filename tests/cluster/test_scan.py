@@ -17,7 +17,7 @@ from activities.cluster.connection import ClusterConnection
 from activities.cluster.leases import CLUSTER_LEASE
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.scan import ClusterScan
-from activities.cluster.view import ViewLimits
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.healthcheck import Dialect
 from policy.report import ScanReport, SeenVersion

@@ -16,7 +16,7 @@ from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
-from activities.cluster.view import ViewLimits
+from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import ActRequest, EventRequest, FreeRequest, LookRequest, LookVerdict, NodeLeaseRequest, Target
 from policy.episodes import FencingInput, Need, NeedKind, OffProof, Reading

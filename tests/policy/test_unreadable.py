@@ -11,8 +11,11 @@ from policy.dialects import parse
 from policy.healthcheck import Dialect, HealthCheck
 from policy.ledger import Ledger
 from policy.machines import REMEDIATE_ANNOTATION, MachineView, WorkloadCluster
+from policy.nodes import Condition
 from policy.report import CheckReport
-from tests.policy.builders import NOW, a_check, a_node
+from tests.policy.builders import NOW, a_check, a_node, ago
+from tests.policy.pools import PROD, cluster_api
+from tests.policy.pools import a_machine as pool_machine
 
 UNREADABLE = "Expected `array`, got `str` - at `$.status.conditions`"
 LABELS = {"pool": "a"}
@@ -77,3 +80,14 @@ def test_a_machine_that_cannot_be_read_or_whose_node_cannot_is_not_judged(dialec
     ledger.put_node(replace(a_node("node-2", "False"), unreadable=UNREADABLE if what == "node" else ""), NOW)
     check = only_check(ledger)
     assert (check.total, check.healthy, check.unhealthy) == (2, 1, 0)
+
+
+def test_a_start_up_of_which_nobody_can_tell_the_beginning_does_not_run_out() -> None:
+    """S18: the moment that could not be read may be the latest of all."""
+    ledger = Ledger()
+    ledger.put_check(cluster_api("prod"))
+    ledger.put_cluster(PROD, NOW)
+    for since, unhealthy in ((ago(3600), 1), (None, 0), (NOW, 0)):
+        ready = Condition(type="InfrastructureReady", status="True", since=since)
+        ledger.put_machine(pool_machine(node_name="", created=ago(7200), conditions=(ready,)), NOW)
+        assert ledger.report_parts(NOW).checks[0].unhealthy == unhealthy
