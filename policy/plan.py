@@ -21,27 +21,43 @@ class Freeing(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretRef:
-    """Where a credential lives. Only ever the reference travels; the power worker resolves it at the moment of use."""
+class CredentialKind(StrEnum):
+    """What a reference to a credential leads to. `file` and `env` are read on the power worker itself."""
 
-    name: str
-    namespace: str
-    username_key: str = "username"
-    password_key: str = "password"  # noqa: S105 - the name of a key, not a password
+    SECRET = "Secret"  # noqa: S105 - a kind of object
+    CONFIG_MAP = "ConfigMap"
+    FILE = "file"
+    ENVIRONMENT = "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialRef:
+    """Where parameters that are secret live. Only ever the reference travels; the power worker resolves it at the moment of use.
+
+    keys: which driver parameter is in which key of the object's data; empty: every key is the parameter of that name. For `file`
+    and `env` the values are the path and the variable, and name and namespace are empty. properties: the values are lines
+    `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes passwords there).
+    """
+
+    kind: CredentialKind = CredentialKind.SECRET
+    name: str = ""
+    namespace: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    properties: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerDevice:
     """One device that feeds the node. `endpoint` identifies device and plug and is pinned for the episode (S9).
 
-    `site` names the task queue of the workers that can reach it (`power.<site>`).
+    `site` names the task queue of the workers that can reach it (`power.<site>`). credentials: a later reference wins, parameter
+    by parameter; none where the driver's worker has an identity of its own (a cloud account).
     """
 
     driver: str
     endpoint: str
     parameters: Mapping[str, str] = field(default_factory=dict)
-    secret: SecretRef | None = None
+    credentials: tuple[CredentialRef, ...] = ()
     site: str = "default"
 
 

@@ -22,3 +22,15 @@ class PowerCapability(StrEnum):
     NMI = "nmi"
     RESET = "reset"
     IDENTITY = "identity"
+    CONSOLE = "console"
+    VOLUMES = "volumes"
+    QUARANTINE = "quarantine"
+    TERMINATE = "terminate"
+
+
+class VolumeState(StrEnum):
+    """Where a cloud volume is. Only `available` means that no machine can write to it any more; unknown is never that (S3)."""
+
+    ATTACHED = "attached"
+    AVAILABLE = "available"
+    UNKNOWN = "unknown"

@@ -2,7 +2,7 @@
 
 No device is accepted unless something that *identifies* the node's own plug came from node-specific configuration, a value
 with the node's name in it, or the node's providerID (S10): a shared address alone would switch off whoever it happens to be.
-Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. What a driver can be told is `power_drivers.py`, speaking to devices
+Values may contain `{{ .NodeName }}` and `{{ .ProviderID }}`. What a driver can be told is `power_drivers/`, speaking to devices
 `activities/power/`.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 from policy.fields import Fields
 from policy.nodes import NodeView
-from policy.plan import PowerDevice, SecretRef
-from policy.power_drivers import DRIVERS, KNOWN_DRIVERS, DriverParameters, ParameterError
+from policy.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.power_drivers import known_drivers, parameters_of
+from policy.power_drivers.contract import DriverParameters, ParameterError
 
 DEVICE_FIELDS = ("driver", "site", "parameters", "nodeParameters", "secretRef")
 SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey")
@@ -51,9 +52,9 @@ class DeviceReader:
     def _device(self, fields: Fields) -> PowerDevice:
         fields.only(*DEVICE_FIELDS)
         driver = _name(fields, "driver")
-        if driver not in KNOWN_DRIVERS:
-            raise fields.refuse("driver", f"expected one of {', '.join(sorted(KNOWN_DRIVERS))}, got {driver!r}")
-        takes = DRIVERS[driver]
+        takes = parameters_of(driver)
+        if takes is None:
+            raise fields.refuse("driver", f"expected one of {known_drivers()}, got {driver!r}")
         shared = _values(fields.within_or_empty("parameters"))
         by_node = fields.within_or_empty("nodeParameters")
         own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
@@ -61,7 +62,9 @@ class DeviceReader:
         written = {**shared, **own}
         places = {key: f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}" for key in written}
         for key, place in places.items():
-            if key not in takes.names:
+            if key in takes.secret:
+                raise fields.refuse(place, "is a credential: expected it in a Secret, named by secretRef")
+            if key not in takes.names and not takes.any_name:
                 raise fields.refuse(place, f"is not a parameter of {driver}; expected one of {', '.join(takes.names)}")
         if not self._identified(takes, written, own):
             raise fields.refuse(
@@ -77,13 +80,13 @@ class DeviceReader:
             raise fields.refuse(places.get(error.parameter, f"parameters.{error.parameter}"), error.problem) from error
         self._refuse_a_neighbours_endpoint(fields, takes, endpoint, shared, by_node)
         secret = self._secret(fields)
-        if takes.login and secret is None:
+        if takes.needed and secret is None:
             raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
         return PowerDevice(
             driver=driver,
             endpoint=endpoint,
             parameters=parameters,
-            secret=secret,
+            credentials=(secret,) if secret is not None else (),
             site=_name(fields, "site", "default"),
         )
 
@@ -119,17 +122,19 @@ class DeviceReader:
             if found == endpoint:
                 raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
 
-    def _secret(self, fields: Fields) -> SecretRef | None:
+    def _secret(self, fields: Fields) -> CredentialRef | None:
         if not fields.has("secretRef"):
             return None
         reference = fields.within("secretRef")
         reference.only(*SECRET_FIELDS)
-        default = SecretRef(name="", namespace=self._namespace)
-        return SecretRef(
+        return CredentialRef(
+            kind=CredentialKind.SECRET,
             name=self._rendered(reference, "name", reference.text("name")),
-            namespace=reference.text("namespace", default.namespace),
-            username_key=reference.text("usernameKey", default.username_key),
-            password_key=reference.text("passwordKey", default.password_key),
+            namespace=reference.text("namespace", self._namespace),
+            keys={
+                "username": reference.text("usernameKey", "username"),
+                "password": reference.text("passwordKey", "password"),
+            },
         )
 
 

@@ -119,10 +119,11 @@ async def _cluster_serving(
 
 def _power_serving(settings: Settings, site: str, connections: Mapping[str, ClusterConnection]) -> Serving:
     from activities.power.service import PowerService
-    from workers.credentials import ClusterSecrets, MountedSecrets
+    from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
     directory = settings.secrets_directory
-    credentials = MountedSecrets(directory) if directory is not None else ClusterSecrets(connections)
+    objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
+    credentials = WorkerCredentials(objects, directory=directory)
     return Serving(
         queue=power_queue(site),
         activities=activities_of(PowerService(credentials, own_node=settings.node_name)),

@@ -1,82 +1,169 @@
-"""Where power workers find the credentials that plans only refer to: the cluster's API, or files mounted where none reaches it.
+"""Where power workers find the credentials that plans only refer to: the cluster's API, mounted files, or their own environment.
 
-Read at the moment of use and kept nowhere (S12): a rotated password holds from the next act on. Refusals name the Secret and the
-key, never a value.
+Read at the moment of use and kept nowhere (S12): a rotated password holds from the next act on. Refusals name the object and the
+key, never a value. References come from objects that people write, so `file` reaches only into the mounted directory and `env`
+only variables made for this: who may write a fence configuration must not be able to send a worker's own secrets to an address
+of his choice.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from activities.errors import ErrorType, failure
 from activities.power.driver import Credentials
+from policy.errors import PolicyError
+from policy.plan import CredentialKind
+from policy.properties import parse_properties
 
 if TYPE_CHECKING:
     from activities.cluster.connection import ClusterConnection
-    from policy.plan import SecretRef
+    from policy.plan import CredentialRef
+
+ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
+"""Only these variables of a worker may be named by a fence configuration."""
 
 
-class ClusterSecrets:
-    """Secrets over the API of the cluster that the episode is in."""
+class ObjectSource(Protocol):
+    """Where the data of Secrets and ConfigMaps is read."""
+
+    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+        """All keys with their values, or as many as are asked for. Refuses an object that is not there."""
+
+
+class WorkerCredentials:
+    """Every kind of reference. `objects`: the API or a mount; `directory`: where `file:` may lead, None: nowhere."""
+
+    def __init__(
+        self, objects: ObjectSource, *, directory: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._objects = objects
+        self._directory = directory
+        self._environment = os.environ if environment is None else environment
+
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+        """The credentials now; a later reference wins, parameter by parameter."""
+        values: dict[str, str] = {}
+        for reference in references:
+            values |= await self._values(cluster, reference)
+        return Credentials(values=values)
+
+    async def _values(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+        match reference.kind:
+            case CredentialKind.FILE:
+                return {name: self._file(path) for name, path in reference.keys.items()}
+            case CredentialKind.ENVIRONMENT:
+                return {name: self._variable(variable) for name, variable in reference.keys.items()}
+            case CredentialKind.SECRET | CredentialKind.CONFIG_MAP:
+                data = await self._objects.data(cluster, reference)
+                if reference.properties:
+                    data = _properties(data, reference)
+                if not reference.keys:
+                    return data
+                return {name: _value(data, key, reference) for name, key in reference.keys.items()}
+
+    def _file(self, path: str) -> str:
+        if self._directory is None:
+            problem = "this worker has no directory for credentials (setting secrets_directory)"
+            raise failure(ErrorType.INVALID_CONFIG, f"file:{path}: {problem}")
+        return _read_inside(self._directory, Path(path), f"file:{path}")
+
+    def _variable(self, name: str) -> str:
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            problem = f"expected a variable whose name begins with {ENVIRONMENT_PREFIX}"
+            raise failure(ErrorType.INVALID_CONFIG, f"env:{name}: {problem}")
+        if name not in self._environment:
+            raise failure(ErrorType.INVALID_CONFIG, f"env:{name}: the power worker's environment has no such variable")
+        return self._environment[name]
+
+
+class ClusterObjects:
+    """Secrets and ConfigMaps over the API of the cluster that the episode is in."""
 
     def __init__(self, connections: Mapping[str, ClusterConnection]) -> None:
         self._connections = connections
 
-    async def read(self, cluster: str, secret: SecretRef) -> Credentials:
-        """The credentials now."""
-        from activities.cluster.paths import SECRETS
+    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
+        """All keys and values of the object now."""
+        from activities.cluster.paths import CONFIG_MAPS, SECRETS
         from activities.cluster.refusals import ObjectNotFound
 
         connection = self._connections.get(cluster)
         if connection is None:
             known = ", ".join(sorted(self._connections)) or "none"
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)}: this worker knows the clusters {known}, not {cluster!r}")
+            problem = f"this worker knows the clusters {known}, not {cluster!r}"
+            raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+        secret = reference.kind is CredentialKind.SECRET
+        path = (SECRETS if secret else CONFIG_MAPS).path(reference.name, namespace=reference.namespace)
         try:
-            found = await connection.get(SECRETS.path(secret.name, namespace=secret.namespace))
+            found = await connection.get(path)
         except ObjectNotFound:
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)} does not exist in cluster {cluster!r}") from None
+            raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)} does not exist in cluster {cluster!r}") from None
         values = found.get("data") or {}
-        return Credentials(
-            username=_decoded(values, secret.username_key, secret), password=_decoded(values, secret.password_key, secret)
-        )
+        wanted = set(reference.keys.values()) or set(values)
+        if not secret:
+            return {key: str(value) for key, value in values.items()}
+        return {key: _decoded(value, key, reference) for key, value in values.items() if key in wanted}
 
 
-class MountedSecrets:
-    """Secrets as files, `<directory>/<namespace>/<name>/<key>`: a mounted volume at a site whose workers see no API."""
+class MountedObjects:
+    """Objects as files, `<directory>/<namespace>/<name>/<key>`: a mounted volume at a site whose workers see no API."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def read(self, cluster: str, secret: SecretRef) -> Credentials:  # noqa: ARG002 - one mount serves one deployment
-        """The credentials now."""
-        return Credentials(username=self._value(secret, secret.username_key), password=self._value(secret, secret.password_key))
-
-    def _value(self, secret: SecretRef, key: str) -> str:
-        root = self._directory.resolve()
-        path = root / secret.namespace / secret.name / key
-        # Names come from objects that people write: a crafted one must not lead out of the mount.
-        if not path.absolute().is_relative_to(root) or ".." in path.parts:
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)}: {key!r} is no name inside {root}")
-        try:
-            return path.read_text(encoding="utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)}: {path} cannot be read: {type(error).__name__}") from None
+    async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:  # noqa: ARG002 - one mount, one deployment
+        """The keys that are asked for, or every file of the object's folder."""
+        folder = Path(reference.namespace, reference.name)
+        keys = [reference.properties] if reference.properties else list(reference.keys.values())
+        if not keys:
+            _read_inside(self._directory, folder, _name(reference), folder=True)
+            keys = [each.name for each in (self._directory / folder).iterdir() if not each.name.startswith("..")]
+        return {key: _read_inside(self._directory, folder / key, f"{_name(reference)}: {key!r}") for key in keys}
 
 
-def _name(secret: SecretRef) -> str:
-    return f"Secret/{secret.namespace}/{secret.name}"
-
-
-def _decoded(values: Mapping[str, object], key: str, secret: SecretRef) -> str:
-    value = values.get(key)
-    if not isinstance(value, str):
-        keys = ", ".join(sorted(values)) or "none"
-        raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)}: expected the key {key!r}, it has {keys}")
+def _read_inside(directory: Path, relative: Path, what: str, *, folder: bool = False) -> str:
+    """The text of a file inside the directory. Names come from objects that people write: a crafted one must not lead out."""
+    root = directory.resolve()
+    path = root / relative
+    if not path.absolute().is_relative_to(root) or ".." in path.parts:
+        raise failure(ErrorType.INVALID_CONFIG, f"{what} is no name inside {root}")
+    if folder:
+        if not path.is_dir():
+            raise failure(ErrorType.INVALID_CONFIG, f"{what}: {path} cannot be read: it is not there")
+        return ""
     try:
-        return base64.b64decode(value, validate=True).decode()
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{what}: {path} cannot be read: {type(error).__name__}") from None
+
+
+def _name(reference: CredentialRef) -> str:
+    return f"{reference.kind.value}/{reference.namespace}/{reference.name}"
+
+
+def _value(data: Mapping[str, str], key: str, reference: CredentialRef) -> str:
+    if key not in data:
+        keys = ", ".join(sorted(data)) or "none"
+        raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: expected the key {key!r}, it has {keys}")
+    return data[key]
+
+
+def _properties(data: Mapping[str, str], reference: CredentialRef) -> Mapping[str, str]:
+    text = _value(data, reference.properties, reference)
+    try:
+        return parse_properties(text, subject=_name(reference), field=f"data[{reference.properties}]")
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from None
+
+
+def _decoded(value: object, key: str, reference: CredentialRef) -> str:
+    try:
+        return base64.b64decode(str(value), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise failure(ErrorType.INVALID_CONFIG, f"{_name(secret)}: {key!r} is not text in base64") from None
+        raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {key!r} is not text in base64") from None

@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from policy.episodes import Reading
-from policy.power import PowerCapability
+from policy.power import PowerCapability, VolumeState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +41,25 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """User and password of a device, as read from a Secret at the moment of use. Neither shows in `repr` (S12)."""
+    """Secret parameters of a device by their names, as read at the moment of use. None of them shows in `repr` (S12)."""
 
-    username: str = field(repr=False)
-    password: str = field(repr=False)
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def username(self) -> str:
+        """The user to log in as, "" where none was given."""
+        return self.values.get("username", "")
+
+    @property
+    def password(self) -> str:
+        """The password, "" where none was given."""
+        return self.values.get("password", "")
+
+    def hidden_in(self, text: str) -> str:
+        """The text without any of the values: what a client library says may repeat what it was told."""
+        for value in sorted(self.values.values(), key=len, reverse=True):
+            text = text.replace(value, "***") if value else text
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +109,36 @@ class PowerDriver(Protocol):
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """Ask which machine this is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeReading:
+    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it."""
+
+    volume: str
+    state: VolumeState
+    at: datetime
+    root: bool = False
+    detail: str = ""
+
+
+class CloudDriver(PowerDriver, Protocol):
+    """A machine of a cloud account: what else its API can do. Each call is one short act, as those of PowerDriver."""
+
+    async def console(self, deadline: Deadline) -> str:
+        """The newest console (serial port) output that the cloud has kept, for the record of an episode."""
+
+    async def volumes(self, deadline: Deadline) -> tuple[VolumeReading, ...]:
+        """The volumes attached to the machine now."""
+
+    async def read_volume(self, volume: str, deadline: Deadline) -> VolumeReading:
+        """Where one volume is, wherever it is. One that the cloud does not know is `unknown`, never `available`."""
+
+    async def detach(self, volume: str, deadline: Deadline) -> None:
+        """Command its detachment from this machine, forcibly. Returning means accepted, which proves nothing: read it."""
+
+    async def terminate(self, deadline: Deadline) -> None:
+        """Command that the machine be given up for good."""
 
 
 class DriverFactory(Protocol):

@@ -192,8 +192,7 @@ class IpmiDriver:
 
     def _last_line(self, stderr: bytes) -> str:
         text = stderr.decode(errors="replace").strip()
-        for secret in (self.credentials.password, self.credentials.username):
-            text = text.replace(secret, "***")
+        text = self.credentials.hidden_in(text)
         return text.splitlines()[-1][:200] if text else "it said nothing"
 
 

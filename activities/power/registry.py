@@ -16,6 +16,7 @@ def _ipmi() -> DriverFactory:
     return IpmiFactory()
 
 
+# One line per driver; fence agents share one, whatever their name.
 DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {"ipmi": _ipmi}
 
 

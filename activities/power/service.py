@@ -6,7 +6,7 @@ use and live only in this process and the child's pipe (S12). What a driver's fa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -18,7 +18,7 @@ from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episodes import Reading
-from policy.plan import PowerDevice, SecretRef
+from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerState
 
 Result = TypeVar("Result")
@@ -28,10 +28,10 @@ READ_SHARE = 0.4
 
 
 class CredentialSource(Protocol):
-    """Where a reference to a credential is resolved: the cluster's API, or a source mounted on a site's worker."""
+    """Where references to credentials are resolved: the cluster's API, or a source mounted on a site's worker."""
 
-    async def read(self, cluster: str, secret: SecretRef) -> Credentials:
-        """The credentials now. Raises an ApplicationError of `activities.errors` that names the Secret, never its content."""
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+        """The credentials now. Raises an ApplicationError of `activities.errors` that names the object, never its content."""
 
 
 class PowerService(PowerActivities):
@@ -88,9 +88,7 @@ class PowerService(PowerActivities):
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
-        if device.secret is None:
-            raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: secretRef: expected the name of a Secret, got nothing")
-        credentials = await self._credentials.read(request.target.cluster, device.secret)
+        credentials = await self._credentials.read(request.target.cluster, device.credentials)
         try:
             return self._drivers(device, credentials)
         except PowerError as error:

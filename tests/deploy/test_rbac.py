@@ -21,7 +21,7 @@ from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import ActRequest, EventRequest, FreeRequest, LookRequest, LookVerdict, NodeLeaseRequest, Target
 from policy.episodes import FencingInput, Need, NeedKind, OffProof, Reading
 from policy.healthcheck import ObjectRef
-from policy.plan import SecretRef
+from policy.plan import CredentialRef
 from policy.power import PowerState
 from policy.report import ScanReport
 from simulator.api.server import ApiServer
@@ -29,7 +29,7 @@ from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
 from tests.deploy.manifests import documents, path_of
-from workers.credentials import ClusterSecrets
+from workers.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -212,8 +212,8 @@ async def _whole_story(worker: ClusterConnection) -> None:
     async with AsyncExitStack() as stack:
         await _scan(worker, stack)
         await _episode(worker)
-    credentials = await ClusterSecrets({CLUSTER: worker}).read(
-        CLUSTER, SecretRef(name="bmc", namespace="nodewarden", username_key="username", password_key="password")
+    credentials = await WorkerCredentials(ClusterObjects({CLUSTER: worker})).read(
+        CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
     )
     assert credentials.username == "admin"
     async with ClusterScan(CLUSTER, worker) as scan:

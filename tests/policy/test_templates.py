@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from policy.errors import PolicyError
-from policy.plan import FencingPlan, Freeing, SecretRef
+from policy.plan import CredentialRef, FencingPlan, Freeing
 from policy.power_devices import DEVICE_FIELDS, SECRET_FIELDS
 from policy.templates import MOST_RESTARTS, MOST_TRIES, PLAN_FIELDS, parse_fencing_template
 from tests.policy.builders import a_node
@@ -90,7 +90,9 @@ def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
     (device,) = a_plan().devices
     assert device.endpoint == "ipmi://10.0.0.1:6230"
     assert device.parameters == {"ip": "10.0.0.1", "ipport": "6230"}
-    assert device.secret == SecretRef(name="bmc-node-1", namespace="nodewarden")
+    assert device.credentials == (
+        CredentialRef(name="bmc-node-1", namespace="nodewarden", keys={"username": "username", "password": "password"}),
+    )
     assert device.site == "default"
     (other,) = a_plan(node="node-2").devices
     assert other.endpoint == "ipmi://10.0.0.2:7000"
@@ -103,7 +105,7 @@ def test_one_device_may_stand_without_a_list() -> None:
 def test_a_secret_may_live_elsewhere_under_other_keys() -> None:
     reference = {"name": "s", "namespace": "other", "usernameKey": "u", "passwordKey": "p"}
     (device,) = a_plan(DEVICE | {"secretRef": reference, "site": "rack-4"}).devices
-    assert device.secret == SecretRef(name="s", namespace="other", username_key="u", password_key="p")
+    assert device.credentials == (CredentialRef(name="s", namespace="other", keys={"username": "u", "password": "p"}),)
     assert device.site == "rack-4"
 
 

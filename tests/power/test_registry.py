@@ -13,8 +13,9 @@ from activities.power.ipmi import PARAMETERS
 from activities.power.registry import DRIVERS, driver_for, endpoint_of
 from policy import power_drivers
 from policy.plan import PowerDevice
+from policy.power_drivers.contract import ParameterError
 
-CREDENTIALS = Credentials(username="fencer", password="k3p-my-s3cret")
+CREDENTIALS = Credentials(values={"username": "fencer", "password": "k3p-my-s3cret"})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_credentials_that_the_protocol_cannot_carry_are_refused_without_showing_
     """S12: a BMC would only say 'wrong password'."""
     device = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623", parameters={"ip": "10.0.0.7"})
     with pytest.raises(PowerError, match=r"expected 1 to (16|20)") as caught:
-        driver_for(device, Credentials(username=username, password=password))
+        driver_for(device, Credentials(values={"username": username, "password": password}))
     assert caught.value.type is ErrorType.INVALID_CONFIG
     for secret in (username, password):
         assert not secret or secret not in str(caught.value)
@@ -106,7 +107,7 @@ PORTS = st.one_of(st.integers(-1, 70000).map(str), st.integers(0, 999).map("{:05
 
 
 def test_a_plan_may_name_every_driver_that_there_is_and_no_other() -> None:
-    assert frozenset(DRIVERS) == power_drivers.KNOWN_DRIVERS
+    assert frozenset(DRIVERS) == frozenset(power_drivers.DRIVERS)
     assert power_drivers.DRIVERS["ipmi"].names == PARAMETERS
 
 
@@ -115,7 +116,7 @@ def test_a_plan_pins_the_endpoint_that_the_driver_compares(parameters: dict[str,
     """S9: two spellings of one device would end every fencing as TargetChanged; what one refuses the other does too."""
     try:
         pinned = power_drivers.DRIVERS["ipmi"].endpoint(parameters)
-    except power_drivers.ParameterError:
+    except ParameterError:
         with pytest.raises(PowerError, match=r"'ip(port)?'"):
             endpoint_of("ipmi", parameters)
     else:

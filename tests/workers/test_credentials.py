@@ -12,10 +12,11 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.refusals import ObjectNotFound
 from activities.errors import ErrorType
-from policy.plan import SecretRef
-from workers.credentials import ClusterSecrets, MountedSecrets
+from policy.plan import CredentialKind, CredentialRef
+from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
-BMC = SecretRef(name="bmc", namespace="nodewarden")
+BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})
+WHOLE = CredentialRef(name="bmc", namespace="nodewarden")
 
 
 class Api:
@@ -32,8 +33,17 @@ class Api:
         return {"data": self.data}
 
 
-def secrets(data: dict[str, str] | None) -> ClusterSecrets:
-    return ClusterSecrets({"prod": cast("ClusterConnection", Api(data))})
+def secrets(data: dict[str, str] | None) -> WorkerCredentials:
+    return cluster(Api(data))
+
+
+def cluster(api: Api, *, directory: Path | None = None, environment: dict[str, str] | None = None) -> WorkerCredentials:
+    objects = ClusterObjects({"prod": cast("ClusterConnection", api)})
+    return WorkerCredentials(objects, directory=directory, environment=environment)
+
+
+def mounted_at(root: Path) -> WorkerCredentials:
+    return WorkerCredentials(MountedObjects(root), directory=root)
 
 
 def encoded(text: str) -> str:
@@ -42,17 +52,17 @@ def encoded(text: str) -> str:
 
 async def test_a_secret_is_read_from_the_cluster_of_the_episode() -> None:
     api = Api({"username": encoded("admin"), "password": encoded("pa:ss\n")})
-    found = await ClusterSecrets({"prod": cast("ClusterConnection", api)}).read("prod", BMC)
+    found = await cluster(api).read("prod", [BMC])
     assert (found.username, found.password) == ("admin", "pa:ss\n")
     assert api.paths == ["/api/v1/namespaces/nodewarden/secrets/bmc"]
 
 
 async def test_a_rotated_password_holds_from_the_next_act_on() -> None:
     api = Api({"username": encoded("admin"), "password": encoded("old")})
-    source = ClusterSecrets({"prod": cast("ClusterConnection", api)})
-    await source.read("prod", BMC)
+    source = cluster(api)
+    await source.read("prod", [BMC])
     api.data = {"username": encoded("admin"), "password": encoded("new")}
-    assert (await source.read("prod", BMC)).password == "new"
+    assert (await source.read("prod", [BMC])).password == "new"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,7 @@ async def test_a_rotated_password_holds_from_the_next_act_on() -> None:
 )
 async def test_an_unusable_secret_is_refused_by_name(data: dict[str, str] | None, expectation: str) -> None:
     with pytest.raises(ApplicationError) as refusal:
-        await secrets(data).read("prod", BMC)
+        await secrets(data).read("prod", [BMC])
     assert refusal.value.type == ErrorType.INVALID_CONFIG
     assert refusal.value.non_retryable
     assert expectation in refusal.value.message
@@ -75,7 +85,7 @@ async def test_an_unusable_secret_is_refused_by_name(data: dict[str, str] | None
 
 async def test_a_worker_that_does_not_know_the_cluster_says_which_it_knows() -> None:
     with pytest.raises(ApplicationError, match="knows the clusters prod, not 'staging'"):
-        await secrets({}).read("staging", BMC)
+        await secrets({}).read("staging", [BMC])
 
 
 async def test_a_site_reads_its_credentials_from_a_mount(tmp_path: Path) -> None:
@@ -83,7 +93,7 @@ async def test_a_site_reads_its_credentials_from_a_mount(tmp_path: Path) -> None
     mounted.mkdir(parents=True)
     (mounted / "username").write_text("admin\n", encoding="utf-8")
     (mounted / "password").write_text("hunter2", encoding="utf-8")
-    found = await MountedSecrets(tmp_path).read("prod", BMC)
+    found = await mounted_at(tmp_path).read("prod", [BMC])
     assert (found.username, found.password) == ("admin", "hunter2")
 
 
@@ -93,7 +103,7 @@ async def test_a_volume_that_kubernetes_mounts_is_read_through_its_links(tmp_pat
     for key in ("username", "password"):
         (mounted / "..data" / key).write_text(key, encoding="utf-8")
         (mounted / key).symlink_to(mounted / "..data" / key)
-    assert (await MountedSecrets(tmp_path).read("prod", BMC)).password == "password"
+    assert (await mounted_at(tmp_path).read("prod", [BMC])).password == "password"
 
 
 @pytest.mark.parametrize("name", ["../outside", "missing", "/etc"])
@@ -104,6 +114,62 @@ async def test_a_crafted_or_missing_name_leads_nowhere(tmp_path: Path, name: str
     root = tmp_path / "mount"
     (root / "nodewarden").mkdir(parents=True)
     with pytest.raises(ApplicationError) as refusal:
-        await MountedSecrets(root).read("prod", SecretRef(name=f"{name}", namespace="nodewarden"))
+        await mounted_at(root).read("prod", [CredentialRef(name=f"{name}", namespace="nodewarden")])
     assert refusal.value.type == ErrorType.INVALID_CONFIG
     assert "hunter2" not in refusal.value.message
+
+
+async def test_every_key_of_a_secret_is_a_parameter_where_none_is_named() -> None:
+    found = await secrets({"password": encoded("hunter2"), "snmp-priv-passwd": encoded("x=y")}).read("prod", [WHOLE])
+    assert found.values == {"password": "hunter2", "snmp-priv-passwd": "x=y"}
+
+
+async def test_a_later_reference_wins_parameter_by_parameter() -> None:
+    environment = {"NODEWARDEN_CREDENTIAL_BMC": "newer"}
+    later = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": "NODEWARDEN_CREDENTIAL_BMC"})
+    api = Api({"username": encoded("admin"), "password": encoded("older")})
+    found = await cluster(api, environment=environment).read("prod", [BMC, later])
+    assert found.values == {"username": "admin", "password": "newer"}
+
+
+async def test_a_line_of_a_config_map_is_read_where_the_demo_writes_its_passwords() -> None:
+    reference = CredentialRef(
+        kind=CredentialKind.CONFIG_MAP,
+        name="fence-template-eaton-pdu",
+        namespace="default",
+        keys={"password": "passwd"},
+        properties="template.properties",
+    )
+    api = Api({"template.properties": "agent_name=fence_eaton_snmp\npasswd=ab=c==\n"})
+    assert (await cluster(api).read("prod", [reference])).values == {"password": "ab=c=="}
+    assert api.paths == ["/api/v1/namespaces/default/configmaps/fence-template-eaton-pdu"]
+
+
+async def test_a_file_is_read_inside_the_directory_of_credentials_only(tmp_path: Path) -> None:
+    """S12: who may write a fence configuration gets no other file of the worker sent anywhere."""
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "bmc").write_text("hunter2\n", encoding="utf-8")
+    (tmp_path / "outside").write_text("hunter3", encoding="utf-8")
+    source = cluster(Api({}), directory=tmp_path / "inside")
+    found = await source.read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})])
+    assert found.password == "hunter2"
+    for path in ("../outside", str(tmp_path / "outside"), "missing"):
+        with pytest.raises(ApplicationError) as refusal:
+            await source.read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": path})])
+        assert refusal.value.type == ErrorType.INVALID_CONFIG
+        assert "hunter" not in refusal.value.message
+    with pytest.raises(ApplicationError, match="has no directory for credentials"):
+        await cluster(Api({})).read("prod", [CredentialRef(kind=CredentialKind.FILE, keys={"password": "bmc"})])
+
+
+@pytest.mark.parametrize("name", ["TEMPORAL_API_KEY", "NODEWARDEN_CREDENTIAL_MISSING"])
+async def test_only_variables_made_for_it_may_be_named(name: str) -> None:
+    """S12."""
+    source = cluster(Api({}), environment={"TEMPORAL_API_KEY": "hunter2"})
+    with pytest.raises(ApplicationError, match=f"env:{name}") as refusal:
+        await source.read("prod", [CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": name})])
+    assert "hunter2" not in refusal.value.message
+
+
+async def test_a_device_without_references_has_no_credentials() -> None:
+    assert (await cluster(Api(None)).read("prod", [])).values == {}

@@ -1,0 +1,66 @@
+"""What is known of a power driver before it is used: its parameters, which of them identify a device, which are secret."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_PORT = re.compile(r"[0-9]{1,5}")
+
+
+class ParameterError(ValueError):
+    """A parameter that its driver could not use: which one, and what was expected."""
+
+    def __init__(self, parameter: str, problem: str) -> None:
+        super().__init__(f"{parameter}: {problem}")
+        self.parameter = parameter
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverParameters:
+    """One driver's.
+
+    names: all it takes; with `any_name` it takes others, too, and its own metadata decides (fence agents). identifying: those
+    that tell one node's device from another's (S10). secret: those that only a reference may give (S12). needed: those of the
+    secret ones without which it can't log in; empty where the worker has an identity of its own (a cloud account).
+    from_provider_id: the identifying parameters that a Node's `spec.providerID` gives; empty where it is another platform's.
+    """
+
+    names: tuple[str, ...]
+    identifying: frozenset[str]
+    endpoint: Callable[[Mapping[str, str]], str]
+    """The device in its one spelling. Raises ParameterError."""
+    secret: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
+    any_name: bool = False
+    from_provider_id: Callable[[str], Mapping[str, str]] | None = None
+
+
+def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
+    """An address or a host name in its one spelling."""
+    value = parameters.get(name, "")
+    if not value:
+        raise ParameterError(name, f"expected the address or name of the {what}, got nothing")
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        if HOST.fullmatch(value) is None:
+            raise ParameterError(name, f"expected an IP address or a host name, got {value!r}") from None
+        return value.lower()
+
+
+def port_of(parameters: Mapping[str, str], name: str, default: int) -> int:
+    """A port number."""
+    port = parameters.get(name, str(default))
+    if _PORT.fullmatch(port) is None or not 0 < int(port) < 65536:
+        raise ParameterError(name, f"expected a number from 1 to 65535, got {port!r}")
+    return int(port)
+
+
+def authority(host: str, port: int) -> str:
+    """Host and port as they stand in a URL."""
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
