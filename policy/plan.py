@@ -59,18 +59,63 @@ class PowerDevice:
     parameters: Mapping[str, str] = field(default_factory=dict)
     credentials: tuple[CredentialRef, ...] = ()
     site: str = "default"
+    delay: timedelta = timedelta(0)
+    """Waited before its off: the loser of a race for a shared device should not be both (Pacemaker's delay)."""
+    off_timeout: timedelta | None = None
+    """How long it may take until it reads off; None: as the plan says for all."""
+
+
+class Act(StrEnum):
+    """What one method of isolation or recovery does. The values are the words of records, tables and `fence plan`."""
+
+    CORDON = "mark-unschedulable"
+    TAINT = "taint"
+    DRAIN = "drain"
+    CUT_PATH = "cut-path"
+    DETACH_VOLUMES = "detach-volumes"
+    QUARANTINE = "quarantine"
+    FREE_CUT_PODS = "free-cut-pods"
+    RESTORE_PATH = "restore-path"
+    LIFT_QUARANTINE = "lift-quarantine"
+    UNCORDON = "mark-schedulable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMethod:
+    """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
+
+    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what is done
+    to cluster objects. parameters: what the method itself was told (a taint, the filters of a drain).
+    """
+
+    name: str
+    act: Act
+    device: PowerDevice | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    delay: timedelta = timedelta(0)
+    timeout: timedelta | None = None
+    tries: int | None = None
+
+
+CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
+UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencingPlan:
     """Everything a fencing episode needs to know beforehand.
 
-    wait_before_power counts from the moment the node stopped being Ready. tries: of each step, at least 1 (S7).
-    restarts: of the whole flow after a step used up its tries. boot_timeout: from power-on to a new boot id and Ready.
+    levels: the first level whose devices are *all* proven off fences the node (Pacemaker's topology, S4); the next is tried where one
+    fails. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node stopped being Ready.
+    tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries. boot_timeout: from
+    power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as fenced-off.
     """
 
     source: str
-    devices: tuple[PowerDevice, ...]
+    levels: tuple[tuple[PowerDevice, ...], ...]
+    isolation: tuple[PlannedMethod, ...] = (CORDON,)
+    recovery: tuple[PlannedMethod, ...] = (UNCORDON,)
+    wait_before_isolation: timedelta = timedelta(0)
     wait_before_power: timedelta = timedelta(minutes=5)
     tries: int = 3
     restarts: int = 1
@@ -82,4 +127,18 @@ class FencingPlan:
     freeing: Freeing = Freeing.AUTOMATIC
     taint_honoured: bool = True
     """Whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer)."""
+    power_on: bool = True
+    delete_node: bool = False
+    """Delete the Node object as the last consequence: for those who never want the machine back under this name."""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[PowerDevice, ...]:
+        """Every power device, of all levels."""
+        return tuple(device for level in self.levels for device in level)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Every device that may be touched, pinned for the episode (S9): those of power and those of paths."""
+        paths = (method.device for method in (*self.isolation, *self.recovery) if method.device is not None)
+        return tuple(dict.fromkeys(device.endpoint for device in (*self.devices, *paths)))

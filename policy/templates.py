@@ -66,11 +66,11 @@ def parse_fencing_template(obj: Mapping[str, object], node: NodeView, *, taint_h
             raise fields.refuse(field, f"expected {expected}, got {found!r}")
     spec = fields.within("spec").within("template").within("spec")
     spec.only(*PLAN_FIELDS)
-    default = FencingPlan(source=subject, devices=())
+    default = FencingPlan(source=subject, levels=())
     freeing = _freeing(spec, taint_honoured=taint_honoured)
     return FencingPlan(
         source=subject,
-        devices=DeviceReader(node=node, namespace=namespace).read(spec, "power"),
+        levels=(DeviceReader(node=node, namespace=namespace).read(spec, "power"),),
         wait_before_power=spec.duration("waitBeforePower", default.wait_before_power, maximum=LONGEST_WAIT),
         tries=spec.whole("tries", default.tries, minimum=1, maximum=MOST_TRIES),
         restarts=spec.whole("restarts", default.restarts, minimum=0, maximum=MOST_RESTARTS),

@@ -106,11 +106,10 @@ def test_the_objects_shown_are_accepted_as_they_stand() -> None:
     assert (reference.namespace, reference.name) == (metadata["namespace"], metadata["name"])
     plan = parse_fencing_template(by_kind["FencingTemplate"], NodeView(name="node-7", uid="7"))
     assert [device.endpoint for device in plan.devices] == ["ipmi://node-7.bmc.example.org:623"]
-    secret = plan.devices[0].secret
-    assert secret is not None
+    (secret,) = plan.devices[0].credentials
     created = next(line for line in shell_lines("kubectl") if "create secret" in line)
     assert f" {secret.name} -n {secret.namespace} " in created
-    for key in (secret.username_key, secret.password_key):
+    for key in secret.keys.values():
         assert re.search(rf"--from-(literal|file)={key}=", created), f"the Secret shown lacks {key}"
 
 

@@ -52,7 +52,7 @@ async def plan_for(connections: Connections, node: NodeView, template: ObjectRef
     honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
     if need.kind is NeedKind.CLEAN_UP:
         # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
-        return FencingPlan(source="clean-up", devices=(), taint_honoured=honoured)
+        return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
     chosen = await _template_object(connections, node, template, need)
     try:
         plan = parse_fencing_template(chosen, node, taint_honoured=honoured)

@@ -137,7 +137,7 @@ def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
         boot_id=view.boot_id,
         zone=view.zone,
         not_ready_since=None if view.ready else view.ready_since,
-        endpoints=tuple(device.endpoint for device in plan.devices),
+        endpoints=plan.endpoints,
     )
 
 

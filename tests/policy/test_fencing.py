@@ -34,7 +34,7 @@ def read(endpoint: str, state: PowerState, seconds: float) -> Reading:
 
 
 def a_plan(**fields: object) -> FencingPlan:
-    return FencingPlan(source="t", devices=DEVICES, **fields)  # type: ignore[arg-type]
+    return FencingPlan(source="t", levels=(DEVICES,), **fields)  # type: ignore[arg-type]
 
 
 # The wait -----------------------------------------------------------------------------------------------------------

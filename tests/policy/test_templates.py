@@ -41,7 +41,7 @@ def a_plan(power: object = None, node: str = "node-1", **spec: object) -> Fencin
 
 def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
     plan = a_plan()
-    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", devices=plan.devices)
+    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", levels=(plan.devices,))
 
 
 def test_every_field_of_a_template_reaches_the_plan() -> None:

@@ -190,7 +190,7 @@ async def test_a_proof_that_no_longer_holds_licenses_nothing(env: WorkflowEnviro
 
 async def test_both_supplies_must_be_off(env: WorkflowEnvironment) -> None:
     """S4: all offs come before any on, and one supply that stays on proves nothing."""
-    world = World(plan=plan(devices=TWO_SUPPLIES))
+    world = World(plan=plan(levels=(TWO_SUPPLIES,)))
     async with fencing(env, world) as run:
         result = await run.result()
     assert result.off_proof is not None
@@ -357,7 +357,7 @@ async def test_a_device_that_falls_silent_after_the_proof_takes_nothing_back(env
 async def test_a_node_that_came_back_with_one_supply_off_gets_it_switched_on(env: WorkflowEnvironment) -> None:
     """S4: "nothing more to do" is only said of a machine whose supplies are all on."""
     unreachable = failure(ErrorType.UNREACHABLE, "no answer")
-    world = World(plan=plan(devices=TWO_SUPPLIES, tries=1, restarts=0))
+    world = World(plan=plan(levels=(TWO_SUPPLIES,), tries=1, restarts=0))
     async with fencing(env, world) as run:
         world.gates["off"] = asyncio.Event()
         await run.did("off")
@@ -407,7 +407,7 @@ async def test_what_can_never_work_shows_before_anything_is_done_to_the_node(env
 async def test_each_device_is_looked_at_before_its_own_off(env: WorkflowEnvironment) -> None:
     """S20: the second supply of a machine is not switched off on the look before the first."""
     go, veto = LookVerdict.GO, LookVerdict.VETOED
-    world = World(plan=plan(devices=TWO_SUPPLIES), looks=deque([go, go, veto]))
+    world = World(plan=plan(levels=(TWO_SUPPLIES,)), looks=deque([go, go, veto]))
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "vetoed" in status.problem

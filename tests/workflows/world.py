@@ -63,7 +63,7 @@ def plan(**changes: object) -> FencingPlan:
     devices = (PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"),)
     short = FencingPlan(
         source="test",
-        devices=devices,
+        levels=(devices,),
         wait_before_power=timedelta(0),
         tries=2,
         restarts=1,
