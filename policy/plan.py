@@ -84,8 +84,8 @@ class Act(StrEnum):
 class PlannedMethod:
     """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
 
-    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what is done
-    to cluster objects. parameters: what the method itself was told (a taint, the filters of a drain).
+    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what
+    is done to cluster objects. parameters: what the method itself was told (a taint, the filters of a drain).
     """
 
     name: str
@@ -105,10 +105,11 @@ UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 class FencingPlan:
     """Everything a fencing episode needs to know beforehand.
 
-    levels: the first level whose devices are *all* proven off fences the node (Pacemaker's topology, S4); the next is tried where one
-    fails. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node stopped being Ready.
-    tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries. boot_timeout: from
-    power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as fenced-off.
+    levels: the first level whose devices are *all* proven off fences the node (Pacemaker's topology, S4); the next is tried
+    where one fails. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node
+    stopped being Ready. tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries.
+    boot_timeout: from power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as
+    fenced-off.
     """
 
     source: str

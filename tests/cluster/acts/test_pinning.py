@@ -110,8 +110,8 @@ async def test_a_given_need_is_kept(ready: World) -> None:
 async def test_credentials_are_pinned_as_references_only(ready: World) -> None:
     """S12."""
     device = (await pin(ready)).plan.devices[0]
-    assert device.secret is not None
-    assert device.secret.name == "bmc-credentials"
+    (secret,) = device.credentials
+    assert secret.name == "bmc-credentials"
     assert ready.server.requests.total("get", "secrets") == 0
     assert ready.server.requests.total("list", "secrets") == 0
 
