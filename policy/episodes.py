@@ -109,6 +109,9 @@ class Pinned:
     zone: str = ""
     not_ready_since: datetime | None = None
     endpoints: tuple[str, ...] = ()
+    """Every device that this episode may touch, of power and of paths."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """The endpoints whose OFF, all of one level, is the proof (S4); none where nothing of power is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ def off_proven(
     readings: Iterable[Reading],
     power_on_since: datetime | None,
 ) -> OffProof | None:
-    """The proof of off, None while there is none (S2-S5).
+    """The proof of off by the devices of one level, None while there is none (S2-S5).
 
     OFF must be the *latest* word of every device, read strictly after the last off command to any of them had ended
     (`command_ended`, by endpoint), with no power-on since. A device without a command or a reading, or one that says anything
@@ -61,27 +61,42 @@ def off_proven(
     return OffProof(commanded_at=commanded_at, readings=chosen)
 
 
+def level_proven(
+    levels: Iterable[tuple[PowerDevice, ...]],
+    command_ended: Mapping[str, datetime],
+    readings: Collection[Reading],
+    power_on_since: datetime | None,
+) -> OffProof | None:
+    """The proof by the first level that gives one (Pacemaker's topology). A device of another level that says on contradicts it:
+    the machine has power from somewhere."""
+    proofs = (off_proven(level, command_ended, readings, power_on_since) for level in levels)
+    proof = next((each for each in proofs if each is not None), None)
+    return None if proof is None or any(reading.state is PowerState.ON for reading in readings) else proof
+
+
 def proof_stands(
     proof: OffProof | None,
-    endpoints: Collection[str],
+    levels: Collection[Collection[str]],
     *,
     last_power_on: datetime | None = None,
     pinned_boot_id: str = "",
     boot_id: str = "",
 ) -> bool:
-    """Whether a proof is whole and still good: for every pinned endpoint, with no power-on and no new boot id since (S1, S6).
+    """Whether a proof is whole and still good: for every endpoint of a pinned level, with no power-on and no new boot id since
+    (S1, S4, S6).
 
     A person's acknowledgement stands for the readings (S8) and ends like them. boot_id: the one the node shows now. Whoever
     acts on the proof also sees to it that the readings are fresh (S2).
     """
-    if proof is None or not endpoints or (boot_id and boot_id != pinned_boot_id):
+    if proof is None or (boot_id and boot_id != pinned_boot_id):
         return False
     acknowledged = proof.acknowledgement
     if acknowledged is not None:
         if not acknowledged.who.strip() or not acknowledged.why.strip():
             return False
         return last_power_on is None or last_power_on < acknowledged.at
-    if proof.commanded_at is None or {reading.endpoint for reading in proof.readings} != set(endpoints):
+    read = {reading.endpoint for reading in proof.readings}
+    if proof.commanded_at is None or not read or not any(read == set(level) for level in levels):
         return False
     if last_power_on is not None and last_power_on >= proof.commanded_at:
         return False

@@ -215,8 +215,7 @@ class FencingStory:
         if self._take_acknowledgement():
             return
         await self.desk.take_node_lease(theirs_matters=not self._touched())
-        await self.power.command_off(self._last_look_before_off)
-        await self.power.await_off()
+        await self.power.switch_off(self._last_look_before_off)
         await self.desk.tell("NodePoweredOff", "off is proven")
 
     async def _last_look_before_off(self) -> None:

@@ -7,6 +7,7 @@ anything unclear it waits until nothing can be in flight and reads (S33, S34). H
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
@@ -16,13 +17,13 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
 from activities.errors import ErrorType, error_type
 from policy.episodes import OffProof, Reading
-from policy.fencing import off_proven
+from policy.fencing import level_proven, off_proven
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
 from policy.templates import LONGEST_ACT
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Hopeless, ProofLost, StepFailed, is_unclear, told_of, turn_for
+from workflows.turns import Hopeless, ProofLost, StepFailed, Turn, is_unclear, told_of, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -40,6 +41,8 @@ class PowerSequence:
         self._said: dict[str, PowerState] = {}
         self._said_before_word: dict[str, PowerState] = {}
         self._tried_out = False
+        self._proven: tuple[PowerDevice, ...] = ()
+        """The level that gave the latest proof."""
         self.proof: OffProof | None = None
         self.powered_on_at: datetime | None = None
         self._on_since: datetime | None = None
@@ -68,46 +71,80 @@ class PowerSequence:
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
         missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
-        if not self._tried_out:
-            for reading in await self._read_all():
+        if self._tried_out:
+            return
+        hopeless: Hopeless | None = None
+        for level in self._plan.levels:
+            try:
+                readings = await self._read_all(level)
+            except Hopeless as found:
+                self._episode.note("read-power", "failed", found.reason)
+                hopeless = hopeless or found
+                continue
+            for reading in readings:
                 self._episode.note("read-power", reading.state.value, reading.endpoint)
-            self._tried_out = True
-            self._said.clear()  # what was said before any off is nothing that a person's word could stand against
+            hopeless = None  # one level that can be spoken to is enough to begin with
+            break
+        if hopeless is not None:
+            raise hopeless
+        self._tried_out = True
+        self._said.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
     async def already_off(self) -> bool:
         """Whether an off commanded earlier in this episode turns out to be proven now (a lost answer, a slow device)."""
         await self.settle()
-        return len(self._off_ended) == len(self._plan.devices) and await self._prove()
+        return bool(self._commanded()) and await self._prove()
 
-    async def command_off(self, look: Callable[[], Awaitable[None]]) -> None:
-        """One off to every device, all before any reading (S4), each right after a last look (S20).
+    async def switch_off(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Off, level after level until one is proven off; each command right after a last look (S20).
 
-        Raises Hopeless or StepFailed where one can't be commanded, and whatever turn the look finds.
+        Raises the last level's failure where none is, and whatever turn the look finds.
         """
-        for device in self._plan.devices:
+        for number, level in enumerate(self._plan.levels, start=1):
+            failed = await self._command_off(level, look) or await self._await_off(level)
+            if failed is None:
+                return
+            if number == len(self._plan.levels):
+                raise failed
+            self._episode.note("power-off", "level failed", f"{number} of {len(self._plan.levels)}: {failed.reason}")
+
+    async def _command_off(self, level: tuple[PowerDevice, ...], look: Callable[[], Awaitable[None]]) -> Turn | None:
+        """One off to every device of the level, all before any reading (S4). Answers why one can't be commanded."""
+        for device in level:
+            if device.delay > timedelta(0):
+                self._episode.enter(doing=f"waits its delay before {device.endpoint}", until=workflow.now() + device.delay)
+                await self._episode.rest(device.delay, f"the delay of {device.endpoint}")
             await look()
             self._episode.enter(doing="commands power off")
             try:
                 result = await self._command(PowerActivities.power_off, device, "power off")
             except ActivityError as error:
-                self._waited_out(device, "power-off", error)
+                if (failed := self._waited_out(device, "power-off", error)) is not None:
+                    return failed
                 await self.settle()
                 self._is_switched_off(device, workflow.now())
             else:
                 self._is_switched_off(device, result.ended_at)  # by the clock that will read the state
                 self._episode.note("power-off", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+        return None
 
-    async def await_off(self) -> None:
-        """Read until every device says off, at the longest `off_timeout`."""
-        deadline = workflow.now() + self._plan.off_timeout
+    async def _await_off(self, level: tuple[PowerDevice, ...]) -> Turn | None:
+        """Read until every device of a level says off, as long as that level is given. Answers why it is not."""
+        patience = max(device.off_timeout or self._plan.off_timeout for device in level)
+        deadline = workflow.now() + patience
         self._episode.enter(doing="waits until off is read back", until=deadline)
         pause = POLL_INTERVAL
-        while not await self._prove():
+        while True:
+            try:
+                if await self._prove():
+                    return None
+            except Hopeless as failed:
+                return failed
             if workflow.now() >= deadline:
                 said = self._episode.problem or "not off"
-                raise StepFailed(f"off is not proven within {self._plan.off_timeout.total_seconds():g} s: {said}")
+                return StepFailed(f"off is not proven within {patience.total_seconds():g} s: {said}")
             await workflow.sleep(pause, summary="until the next reading of power")
             pause = longer(pause)
 
@@ -117,13 +154,13 @@ class PowerSequence:
             raise ProofLost("off is not proven")
         if self.proof.acknowledgement is not None:
             return await self._still_acknowledged(self.proof)
-        readings = await self._read_all()
+        readings = await self._read_all(self._proven)
         states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
         if any(reading.state is PowerState.ON for reading in readings):
             self.proof = self._episode.off_proof = None
             self._on_since = workflow.now()
             raise ProofLost(f"off no longer holds: {states}")
-        fresh = off_proven(self._plan.devices, self._off_ended, readings, self._on_since)
+        fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
         if fresh is None:
             raise StepFailed(f"off can't be read again: {states}")  # silence licenses nothing, and takes nothing back
         self.proof = self._episode.off_proof = fresh
@@ -140,7 +177,7 @@ class PowerSequence:
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
         try:
-            readings = await self._read_all()
+            readings = await self._read_all(self._plan.devices)
         except Hopeless as silent:
             self._episode.note("read-power", "failed", silent.reason)
             return proof
@@ -150,28 +187,44 @@ class PowerSequence:
                 raise ProofLost(f"{reading.endpoint} says on, which it did not when a person said off")
         return proof
 
+    def _commanded(self) -> list[tuple[PowerDevice, ...]]:
+        """The levels whose every device has been commanded off."""
+        return [level for level in self._plan.levels if all(device.endpoint in self._off_ended for device in level)]
+
     async def _prove(self) -> bool:
-        readings = await self._read_all()
-        proof = off_proven(self._plan.devices, self._off_ended, readings, self._on_since)
+        """Whether a level that has been commanded off is proven off now."""
+        levels = self._commanded()
+        readings = await self._read_all(tuple(device for level in levels for device in level))
+        proof = level_proven(levels, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else ", ".join(f"{r.endpoint} says {r.state.value}" for r in readings)
         if proof is None:
             return False
+        read = {reading.endpoint for reading in proof.readings}
+        self._proven = next(level for level in levels if {device.endpoint for device in level} == read)
         self.proof = self._episode.off_proof = proof
-        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in readings))
+        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in proof.readings))
         return True
 
     # On -------------------------------------------------------------------------------------------------------------
 
     async def turn_on(self) -> None:
-        """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5)."""
+        """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5).
+
+        Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
+        must say on again; a device of another one may be as silent as it was before.
+        """
         await self.settle()
         self._episode.enter(doing="commands power on")
-        for device in self._plan.devices:
+        needed = self._proven or self._plan.levels[0]
+        for device in self._to_switch_on(needed):
             asked_at = workflow.now()
             try:
                 result = await self._command(PowerActivities.power_on, device, "power on")
             except ActivityError as error:
-                self._waited_out(device, "power-on", error)
+                if (failed := self._waited_out(device, "power-on", error)) is not None:
+                    if device in needed:
+                        raise failed from error
+                    continue
                 self._is_switched_on(asked_at)
                 await self.settle()
             else:
@@ -180,12 +233,17 @@ class PowerSequence:
         deadline = workflow.now() + self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=deadline)
         pause = POLL_INTERVAL
-        while any(reading.state is not PowerState.ON for reading in await self._read_all()):
+        while any(reading.state is not PowerState.ON for reading in await self._read_all(needed)):
             if workflow.now() >= deadline:
                 raise StepFailed(f"the machine does not say on within {self._plan.off_timeout.total_seconds():g} s")
             await workflow.sleep(pause, summary="until the next reading of power")
             pause = longer(pause)
         self._off_ended.clear()
+
+    def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
+        """What may have been switched off, by us or by a person on whose word we go on."""
+        touched = {device.endpoint for device in needed} | set(self._off_ended or [each.endpoint for each in self._plan.devices])
+        return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
 
     def _is_switched_on(self, asked_at: datetime) -> None:
         """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
@@ -203,8 +261,13 @@ class PowerSequence:
 
     # One device -----------------------------------------------------------------------------------------------------
 
-    async def _read_all(self) -> tuple[Reading, ...]:
-        return tuple([await self._read(device) for device in self._plan.devices])
+    async def _read_all(self, devices: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
+        """All at once: the slowest silent device bounds how old the first answer gets."""
+        answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return tuple(answer for answer in answers if isinstance(answer, Reading))
 
     async def _read(self, device: PowerDevice) -> Reading:
         """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
@@ -237,15 +300,19 @@ class PowerSequence:
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
         return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
 
-    def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> None:
-        """After a failed command: an unclear one is to be waited out before anything is read; a clear failure ends the try."""
+    def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> Turn | None:
+        """After a failed command: an unclear one is to be waited out before anything is read; a clear failure is answered."""
         unclear = is_unclear(error)
         self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
         if not unclear:
-            raise turn_for(error, device.endpoint) from error
+            turn = turn_for(error, device.endpoint)
+            if not isinstance(turn, StepFailed | Hopeless):
+                raise turn from error  # not about this device alone: another level would be as wrong
+            return turn
         answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
         still = timedelta(0) if answered else options.ACT_WINDOW
         self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
+        return None
 
 
 def longer(pause: timedelta) -> timedelta:

@@ -135,7 +135,7 @@ class ClusterFreeing(FreeingActivities):
         if self._own_node and pinned.node == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node}, which can't be off then")
         self._require_time(request)
-        if not proof_stands(request.proof, pinned.endpoints):
+        if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
             # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.

@@ -138,6 +138,7 @@ def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
         zone=view.zone,
         not_ready_since=None if view.ready else view.ready_since,
         endpoints=plan.endpoints,
+        levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
     )
 
 

@@ -123,7 +123,7 @@ def test_a_proof_never_contains_a_doubt(readings: list[Reading], ended: dict[str
         assert all(r.state is OFF for r in readings if r.endpoint == endpoint and r.at == last.at)
         assert last.at > max(moments.values())
     assert on_at is None or on_at < min(moments.values())
-    assert proof_stands(proof, [A, B], last_power_on=on_at)
+    assert proof_stands(proof, [[A, B]], last_power_on=on_at)
 
 
 # Whether it still stands --------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_proof_stands_until_a_power_on_or_a_new_boot_id(
     proof: OffProof | None, endpoints: list[str], more: dict[str, object], stands: bool
 ) -> None:
     """S1, S6, S8."""
-    assert proof_stands(proof, endpoints, **more) is stands  # type: ignore[arg-type]
+    assert proof_stands(proof, [endpoints], **more) is stands  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,10 @@ class World:
     power: dict[str, PowerState] = field(default_factory=dict)
     boots: bool = True
     ignores_off: bool = False
+    silent: set[str] = field(default_factory=set)
+    """Endpoints that answer nothing."""
+    stuck: set[str] = field(default_factory=set)
+    """Endpoints that accept an off and go on saying on."""
     read_errors: deque[ApplicationError] = field(default_factory=deque)
     off_errors: deque[ApplicationError] = field(default_factory=deque)
     on_errors: deque[ApplicationError] = field(default_factory=deque)
@@ -117,6 +121,8 @@ class World:
     proof_read: bool = False
     """Whether every device has been read OFF since the last command."""
     acts: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """What reached which device."""
     broken: list[str] = field(default_factory=list)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An act named here waits until the event is set, so that a test can do something in the middle."""
@@ -157,10 +163,18 @@ class World:
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
         word = request.proof.acknowledgement
-        if word is None and (any(state is not PowerState.OFF for state in self.power.values()) or not self.proof_read):
+        if word is None and not (self.is_off() and self.proof_read):
             self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")
-        if word is None and {reading.endpoint for reading in request.proof.readings} != set(self.power):
+        if word is None and {reading.endpoint for reading in request.proof.readings} not in self.levels():
             self.broken.append(f"S4: {name} with a proof of {len(request.proof.readings)} of {len(self.power)} devices")
+
+    def levels(self) -> list[set[str]]:
+        """The endpoints of each level."""
+        return [{device.endpoint for device in level} for level in self.plan.levels]
+
+    def is_off(self) -> bool:
+        """Whether all devices of one level are off."""
+        return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
 class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EpisodeActivities):
@@ -182,6 +196,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             zone="a",
             not_ready_since=clock() if not world.ready else None,
             endpoints=tuple(world.power),
+            levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
         )
         return PinResult(
             pinned=pinned,
@@ -289,7 +304,9 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         await world.act("read")
         if world.read_errors:
             raise world.read_errors.popleft()
-        world.proof_read = all(state is PowerState.OFF for state in world.power.values())
+        if request.device.endpoint in world.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer")
+        world.proof_read = world.is_off()
         return Reading(endpoint=request.device.endpoint, state=world.power[request.device.endpoint], at=clock())
 
     @activity.defn(name="power-management.power-off")
@@ -297,11 +314,14 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         world, endpoint = self.world, request.device.endpoint
         if world.off_errors:
             raise world.off_errors.popleft()
-        if PowerState.ON not in world.power.values() and world.proof_read:
+        if endpoint in world.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        if world.is_off() and world.proof_read:
             world.broken.append("S33: an off after off had been proven")
         await world.act("off")
+        world.commands.append(f"off {endpoint}")
         before = world.power[endpoint]
-        if not world.ignores_off:
+        if not world.ignores_off and endpoint not in world.stuck:
             world.power[endpoint], world.proof_read = PowerState.OFF, False
             world.ready = world.ready and world.lingers > 0
         if world.off_lost:
@@ -316,7 +336,10 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             raise world.on_errors.popleft()
         if world.tainted:
             world.broken.append("S32: power on while our taint stands")
+        if endpoint in world.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
         await world.act("on")
+        world.commands.append(f"on {endpoint}")
         before = world.power[endpoint]
         world.power[endpoint] = PowerState.ON
         if world.boots and before is PowerState.OFF and PowerState.OFF not in world.power.values():

@@ -97,7 +97,7 @@ class TestProof:
     async def test_one_of_two_power_supplies_is_not_enough(self, off: World, consequence: Consequence) -> None:
         """S4."""
         target = await off.pinned()
-        target = replace(target, pinned=replace(target.pinned, endpoints=(ENDPOINT, SECOND)))
+        target = replace(target, pinned=replace(target.pinned, levels=((ENDPOINT, SECOND),)))
         with refused(ErrorType.NOT_PROVEN):
             await consequence(off.freeing, await off.free(target))
         await assert_untouched(off)
@@ -107,7 +107,7 @@ class TestProof:
     async def test_a_target_without_devices_is_never_proven_off(self, off: World, consequence: Consequence) -> None:
         """S7."""
         target = await off.pinned()
-        target = replace(target, pinned=replace(target.pinned, endpoints=()))
+        target = replace(target, pinned=replace(target.pinned, levels=()))
         with refused(ErrorType.NOT_PROVEN):
             await consequence(off.freeing, await off.free(target, proof=off_proof(endpoints=())))
         await assert_untouched(off)

@@ -340,6 +340,7 @@ class World:
             zone="zone-a",
             not_ready_since=SICK_SINCE,
             endpoints=(ENDPOINT,),
+            levels=((ENDPOINT,),),
         )
         target = Target(cluster=CLUSTER, pinned=pinned, incident=INCIDENT, kind="Fencing", workflow_id=WORKFLOW, run_id="run-1")
         return replace(target, **fields)

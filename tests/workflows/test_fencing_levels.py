@@ -1,0 +1,73 @@
+"""Levels of devices: the first whose devices are all proven off fences the node (Pacemaker's topology, S4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.testing import WorkflowEnvironment
+
+from policy.episodes import Outcome
+from policy.plan import PowerDevice
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import World, plan
+
+BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
+PDU_A = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-a/7")
+PDU_B = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-b/7")
+LEVELS = ((BMC,), (PDU_A, PDU_B))
+
+
+async def test_where_the_first_level_proves_off_the_second_is_never_touched(env: WorkflowEnvironment) -> None:
+    world = World(plan=plan(levels=LEVELS))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands == [f"off {BMC.endpoint}", f"on {BMC.endpoint}"]
+
+
+async def test_a_silent_bmc_is_followed_by_both_power_supplies_and_they_go_on_first(env: WorkflowEnvironment) -> None:
+    """S3, S4: silence is never off; the proof is of all devices of the level that answered."""
+    world = World(plan=plan(levels=LEVELS), silent={BMC.endpoint})
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (PDU_A, PDU_B)]
+    assert result.off_proof is not None
+    assert {reading.endpoint for reading in result.off_proof.readings} == {PDU_A.endpoint, PDU_B.endpoint}
+    assert world.consequences()
+
+
+async def test_a_device_of_another_level_that_says_on_contradicts_the_proof(env: WorkflowEnvironment) -> None:
+    """S1, S2: a BMC that was told off and still says on has power from somewhere, whatever the PDU says."""
+    world = World(plan=plan(levels=((BMC,), (PDU_A,)), tries=1, restarts=0), stuck={BMC.endpoint})
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "ipmi://10.0.0.7:623 says on" in status.problem
+        assert world.consequences() == []
+
+
+async def test_one_supply_of_the_last_level_is_not_enough(env: WorkflowEnvironment) -> None:
+    """S4."""
+    world = World(plan=plan(levels=LEVELS, tries=1, restarts=0), silent={BMC.endpoint, PDU_B.endpoint})
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert PDU_B.endpoint in status.problem
+        assert world.consequences() == []
+
+
+async def test_a_level_gets_the_time_that_its_slowest_device_was_given(env: WorkflowEnvironment) -> None:
+    patient = PowerDevice(driver="ipmi", endpoint=BMC.endpoint, off_timeout=timedelta(seconds=90))
+    world = World(plan=plan(levels=((patient,),), tries=1, restarts=0), stuck={BMC.endpoint})
+    async with fencing(env, world) as run:
+        assert "not proven within 90 s" in (await run.parked()).problem
+
+
+async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_left_alone(env: WorkflowEnvironment) -> None:
+    """The delay of one of two that fence each other: who comes back first wins."""
+    delayed = PowerDevice(driver="ipmi", endpoint=BMC.endpoint, delay=timedelta(minutes=10))
+    world = World(plan=plan(levels=((delayed,),)))
+    async with fencing(env, world) as run:
+        await run.until(lambda status: "waits its delay" in status.doing)
+        world.ready = True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands == []
