@@ -143,6 +143,15 @@ class OffProof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathProof:
+    """`path cut proven`: a path read as cut after the command to cut it had ended. Licenses consequences for pods using only
+    it."""
+
+    commanded_at: datetime
+    readings: tuple[Reading, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartProof:
     """`restart proven`: a boot id first seen after our power-on, other than the pinned one. Never licenses consequences."""
 
@@ -181,6 +190,7 @@ class EpisodeStatus:
     problem: str = ""
     off_proof: OffProof | None = None
     restart_proof: RestartProof | None = None
+    path_proofs: tuple[PathProof, ...] = ()
     permit: bool = False
     queued: str = ""
     waiting_until: datetime | None = None

@@ -110,6 +110,12 @@ def freeing_choice(plan: FencingPlan) -> Freeing:
     return Freeing.OUT_OF_SERVICE_TAINT if plan.taint_honoured else Freeing.DELETION
 
 
+def may_restore_path(*, consequences: bool, restart: RestartProof | None, word: bool) -> bool:
+    """Whether a path that was cut may be given back: by itself where nothing was freed, else after a restart or a person's
+    word."""
+    return not consequences or restart is not None or word
+
+
 def restart_proven(
     pinned: Pinned,
     observation: Observation,

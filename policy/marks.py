@@ -33,6 +33,8 @@ class Mark:
     since: str = ""
     cordoned: bool = False
     out_of_service: bool = False
+    paths: tuple[str, ...] = ()
+    """Endpoints of paths that we have cut, or were about to."""
 
     def to_json(self) -> str:
         """The annotation's value; keys sorted, so that equal marks are equal strings."""
@@ -61,7 +63,16 @@ def parse_mark(value: str, *, node: str) -> Mark:
         since=str(raw.get("since", "")),
         cordoned=raw.get("cordoned") is True,
         out_of_service=raw.get("out_of_service") is True,
+        paths=_paths(raw.get("paths"), subject, field),
     )
+
+
+def _paths(value: object, subject: str, field: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= LONGEST_NAME for each in value):
+        raise PolicyError(subject, field, f"expected paths to be a list of endpoints, got {_shown(json.dumps(value))}")
+    return tuple(str(each) for each in value)
 
 
 def mark_of(node: NodeView) -> Mark | None:

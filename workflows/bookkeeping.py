@@ -18,6 +18,7 @@ from activities.contracts.target import (
     EventRequest,
     IsolationActivities,
     NodeLeaseRequest,
+    RestoreRequest,
     TargetActivities,
 )
 from activities.errors import error_message
@@ -71,13 +72,13 @@ class Bookkeeping:
         except ActivityError as error:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
 
-    async def remove_marks(self, pause: timedelta) -> None:
+    async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False) -> None:
         """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
         failures = 0
         while True:
             self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
             try:
-                result = await self.write(IsolationActivities.mark_schedulable, "recovery: marks the node schedulable")
+                result = await self._mark_schedulable(keep_cordon=keep_cordon)
                 break
             except Turn as turn:
                 failures += 1
@@ -89,6 +90,15 @@ class Bookkeeping:
                     await self.ask_for_a_person(f"our marks can't be removed: {turn.reason}")
         self._episode.problem = ""
         self._episode.note("mark-schedulable", "ok", result.detail)
+
+    async def _mark_schedulable(self, *, keep_cordon: bool) -> ActResult:
+        summary = "recovery: marks the node schedulable"
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon)
+        try:
+            return await workflow.execute_activity_method(IsolationActivities.mark_schedulable, request, **self._writing(summary))
+        except ActivityError as error:
+            raise turn_for(error, summary) from error
 
     async def ask_for_a_person(self, problem: str) -> None:
         """Give the permit back, so that nobody else waits for us, and say what is wrong."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -21,6 +22,7 @@ from policy.episodes import (
     EpisodeStatus,
     Kind,
     OffProof,
+    PathProof,
     Phase,
     RecordEntry,
     RestartProof,
@@ -58,6 +60,7 @@ class Episode:
         self.restarts = 0
         self.off_proof: OffProof | None = None
         self.restart_proof: RestartProof | None = None
+        self.path_proofs: dict[str, PathProof] = {}
         self.permit = False
         self.queued = ""
         self.holder = ""
@@ -136,6 +139,7 @@ class Episode:
             problem=self.problem,
             off_proof=self.off_proof,
             restart_proof=self.restart_proof,
+            path_proofs=tuple(self.path_proofs.values()),
             permit=self.permit,
             queued=self.queued,
             waiting_until=self.until,
@@ -212,6 +216,14 @@ class Episode:
         with contextlib.suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
         self._heard = self._news
+
+    async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Wait that long, looking again at every news: whoever comes back or is aborted meanwhile is not acted upon."""
+        due = workflow.now() + duration
+        while (remaining := due - workflow.now()) > timedelta(0):
+            self.enter(doing=doing, until=due)
+            await self.rest(remaining, doing)
+            await look()
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act; an abort ends it."""

@@ -19,7 +19,6 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import (
-    IsolationActivities,
     PinResult,
     Target,
     TargetActivities,
@@ -36,14 +35,15 @@ from policy.episodes import (
     Phase,
     Step,
 )
-from policy.fencing import power_due
+from policy.fencing import may_restore_path, power_due
 from policy.permits import PermitRequest, Release
-from policy.plan import FencingPlan
+from policy.plan import UNCORDON, FencingPlan
 from workflows import options
 from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.freeing import FreeingSequence
+from workflows.isolation import IsolationSequence
 from workflows.looks import Looks
 from workflows.messages import AbortRequest, AcknowledgeRequest
 from workflows.power import PowerSequence
@@ -63,6 +63,7 @@ class FencingStory:
     desk: Bookkeeping
     power: PowerSequence
     freeing: FreeingSequence
+    isolation: IsolationSequence
     sighting: Sighting
     tries: Tries
     _plan: FencingPlan
@@ -112,6 +113,8 @@ class FencingStory:
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._free)
         if self._leaves_off():
             return await self._left_off()
+        if not self._plan.power_on:
+            return await self._restore(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
         await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
         await self._wait_for_return()
         return await self._returned()
@@ -173,6 +176,7 @@ class FencingStory:
         self.freeing = FreeingSequence(self.episode, self._plan, self.power)
         self.sighting = Sighting(self.episode, self.power)
         self.tries = Tries(self.episode, self._plan, before_next=self._may_try_again)
+        self.isolation = IsolationSequence(self.episode, self._plan, self.desk, self.looks, self.tries)
         self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -180,6 +184,7 @@ class FencingStory:
         if pin.adopted_incident:
             self.episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
             self.power.expect_in_flight()
+            self.isolation.adopt(pin.adopted_paths)
 
     # Isolation ------------------------------------------------------------------------------------------------------
 
@@ -187,15 +192,17 @@ class FencingStory:
         await self.looks.may_go_on()
         self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="reads the power state")
         await self.power.try_out()
-        self.episode.enter(doing="marks the node unschedulable")
-        await self.tries.carry_out(Step.ISOLATION, self._cordon)
+        await self._wait_before_isolation()
+        await self.isolation.carry_out()
         self.episode.enter(phase=Phase.RUNNING, doing="is isolated")
 
-    async def _cordon(self) -> None:
-        await self.looks.before_destruction()
-        result = await self.desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
-        self.episode.note("mark-unschedulable", "ok", result.detail)
-        await self.desk.tell("NodeIsolated", self._need.reason)
+    async def _wait_before_isolation(self) -> None:
+        """A node that a check calls sick has waited already; one that a person named gets the plan's time to show itself well."""
+        due = self.episode.started + self._plan.wait_before_isolation
+        while self._need.kind is not NeedKind.CHECK and not self.isolation.began and workflow.now() < due:
+            self.episode.enter(doing="waits before isolation", until=due)
+            await self.episode.rest(due - workflow.now(), "the wait before isolation")
+            await self.looks.may_go_on()
 
     async def _wait_before_power(self) -> None:
         """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
@@ -297,9 +304,22 @@ class FencingStory:
         return ""
 
     async def _restore(self, outcome: Outcome, message: str) -> EpisodeResult:
-        """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
-        await self.desk.remove_marks(self._plan.retry_interval)
-        return await self._end(outcome, message)
+        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no brake holds this up
+        (S17).
+
+        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
+        (S35).
+        """
+        patient = outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}
+        left = await self.isolation.undo(may_restore=self._may_restore_path, patient=patient)
+        keep_cordon = UNCORDON.act not in {method.act for method in self._plan.recovery}
+        await self.desk.remove_marks(self._plan.retry_interval, keep_cordon=keep_cordon)
+        return await self._end(outcome, f"{message}{left}")
+
+    def _may_restore_path(self) -> bool:
+        consequences = self.freeing.began or self.isolation.adopted
+        word = self._resumed_at is not None
+        return may_restore_path(consequences=consequences, restart=self.episode.restart_proof, word=word)
 
     async def _aborted(self, reason: str) -> EpisodeResult:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""

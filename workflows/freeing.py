@@ -15,8 +15,9 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.fencing import freeing_choice
 from policy.plan import FencingPlan, Freeing
 from workflows import options
+from workflows.devices import longer
 from workflows.episode import Episode
-from workflows.power import PowerSequence, longer
+from workflows.power import PowerSequence
 from workflows.turns import ProofLost, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)

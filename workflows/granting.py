@@ -141,7 +141,7 @@ class Granting:
         self._settling.add(release.node)
         self._released_at = {incident: at for incident, at in self._released_at.items() if workflow.now() - at < CLOSING}
         self._released_at[release.incident] = workflow.now()
-        if release.outcome == Outcome.ABORTED.value:
+        if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
             reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
         elif release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:

@@ -7,27 +7,18 @@ anything unclear it waits until nothing can be in flight and reads (S33, S34). H
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
-from activities.errors import ErrorType, error_type
-from policy.episodes import OffProof, Reading
+from policy.episodes import OffProof
 from policy.fencing import level_proven, off_proven
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
-from policy.templates import LONGEST_ACT
-from workflows import options
+from workflows.devices import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.episode import Episode
-from workflows.turns import Hopeless, ProofLost, StepFailed, Turn, is_unclear, told_of, turn_for
-
-POLL_INTERVAL = timedelta(seconds=1)
-POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
-"""Polls back off to this, so that a long wait stays a short history."""
+from workflows.turns import Hopeless, ProofLost, StepFailed, Turn
 
 
 class PowerSequence:
@@ -36,9 +27,8 @@ class PowerSequence:
     def __init__(self, episode: Episode, plan: FencingPlan) -> None:
         self._episode = episode
         self._plan = plan
+        self._devices = Devices(episode, plan, POWER)
         self._off_ended: dict[str, datetime] = {}
-        self._settle_until: datetime | None = None
-        self._said: dict[str, PowerState] = {}
         self._said_before_word: dict[str, PowerState] = {}
         self._tried_out = False
         self._proven: tuple[PowerDevice, ...] = ()
@@ -50,7 +40,7 @@ class PowerSequence:
 
     def expect_in_flight(self) -> None:
         """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
-        self._settle_until = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        self._devices.expect_in_flight()
 
     @property
     def off_commanded_at(self) -> datetime | None:
@@ -64,9 +54,7 @@ class PowerSequence:
 
     async def settle(self) -> None:
         """Wait until nothing of ours can still be in flight."""
-        if self._settle_until is not None:
-            await self._episode.settle(self._settle_until - workflow.now())
-            self._settle_until = None
+        await self._devices.settle()
 
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
@@ -76,7 +64,7 @@ class PowerSequence:
         hopeless: Hopeless | None = None
         for level in self._plan.levels:
             try:
-                readings = await self._read_all(level)
+                readings = await self._devices.read_all(level)
             except Hopeless as found:
                 self._episode.note("read-power", "failed", found.reason)
                 hopeless = hopeless or found
@@ -88,7 +76,7 @@ class PowerSequence:
         if hopeless is not None:
             raise hopeless
         self._tried_out = True
-        self._said.clear()  # what was said before any off is nothing that a person's word could stand against
+        self._devices.said.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
@@ -113,21 +101,13 @@ class PowerSequence:
     async def _command_off(self, level: tuple[PowerDevice, ...], look: Callable[[], Awaitable[None]]) -> Turn | None:
         """One off to every device of the level, all before any reading (S4). Answers why one can't be commanded."""
         for device in level:
-            if device.delay > timedelta(0):
-                self._episode.enter(doing=f"waits its delay before {device.endpoint}", until=workflow.now() + device.delay)
-                await self._episode.rest(device.delay, f"the delay of {device.endpoint}")
+            await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
             await look()
             self._episode.enter(doing="commands power off")
-            try:
-                result = await self._command(PowerActivities.power_off, device, "power off")
-            except ActivityError as error:
-                if (failed := self._waited_out(device, "power-off", error)) is not None:
-                    return failed
-                await self.settle()
-                self._is_switched_off(device, workflow.now())
-            else:
-                self._is_switched_off(device, result.ended_at)  # by the clock that will read the state
-                self._episode.note("power-off", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+            commanded = await self._devices.command_off(device)
+            if commanded.failed is not None:
+                return commanded.failed
+            self._is_switched_off(device, commanded.ended_at)
         return None
 
     async def _await_off(self, level: tuple[PowerDevice, ...]) -> Turn | None:
@@ -154,21 +134,20 @@ class PowerSequence:
             raise ProofLost("off is not proven")
         if self.proof.acknowledgement is not None:
             return await self._still_acknowledged(self.proof)
-        readings = await self._read_all(self._proven)
-        states = ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
+        readings = await self._devices.read_all(self._proven)
         if any(reading.state is PowerState.ON for reading in readings):
             self.proof = self._episode.off_proof = None
             self._on_since = workflow.now()
-            raise ProofLost(f"off no longer holds: {states}")
+            raise ProofLost(f"off no longer holds: {states(readings)}")
         fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
         if fresh is None:
-            raise StepFailed(f"off can't be read again: {states}")  # silence licenses nothing, and takes nothing back
+            raise StepFailed(f"off can't be read again: {states(readings)}")  # silence licenses nothing, and takes nothing back
         self.proof = self._episode.off_proof = fresh
         return fresh
 
     def remember_what_is_said(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
-        self._said_before_word = dict(self._said)
+        self._said_before_word = dict(self._devices.said)
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
@@ -177,7 +156,7 @@ class PowerSequence:
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
         try:
-            readings = await self._read_all(self._plan.devices)
+            readings = await self._devices.read_all(self._plan.devices)
         except Hopeless as silent:
             self._episode.note("read-power", "failed", silent.reason)
             return proof
@@ -194,9 +173,9 @@ class PowerSequence:
     async def _prove(self) -> bool:
         """Whether a level that has been commanded off is proven off now."""
         levels = self._commanded()
-        readings = await self._read_all(tuple(device for level in levels for device in level))
+        readings = await self._devices.read_all(tuple(device for level in levels for device in level))
         proof = level_proven(levels, self._off_ended, readings, self._on_since)
-        self._episode.problem = "" if proof else ", ".join(f"{r.endpoint} says {r.state.value}" for r in readings)
+        self._episode.problem = "" if proof else states(readings)
         if proof is None:
             return False
         read = {reading.endpoint for reading in proof.readings}
@@ -218,26 +197,16 @@ class PowerSequence:
         needed = self._proven or self._plan.levels[0]
         for device in self._to_switch_on(needed):
             asked_at = workflow.now()
-            try:
-                result = await self._command(PowerActivities.power_on, device, "power on")
-            except ActivityError as error:
-                if (failed := self._waited_out(device, "power-on", error)) is not None:
-                    if device in needed:
-                        raise failed from error
-                    continue
+            failed = (await self._devices.command_on(device)).failed
+            if failed is None:
                 self._is_switched_on(asked_at)
-                await self.settle()
-            else:
-                self._is_switched_on(asked_at)
-                self._episode.note("power-on", "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        deadline = workflow.now() + self._plan.off_timeout
-        self._episode.enter(doing="waits until on is read back", until=deadline)
-        pause = POLL_INTERVAL
-        while any(reading.state is not PowerState.ON for reading in await self._read_all(needed)):
-            if workflow.now() >= deadline:
-                raise StepFailed(f"the machine does not say on within {self._plan.off_timeout.total_seconds():g} s")
-            await workflow.sleep(pause, summary="until the next reading of power")
-            pause = longer(pause)
+            elif device in needed:
+                raise failed
+        patience = self._plan.off_timeout
+        self._episode.enter(doing="waits until on is read back", until=workflow.now() + patience)
+        readings = await self._devices.read_until(needed, PowerState.ON, patience)
+        if any(reading.state is not PowerState.ON for reading in readings):
+            raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s")
         self._off_ended.clear()
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
@@ -258,63 +227,3 @@ class PowerSequence:
             self._off_ended.clear()
             self.powered_on_at = self._on_since = None
         self._off_ended[device.endpoint] = ended
-
-    # One device -----------------------------------------------------------------------------------------------------
-
-    async def _read_all(self, devices: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
-        """All at once: the slowest silent device bounds how old the first answer gets."""
-        answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return tuple(answer for answer in answers if isinstance(answer, Reading))
-
-    async def _read(self, device: PowerDevice) -> Reading:
-        """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
-        try:
-            reading = await workflow.execute_activity_method(
-                PowerActivities.read_power,
-                self._request(device),
-                **(options.power_read(device.site, self._plan) | {"summary": f"power-management: reads {device.endpoint}"}),
-            )
-        except ActivityError as error:
-            turn = turn_for(error, device.endpoint)
-            if isinstance(turn, Hopeless):
-                raise turn from error
-            message = told_of(device.endpoint, error)
-            self._episode.note("read-power", "failed", message)
-            self._episode.problem = message
-            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
-        self._said[device.endpoint] = reading.state
-        return reading
-
-    async def _command(
-        self, command: Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]], device: PowerDevice, what: str
-    ) -> CommandResult:
-        return await workflow.execute_activity_method(
-            command,
-            self._request(device, not_after=workflow.now() + options.ACT_WINDOW),
-            **(options.power_command(device.site, self._plan) | {"summary": f"power-management: {what} {device.endpoint}"}),
-        )
-
-    def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
-        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
-
-    def _waited_out(self, device: PowerDevice, act: str, error: ActivityError) -> Turn | None:
-        """After a failed command: an unclear one is to be waited out before anything is read; a clear failure is answered."""
-        unclear = is_unclear(error)
-        self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
-        if not unclear:
-            turn = turn_for(error, device.endpoint)
-            if not isinstance(turn, StepFailed | Hopeless):
-                raise turn from error  # not about this device alone: another level would be as wrong
-            return turn
-        answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
-        still = timedelta(0) if answered else options.ACT_WINDOW
-        self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
-        return None
-
-
-def longer(pause: timedelta) -> timedelta:
-    """The next pause of a poll."""
-    return min(pause * 1.5, POLL_INTERVAL_MAXIMUM)

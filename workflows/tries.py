@@ -27,9 +27,12 @@ class Tries:
         self._plan = plan
         self._before_next = before_next
 
-    async def carry_out(self, step: Step, act: Callable[[], Awaitable[None]]) -> None:
-        """The last failure is the step's. Waiting for the cluster Lease uses up patience, not tries."""
+    async def carry_out(self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None) -> None:
+        """The last failure is the step's. tries: None, as often as the plan says for every step.
+
+        Waiting for the cluster Lease uses up patience, not tries."""
         patience_ends = workflow.now() + LICENCE_PATIENCE
+        tries = tries or self._plan.tries
         number = 1
         while True:
             self._episode.step, self._episode.try_number = step.value, number
@@ -42,8 +45,8 @@ class Tries:
                 await self._episode.rest(UNLICENSED_PAUSE, "until the licence is looked at again")
             except StepFailed as failed:
                 self._episode.problem = failed.reason
-                self._episode.note(step.value, "failed", f"try {number} of {self._plan.tries}: {failed.reason}")
-                if number == self._plan.tries or isinstance(failed, ProofLost):
+                self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")
+                if number == tries or isinstance(failed, ProofLost):
                     raise
                 self._episode.enter(doing=f"will try again: {failed.reason}")
                 await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")

@@ -24,7 +24,7 @@ from activities.cluster.livenode import (
 )
 from activities.cluster.marks import claim, is_ours, owner, require_pinned, write_mark
 from activities.cluster.refusals import ObjectNotFound
-from activities.contracts.target import ActRequest, ActResult, IsolationActivities, Target
+from activities.contracts.target import ActRequest, ActResult, IsolationActivities, PathRequest, RestoreRequest, Target
 from activities.errors import ErrorType, failure
 from policy.identity import same_machine
 from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, PRESERVE_ANNOTATION, PRESERVING, Taint
@@ -63,8 +63,37 @@ class ClusterIsolation(IsolationActivities):
 
         return await edit_node(self._connection, target.pinned.node, decide)
 
+    @activity.defn(name="isolation.note-path")
+    async def note_path(self, request: PathRequest) -> ActResult:
+        """Before a path is cut, and after it was given back. A Node that is gone has no mark to keep."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
+            if request.cut:
+                require_pinned(node, target)
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                if request.cut:
+                    raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, no path of it is cut")
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            others = tuple(each for each in found.paths if each != request.endpoint)
+            paths = (*others, request.endpoint) if request.cut else others
+            return Edit(
+                detail=f"paths cut: {', '.join(paths) or 'none'}", operations=write_mark(node, replace(found, paths=paths))
+            )
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            if request.cut:
+                raise
+            return ActResult(changed=False, detail="the Node is gone, and our mark with it")
+
     @activity.defn(name="recovery.mark-schedulable")
-    async def mark_schedulable(self, request: ActRequest) -> ActResult:
+    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
 
         A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21).
@@ -81,7 +110,7 @@ class ClusterIsolation(IsolationActivities):
                 return Edit(detail=f"left alone: it carries the mark of {owner(found)}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            return _way_back(node, cordoned=found.cordoned, out_of_service=found.out_of_service)
+            return _way_back(node, cordoned=found.cordoned and not request.keep_cordon, out_of_service=found.out_of_service)
 
         try:
             return await edit_node(self._connection, target.pinned.node, decide)

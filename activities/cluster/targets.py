@@ -4,6 +4,8 @@ Each activity is a few lines here and an idea of its own beside: the plan in `pl
 `looks.py`, the lease in `nodelease.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
 """
 
+from dataclasses import replace
+
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -68,13 +70,17 @@ class ClusterTarget(TargetActivities):
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
-        plan = await plan_for(self._connections, view, request.template, need)
+        paths = mark.paths if mark is not None and adopted else ()
+        # Left-overs that only a device can undo need the plan of one that would have cut them.
+        planned = replace(need, kind=NeedKind.PERSON) if paths else need
+        plan = await plan_for(self._connections, view, request.template, planned)
         return PinResult(
             pinned=_pinned(node, plan),
             plan=plan,
             need=need,
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
+            adopted_paths=paths,
             observation=observe(view.name, view),
         )
 

@@ -1,4 +1,5 @@
-"""Power of one device. Each call is one short act with a hard deadline of its own; loops live in the workflow."""
+"""Power, or the path to storage and network, by one device. Each call is one short act with a hard deadline of its own; loops
+live in the workflow."""
 
 from __future__ import annotations
 
@@ -59,3 +60,18 @@ class PowerActivities(ABC):
     @abstractmethod
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Read, then command on unless it is on already."""
+
+    @activity.defn(name="isolation.read-path")
+    @abstractmethod
+    async def read_path(self, request: PowerRequest) -> Reading:
+        """Read the state of a path (a switch port): off is cut."""
+
+    @activity.defn(name="isolation.cut-path")
+    @abstractmethod
+    async def cut_path(self, request: PowerRequest) -> CommandResult:
+        """Command a path off."""
+
+    @activity.defn(name="recovery.restore-path")
+    @abstractmethod
+    async def restore_path(self, request: PowerRequest) -> CommandResult:
+        """Read, then command a path on unless it is on already."""

@@ -30,6 +30,8 @@ class PinResult:
     need: Need
     control_plane: bool = False
     adopted_incident: str = ""
+    adopted_paths: tuple[str, ...] = ()
+    """Paths that the adopted mark says are cut."""
     observation: Observation | None = None
 
 
@@ -86,6 +88,25 @@ class ActRequest:
 
     target: Target
     not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRequest:
+    """Note in our mark that a path is about to be cut, or has been given back."""
+
+    target: Target
+    endpoint: str
+    cut: bool
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it."""
+
+    target: Target
+    not_after: datetime | None = None
+    keep_cordon: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +217,14 @@ class IsolationActivities(ABC):
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:
         """Cordon, noting in our mark whether the cordon is ours (a person's cordon stays a person's)."""
 
+    @activity.defn(name="isolation.note-path")
+    @abstractmethod
+    async def note_path(self, request: PathRequest) -> ActResult:
+        """Keep the list of cut paths in our mark, so that whoever takes the node over knows of them."""
+
     @activity.defn(name="recovery.mark-schedulable")
     @abstractmethod
-    async def mark_schedulable(self, request: ActRequest) -> ActResult:
+    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our mark, our taint, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
 
         A gone Node: nothing.

@@ -83,6 +83,21 @@ class PowerService(PowerActivities):
             sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, on accepted"
         )
 
+    @activity.defn(name="isolation.read-path")
+    async def read_path(self, request: PowerRequest) -> Reading:
+        """A path is read like power."""
+        return await self.read_power(request)
+
+    @activity.defn(name="isolation.cut-path")
+    async def cut_path(self, request: PowerRequest) -> CommandResult:
+        """A path is cut like power is switched off, and never our own node's (S16)."""
+        return await self.power_off(request)
+
+    @activity.defn(name="recovery.restore-path")
+    async def restore_path(self, request: PowerRequest) -> CommandResult:
+        """A path is given back like power is switched on."""
+        return await self.power_on(request)
+
     async def _driver(self, request: PowerRequest) -> PowerDriver:
         device = request.device
         if device.endpoint not in request.target.pinned.endpoints:

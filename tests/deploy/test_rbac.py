@@ -18,7 +18,16 @@ from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
-from activities.contracts.target import ActRequest, EventRequest, FreeRequest, LookRequest, LookVerdict, NodeLeaseRequest, Target
+from activities.contracts.target import (
+    ActRequest,
+    EventRequest,
+    FreeRequest,
+    LookRequest,
+    LookVerdict,
+    NodeLeaseRequest,
+    RestoreRequest,
+    Target,
+)
 from policy.episodes import FencingInput, Need, NeedKind, OffProof, Reading
 from policy.healthcheck import ObjectRef
 from policy.plan import CredentialRef
@@ -204,7 +213,7 @@ async def _episode(worker: ClusterConnection) -> None:
         await environment.run(
             target.record_event, EventRequest(target=sick, reason="PowerOffProven", message="off was read twice")
         )
-    assert (await environment.run(isolation.mark_schedulable, act)).changed
+    assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
 
 

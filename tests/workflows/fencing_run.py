@@ -90,7 +90,10 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         )
         for activities_queue, activities in (
             (WORKFLOW_QUEUE, [target.request_permit]),
-            (power_queue("default"), [target.read_power, target.power_off, target.power_on]),
+            (
+                power_queue("default"),
+                [target.read_power, target.power_off, target.power_on, target.read_path, target.cut_path, target.restore_path],
+            ),
         ):
             await stack.enter_async_context(Worker(env.client, task_queue=activities_queue, activities=activities))
         await stack.enter_async_context(
@@ -106,6 +109,7 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
                     target.record_event,
                     target.mark_unschedulable,
                     target.mark_schedulable,
+                    target.note_path,
                     target.taint_out_of_service,
                     target.delete_workload,
                     target.read_workload,

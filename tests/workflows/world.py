@@ -38,7 +38,9 @@ from activities.contracts.target import (
     LookVerdict,
     NodeLeaseRequest,
     NodeLeaseResult,
+    PathRequest,
     PinResult,
+    RestoreRequest,
     TargetActivities,
     Workload,
 )
@@ -89,6 +91,11 @@ class World:
     pods: int = 3
     pods_stay: bool = False
     power: dict[str, PowerState] = field(default_factory=dict)
+    paths: dict[str, PowerState] = field(default_factory=dict)
+    noted: set[str] = field(default_factory=set)
+    adopted_paths: tuple[str, ...] = ()
+    word: bool = False
+    """A person has said that paths may be given back."""
     boots: bool = True
     ignores_off: bool = False
     silent: set[str] = field(default_factory=set)
@@ -129,6 +136,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.power = {device.endpoint: PowerState.ON for device in self.plan.devices}
+        methods = (*self.plan.isolation, *self.plan.recovery)
+        self.paths = {each.device.endpoint: PowerState.ON for each in methods if each.device is not None}
 
     async def act(self, name: str) -> None:
         """Note an act; wait at its gate if it has one."""
@@ -195,7 +204,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             boot_id=world.boot_id,
             zone="a",
             not_ready_since=clock() if not world.ready else None,
-            endpoints=tuple(world.power),
+            endpoints=world.plan.endpoints,
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
         )
         return PinResult(
@@ -203,6 +212,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             plan=world.plan,
             need=request.need or world.need,
             adopted_incident=world.adopted,
+            adopted_paths=world.adopted_paths,
             observation=world.observation(),
         )
 
@@ -258,10 +268,18 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         self.world.cordoned = True
         return ActResult(changed=True, detail="cordoned")
 
+    @activity.defn(name="isolation.note-path")
+    async def note_path(self, request: PathRequest) -> ActResult:
+        world = self.world
+        await world.act(f"note {'cut' if request.cut else 'back'}")
+        world.noted = (world.noted - {request.endpoint}) | ({request.endpoint} if request.cut else set())
+        return ActResult(changed=True, detail="noted")
+
     @activity.defn(name="recovery.mark-schedulable")
-    async def mark_schedulable(self, request: ActRequest) -> ActResult:
-        await self.world.act("uncordon")
-        self.world.cordoned, self.world.marked, self.world.tainted = False, "", False
+    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
+        await self.world.act("uncordon" if not request.keep_cordon else "unmark")
+        self.world.cordoned = self.world.cordoned and request.keep_cordon
+        self.world.marked, self.world.tainted = "", False
         return ActResult(changed=True, detail="uncordoned")
 
     @activity.defn(name="power-management.taint-out-of-service")
@@ -348,6 +366,36 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
         return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="isolation.read-path")
+    async def read_path(self, request: PowerRequest) -> Reading:
+        endpoint = request.device.endpoint
+        await self.world.act("read-path")
+        if endpoint in self.world.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock())
+
+    @activity.defn(name="isolation.cut-path")
+    async def cut_path(self, request: PowerRequest) -> CommandResult:
+        return await self._path(request, PowerState.OFF, "cut-path")
+
+    @activity.defn(name="recovery.restore-path")
+    async def restore_path(self, request: PowerRequest) -> CommandResult:
+        return await self._path(request, PowerState.ON, "restore-path")
+
+    async def _path(self, request: PowerRequest, state: PowerState, act: str) -> CommandResult:
+        world, endpoint = self.world, request.device.endpoint
+        if endpoint in world.silent:
+            raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
+        if state is PowerState.OFF and endpoint not in world.noted:
+            world.broken.append(f"S35: {endpoint} was cut without a note")
+        if state is PowerState.ON and world.consequences() and world.boot_id == "boot-1" and not world.word:
+            world.broken.append(f"{endpoint} was given back after consequences, without a restart or a person's word")
+        await world.act(act)
+        before = world.paths[endpoint]
+        if endpoint not in world.stuck:
+            world.paths[endpoint] = state
+        return CommandResult(sent=before is not state, before=before, began_at=clock(), ended_at=clock())
 
     @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:

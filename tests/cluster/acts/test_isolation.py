@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from activities.contracts.target import PathRequest
 from activities.errors import ErrorType
 from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, PRESERVING
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
 
+PATH = "fence_brocade://switch-1/2"
 CUSTOM_TAINT = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 
 
@@ -135,7 +137,7 @@ class TestWayBack:
         await empty.target.mark(await empty.act())
         await empty.isolation.mark_unschedulable(await empty.act())
         empty.server.requests.reset()
-        result = await empty.isolation.mark_schedulable(await empty.act())
+        result = await empty.isolation.mark_schedulable(await empty.restore())
         assert result.changed
         assert empty.writes == 1
         assert without_versions(await empty.node()) == without_versions(before)
@@ -145,9 +147,9 @@ class TestWayBack:
         await world.mark_as_ours()
         world.server.requests.reset()
         await world.isolation.mark_unschedulable(await world.act())
-        await world.isolation.mark_schedulable(await world.act())
+        await world.isolation.mark_schedulable(await world.restore())
         writes = world.writes
-        again = await world.isolation.mark_schedulable(await world.act())
+        again = await world.isolation.mark_schedulable(await world.restore())
         assert not again.changed
         assert world.writes == writes
 
@@ -156,7 +158,7 @@ class TestWayBack:
         await empty.add_node(unschedulable=True)
         await empty.target.mark(await empty.act())
         await empty.isolation.mark_unschedulable(await empty.act())
-        await empty.isolation.mark_schedulable(await empty.act())
+        await empty.isolation.mark_schedulable(await empty.restore())
         node = await empty.node()
         assert node["spec"]["unschedulable"] is True
         assert MARK_ANNOTATION not in node["metadata"].get("annotations", {})
@@ -166,7 +168,7 @@ class TestWayBack:
         await world.put_mark(replace(our_mark(cordoned=True), incident="incident-0"))
         await world.change_node({"spec": {"unschedulable": True}})
         await world.target.mark(await world.act())
-        await world.isolation.mark_schedulable(await world.act())
+        await world.isolation.mark_schedulable(await world.restore())
         assert "unschedulable" not in (await world.node())["spec"]
 
     async def test_an_out_of_service_taint_of_ours_goes_and_the_others_stay(self, empty: World) -> None:
@@ -174,7 +176,7 @@ class TestWayBack:
         await empty.add_node(taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
         before = (await empty.node())["spec"]["taints"]
         await empty.mark_as_ours(out_of_service=True)
-        await empty.isolation.mark_schedulable(await empty.act())
+        await empty.isolation.mark_schedulable(await empty.restore())
         assert (await empty.node())["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
 
     @pytest.mark.parametrize(
@@ -186,7 +188,7 @@ class TestWayBack:
         """S28."""
         await empty.add_node(taints=(taint,))
         await empty.mark_as_ours(out_of_service=noted)
-        await empty.isolation.mark_schedulable(await empty.act())
+        await empty.isolation.mark_schedulable(await empty.restore())
         assert taint in (await empty.node())["spec"]["taints"]
 
     @pytest.mark.parametrize("value", sorted(PRESERVING))
@@ -195,18 +197,18 @@ class TestWayBack:
         await empty.add_node(annotations={PRESERVE_ANNOTATION: value}, unschedulable=True, taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
         before = (await empty.node())["spec"]["taints"]
         await empty.mark_as_ours(cordoned=True, out_of_service=True)
-        result = await empty.isolation.mark_schedulable(await empty.act())
+        result = await empty.isolation.mark_schedulable(await empty.restore())
         node = await empty.node()
         assert "left cordoned: preserved" in result.detail
         assert node["spec"]["unschedulable"] is True
         assert node["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
         assert node["metadata"]["annotations"] == {PRESERVE_ANNOTATION: value}
-        assert not (await empty.isolation.mark_schedulable(await empty.act())).changed
+        assert not (await empty.isolation.mark_schedulable(await empty.restore())).changed
 
     async def test_an_annotation_that_preserves_nothing_keeps_no_cordon(self, empty: World) -> None:
         await empty.add_node(annotations={PRESERVE_ANNOTATION: "false"}, unschedulable=True)
         await empty.mark_as_ours(cordoned=True)
-        result = await empty.isolation.mark_schedulable(await empty.act())
+        result = await empty.isolation.mark_schedulable(await empty.restore())
         assert "unschedulable" not in (await empty.node())["spec"]
         assert "left cordoned" not in result.detail
 
@@ -215,14 +217,14 @@ class TestWayBack:
         await world.put_mark(replace(our_mark(cordoned=True), incident="incident-2"))
         await world.change_node({"spec": {"unschedulable": True}})
         before = await world.node()
-        result = await world.isolation.mark_schedulable(await world.act())
+        result = await world.isolation.mark_schedulable(await world.restore())
         assert not result.changed
         assert "incident-2" in result.detail
         assert await world.node() == before
 
     async def test_a_node_that_is_gone_needs_nothing(self, world: World) -> None:
         """S9: a deleted Node strands no episode."""
-        request = await world.act()
+        request = await world.restore()
         await world.delete_node()
         result = await world.isolation.mark_schedulable(request)
         assert not result.changed
@@ -230,13 +232,13 @@ class TestWayBack:
 
     async def test_a_node_that_goes_between_our_read_and_our_write_needs_nothing(self, world: World) -> None:
         await world.mark_as_ours(cordoned=True)
-        request = await world.act()
+        request = await world.restore()
         world.connection.before_writes.append(world.delete_node)
         assert not (await world.isolation.mark_schedulable(request)).changed
 
     async def test_our_mark_on_a_new_object_of_the_same_machine_is_removed(self, world: World) -> None:
         """S9: a Node restored from a backup is the same machine."""
-        request = await world.act()
+        request = await world.restore()
         await world.recreate_node(unschedulable=True)
         await world.mark_as_ours(cordoned=True)
         assert (await world.isolation.mark_schedulable(request)).changed
@@ -244,7 +246,7 @@ class TestWayBack:
 
     async def test_our_mark_on_another_machine_is_left_alone(self, world: World) -> None:
         """S9."""
-        request = await world.act()
+        request = await world.restore()
         await world.recreate_node(unschedulable=True, provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008")
         await world.mark_as_ours(cordoned=True)
         result = await world.isolation.mark_schedulable(request)
@@ -259,7 +261,7 @@ class TestWayBack:
         await world.isolation.mark_unschedulable(await world.act())
         taints = [*(await world.node())["spec"]["taints"], CUSTOM_TAINT]
         world.connection.before_writes.append(lambda: world.change_node({"spec": {"taints": taints}}))
-        await world.isolation.mark_schedulable(await world.act())
+        await world.isolation.mark_schedulable(await world.restore())
         node = await world.node()
         assert node["spec"]["taints"] == taints
         assert "unschedulable" not in node["spec"]
@@ -267,14 +269,64 @@ class TestWayBack:
     async def test_an_unreadable_mark_is_not_removed(self, world: World) -> None:
         await world.put_mark("somebody's")
         with refused(ErrorType.INVALID_CONFIG):
-            await world.isolation.mark_schedulable(await world.act())
+            await world.isolation.mark_schedulable(await world.restore())
         assert world.writes == 0
 
 
 async def test_a_request_for_another_cluster_touches_nothing(world: World) -> None:
     """S9."""
     request = await world.act(await world.pinned(cluster="other"))
-    for act in (world.isolation.mark_unschedulable, world.isolation.mark_schedulable, world.target.mark):
+    for act in (world.isolation.mark_unschedulable, world.target.mark):
         with refused(ErrorType.INVALID_CONFIG, "task queues"):
             await act(request)
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await world.isolation.mark_schedulable(await world.restore(request.target))
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await world.isolation.note_path(PathRequest(target=request.target, endpoint=PATH, cut=True))
     assert world.writes == 0
+
+
+class TestPaths:
+    """Which paths are cut stands in our mark."""
+
+    async def test_a_path_is_noted_once_and_taken_off_the_list_when_it_is_back(self, world: World) -> None:
+        await world.mark_as_ours(cordoned=True)
+        target = await world.pinned()
+        assert (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
+        assert not (await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))).changed
+        mark = await world.mark()
+        assert mark is not None
+        assert (mark.paths, mark.cordoned) == ((PATH,), True)
+        await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=False))
+        mark = await world.mark()
+        assert mark is not None
+        assert (mark.paths, mark.cordoned) == ((), True)
+
+    async def test_no_path_of_a_node_that_somebody_else_holds_is_cut(self, world: World) -> None:
+        """S13."""
+        with refused(ErrorType.VETOED, "is held by nobody"):
+            await world.isolation.note_path(PathRequest(target=await world.pinned(), endpoint=PATH, cut=True))
+        assert world.writes == 0
+
+    async def test_no_path_of_another_machine_under_the_name_is_cut(self, world: World) -> None:
+        """S9."""
+        target = await world.pinned()
+        await world.recreate_node(provider_id="metal://rack-3/8", system_uuid="4c4c4544-0008")
+        with refused(ErrorType.TARGET_CHANGED):
+            await world.isolation.note_path(PathRequest(target=target, endpoint=PATH, cut=True))
+
+    async def test_a_path_may_be_given_back_where_the_node_is_gone(self, world: World) -> None:
+        """S9: restoring needs no Node."""
+        request = PathRequest(target=await world.pinned(), endpoint=PATH, cut=False)
+        await world.delete_node()
+        assert not (await world.isolation.note_path(request)).changed
+        with refused(ErrorType.NOT_FOUND):
+            await world.isolation.note_path(PathRequest(target=request.target, endpoint=PATH, cut=True))
+
+
+async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:
+    await world.mark_as_ours()
+    await world.isolation.mark_unschedulable(await world.act())
+    await world.isolation.mark_schedulable(await world.restore(keep_cordon=True))
+    assert (await world.node())["spec"]["unschedulable"] is True
+    assert await world.mark() is None

@@ -116,6 +116,14 @@ async def test_credentials_are_pinned_as_references_only(ready: World) -> None:
     assert ready.server.requests.total("list", "secrets") == 0
 
 
+async def test_whoever_takes_the_node_over_learns_which_paths_are_cut(ready: World) -> None:
+    """S35: also for a mere clean-up, which then needs the plan that knows their devices."""
+    await ready.mark_as_ours(paths=("fence_brocade://switch-1/2",))
+    found = await pin(ready, run_id="another", need=Need(kind=NeedKind.CLEAN_UP, reason="left over"))
+    assert found.adopted_paths == ("fence_brocade://switch-1/2",)
+    assert found.plan.devices
+
+
 class TestTemplate:
     """Which template holds: the request's, else the health checks', else the only one."""
 

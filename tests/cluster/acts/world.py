@@ -23,7 +23,7 @@ from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
 from activities.cluster.targets import ClusterTarget
-from activities.contracts.target import ActRequest, FreeRequest, LookRequest, NodeLeaseRequest, Target
+from activities.contracts.target import ActRequest, FreeRequest, LookRequest, NodeLeaseRequest, RestoreRequest, Target
 from activities.errors import ErrorType, error_type
 from policy.episodes import Acknowledgement, Need, NeedKind, OffProof, Pinned, Reading
 from policy.healthcheck import ObjectRef
@@ -348,6 +348,9 @@ class World:
     async def act(self, target: Target | None = None, **fields: Any) -> ActRequest:
         return ActRequest(target=target or await self.pinned(), **fields)
 
+    async def restore(self, target: Target | None = None, **fields: Any) -> RestoreRequest:
+        return RestoreRequest(target=target or await self.pinned(), **fields)
+
     async def look(self, target: Target | None = None, *, need: Need | None = None, **fields: Any) -> LookRequest:
         need = need or Need(kind=NeedKind.PERSON, reason="a test asks", requester="tester")
         return LookRequest(target=target or await self.pinned(), need=need, **{"holder": HOLDER, **fields})
@@ -370,7 +373,7 @@ class World:
             holder=holder,
         )
 
-    async def mark_as_ours(self, **added: bool) -> None:
+    async def mark_as_ours(self, **added: Any) -> None:
         await self.put_mark(our_mark(**added))
 
 

@@ -1,0 +1,133 @@
+"""Isolation in the order of its plan, and its undoing: paths are cut, read as cut, and given back only when that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio.testing import WorkflowEnvironment
+
+from policy.episodes import Need, NeedKind, Outcome
+from policy.plan import CORDON, UNCORDON, Act, FencingPlan, PlannedMethod, PowerDevice
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import PersonRequest
+
+PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
+FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT)
+FC_ON = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
+
+
+def bare_metal(**changes: object) -> FencingPlan:
+    """The proposal's example: the port off, the node off and on, the port on."""
+    return plan(**({"isolation": (CORDON, FC_OFF), "recovery": (FC_ON, UNCORDON)} | changes))
+
+
+async def test_the_port_is_cut_before_power_and_given_back_after_the_restart(env: WorkflowEnvironment) -> None:
+    world = World(plan=bare_metal())
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    order = [
+        act for act in world.acts if act in {"cordon", "note cut", "cut-path", "off", "taint", "on", "restore-path", "note back"}
+    ]
+    assert order == ["cordon", "note cut", "cut-path", "off", "taint", "on", "restore-path", "note back"]
+    assert world.acts.index("restore-path") < world.acts.index("uncordon")
+    assert world.noted == set()
+
+
+async def test_a_node_that_is_back_before_power_off_gets_its_port_back_by_itself(env: WorkflowEnvironment) -> None:
+    """No consequence was carried out: no reboot is needed for what was never freed."""
+    world = World(plan=bare_metal(wait_before_power=timedelta(hours=1)))
+    async with fencing(env, world) as run:
+        await run.until(lambda status: bool(status.path_proofs))
+        world.ready = True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("restore-path") == 1
+    assert world.commands == []
+
+
+async def test_a_port_that_does_not_close_fails_the_step_and_touches_no_power(env: WorkflowEnvironment) -> None:
+    """S2: the proposal's automaton; an accepted command is no proof."""
+    world = World(plan=bare_metal(tries=2, restarts=1), stuck={PORT.endpoint})
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "the path is not cut" in status.problem
+        assert status.restarts == 1
+        assert world.count("cut-path") == 4
+        assert world.commands == []
+        await run.abort()
+        assert (await run.result()).outcome is Outcome.ABORTED
+    assert world.count("restore-path") == 1  # it may have been cut after all: what we commanded is given back
+
+
+async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_says_so(env: WorkflowEnvironment) -> None:
+    """S35: un-fencing after an abort is a decision of its own."""
+    world = World(plan=bare_metal())
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        await run.abort()
+        world.gates["taint"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert result.left_off
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert world.count("restore-path") == 0
+
+
+async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env: WorkflowEnvironment) -> None:
+    """What it had freed is not known."""
+    clean_up = Need(kind=NeedKind.CLEAN_UP, reason="left over")
+    world = World(plan=bare_metal(), need=clean_up, ready=True, adopted="older", adopted_paths=(PORT.endpoint,))
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "left cut" in status.problem
+        assert world.count("restore-path") == 0
+        world.word = True
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="nobody else uses it"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("restore-path") == 1
+
+
+async def test_a_switch_that_is_away_keeps_the_node_fenced_until_it_is_back(env: WorkflowEnvironment) -> None:
+    world = World(plan=bare_metal())
+    async with fencing(env, world) as run:
+        await run.did("on")
+        world.silent.add(PORT.endpoint)
+        status = await run.parked()
+        assert "can't be given back" in status.problem
+        assert world.count("uncordon") == 0
+        world.silent.clear()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+async def test_a_machine_that_the_plan_leaves_off_ends_fenced_off(env: WorkflowEnvironment) -> None:
+    world = World(plan=plan(power_on=False))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
+    assert world.consequences()
+
+
+async def test_without_mark_schedulable_in_recovery_the_cordon_stays(env: WorkflowEnvironment) -> None:
+    world = World(plan=plan(recovery=()))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.cordoned
+    assert world.marked == ""
+
+
+async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env: WorkflowEnvironment) -> None:
+    """The proposal's time in `new`."""
+    patient = plan(wait_before_isolation=timedelta(hours=2))
+    world = World(plan=patient, need=Need(kind=NeedKind.PERSON, reason="drill"))
+    async with fencing(env, world) as run:
+        result = await run.result()
+        assert result.ended - result.started >= timedelta(hours=2)
+    world = World(plan=patient)
+    async with fencing(env, world) as run:
+        result = await run.result()
+        assert result.ended - result.started < timedelta(hours=1)

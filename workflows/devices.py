@@ -1,0 +1,186 @@
+"""Devices, as a workflow speaks to them: one command, what is known afterwards, one reading.
+
+Never repeats a command: after anything unclear it waits until nothing can be in flight (S33, S34), and a device that can't be
+read is UNKNOWN, never off (S3). Power is `workflows/power.py`, the paths to storage and network `workflows/isolation.py`; both
+decide there what follows. How a device is spoken to is `activities/power/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.errors import ErrorType, error_type
+from policy.episodes import Reading
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from policy.templates import LONGEST_ACT
+from workflows import options
+from workflows.episode import Episode
+from workflows.turns import Hopeless, StepFailed, Turn, is_unclear, told_of, turn_for
+
+POLL_INTERVAL = timedelta(seconds=1)
+POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
+"""Polls back off to this, so that a long wait stays a short history."""
+
+Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What reading and commanding are called for one use of devices: the activities, and their names in the record."""
+
+    read: Callable[[PowerActivities, PowerRequest], Awaitable[Reading]]
+    off: Command
+    on: Command
+    read_act: str
+    off_act: str
+    on_act: str
+    off_step: str
+    on_step: str
+
+
+POWER = Words(
+    read=PowerActivities.read_power,
+    off=PowerActivities.power_off,
+    on=PowerActivities.power_on,
+    read_act="read-power",
+    off_act="power-off",
+    on_act="power-on",
+    off_step="power-management",
+    on_step="power-management",
+)
+PATH = Words(
+    read=PowerActivities.read_path,
+    off=PowerActivities.cut_path,
+    on=PowerActivities.restore_path,
+    read_act="read-path",
+    off_act="cut-path",
+    on_act="restore-path",
+    off_step="isolation",
+    on_step="recovery",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """What became of a command: when it had ended at the latest, or why the device can't be commanded."""
+
+    ended_at: datetime
+    failed: Turn | None = None
+
+
+class Devices:
+    """The devices of one episode, in one use of them."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, words: Words) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._words = words
+        self._settle_until: datetime | None = None
+        self.said: dict[str, PowerState] = {}
+        """The latest word of each device."""
+
+    def expect_in_flight(self) -> None:
+        """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
+        self._settle_until = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+
+    async def settle(self) -> None:
+        """Wait until nothing of ours can still be in flight."""
+        if self._settle_until is not None:
+            await self._episode.settle(self._settle_until - workflow.now())
+            self._settle_until = None
+
+    async def command_off(self, device: PowerDevice) -> Commanded:
+        """One off. A turn that is not about this device alone is raised."""
+        return await self._command(self._words.off, device, self._words.off_act, self._words.off_step)
+
+    async def command_on(self, device: PowerDevice) -> Commanded:
+        """One on. A turn that is not about this device alone is raised."""
+        return await self._command(self._words.on, device, self._words.on_act, self._words.on_step)
+
+    async def read_all(self, devices: Sequence[PowerDevice]) -> tuple[Reading, ...]:
+        """All at once: the slowest silent device bounds how old the first answer gets. Raises Hopeless."""
+        answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return tuple(answer for answer in answers if isinstance(answer, Reading))
+
+    async def read_until(self, devices: Sequence[PowerDevice], state: PowerState, patience: timedelta) -> tuple[Reading, ...]:
+        """Poll until every device says `state` or the patience is over. Answers the latest readings, for the caller to judge."""
+        deadline = workflow.now() + patience
+        pause = POLL_INTERVAL
+        while True:
+            readings = await self.read_all(devices)
+            if all(reading.state is state for reading in readings) or workflow.now() >= deadline:
+                return readings
+            await workflow.sleep(pause, summary=f"until {state.value} is read again")
+            pause = longer(pause)
+
+    async def _read(self, device: PowerDevice) -> Reading:
+        """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
+        step = self._words.off_step
+        try:
+            reading = await workflow.execute_activity_method(
+                self._words.read,
+                self._request(device),
+                **(options.power_read(device.site, self._plan) | {"summary": f"{step}: reads {device.endpoint}"}),
+            )
+        except ActivityError as error:
+            turn = turn_for(error, device.endpoint)
+            if isinstance(turn, Hopeless):
+                raise turn from error
+            message = told_of(device.endpoint, error)
+            self._episode.note(self._words.read_act, "failed", message)
+            self._episode.problem = message
+            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
+        self.said[device.endpoint] = reading.state
+        return reading
+
+    async def _command(self, command: Command, device: PowerDevice, act: str, step: str) -> Commanded:
+        summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
+        try:
+            result: CommandResult = await workflow.execute_activity_method(
+                command,
+                self._request(device, not_after=workflow.now() + options.ACT_WINDOW),
+                **(options.power_command(device.site, self._plan) | {"summary": summary}),
+            )
+        except ActivityError as error:
+            return await self._after_failure(device, act, error)
+        self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+        return Commanded(ended_at=result.ended_at)  # by the clock that will read the state
+
+    async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
+        """An unclear command is waited out, so that what is read next is what it has left; a clear failure is answered."""
+        unclear = is_unclear(error)
+        self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
+        if not unclear:
+            turn = turn_for(error, device.endpoint)
+            if not isinstance(turn, StepFailed | Hopeless):
+                raise turn from error  # not about this device alone: another one would be as wrong
+            return Commanded(ended_at=workflow.now(), failed=turn)
+        answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
+        still = timedelta(0) if answered else options.ACT_WINDOW
+        self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
+        await self.settle()
+        return Commanded(ended_at=workflow.now())
+
+    def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
+        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
+
+
+def states(readings: Sequence[Reading]) -> str:
+    """What devices say, in a line."""
+    return ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
+
+
+def longer(pause: timedelta) -> timedelta:
+    """The next pause of a poll."""
+    return min(pause * 1.5, POLL_INTERVAL_MAXIMUM)
