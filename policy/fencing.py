@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from policy.episodes import OffProof, Pinned, Reading, RestartProof
+from policy.episodes import OffProof, PathProof, Pinned, Reading, RestartProof
 from policy.plan import FencingPlan, Freeing, PowerDevice
 from policy.power import PowerState
 from policy.report import Observation
@@ -108,6 +108,16 @@ def freeing_choice(plan: FencingPlan) -> Freeing:
     if plan.freeing is not Freeing.AUTOMATIC:
         return plan.freeing
     return Freeing.OUT_OF_SERVICE_TAINT if plan.taint_honoured else Freeing.DELETION
+
+
+def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool:
+    """Whether every proof shows a pinned path that was read as cut after its command had ended, and there is one at all (S1,
+    S3)."""
+    return bool(proofs) and all(
+        proof.readings
+        and all(reading.endpoint in endpoints and _reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
+        for proof in proofs
+    )
 
 
 def may_restore_path(*, consequences: bool, restart: RestartProof | None, word: bool) -> bool:

@@ -81,17 +81,45 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutStorage:
+    """The volumes to which a cut path was the node's only way: those of storage classes, of CSI drivers, or named by their
+    handles."""
+
+    classes: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    handles: tuple[str, ...] = ()
+
+    def __or__(self, other: CutStorage) -> CutStorage:
+        """What either covers."""
+        return CutStorage(
+            classes=tuple(dict.fromkeys((*self.classes, *other.classes))),
+            drivers=tuple(dict.fromkeys((*self.drivers, *other.drivers))),
+            handles=tuple(dict.fromkeys((*self.handles, *other.handles))),
+        )
+
+    def covers(self, *, storage_class: str, driver: str, handle: str) -> bool:
+        """Whether a volume lies behind the cut. What a volume does not say covers nothing."""
+        return (
+            (bool(storage_class) and storage_class in self.classes)
+            or (bool(driver) and driver in self.drivers)
+            or (bool(handle) and handle in self.handles)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMethod:
     """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
 
     device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what
-    is done to cluster objects. parameters: what the method itself was told (a taint, the filters of a drain).
+    is done to cluster objects. storage: what lies behind the path. parameters: what the method itself was told (a taint, the
+    filters of a drain).
     """
 
     name: str
     act: Act
     device: PowerDevice | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
+    storage: CutStorage = field(default_factory=CutStorage)
     delay: timedelta = timedelta(0)
     timeout: timedelta | None = None
     tries: int | None = None

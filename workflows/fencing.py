@@ -105,6 +105,8 @@ class FencingStory:
 
     async def _flow(self) -> EpisodeResult:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
+        if not self._plan.levels:
+            return await self._fence_by_paths()
         if not self.freeing.done:
             if self.power.proof is None and not await self._was_switched_off():
                 await self._isolate()
@@ -116,6 +118,12 @@ class FencingStory:
         if not self._plan.power_on:
             return await self._restore(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
         await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
+        await self._wait_for_return()
+        return await self._returned()
+
+    async def _fence_by_paths(self) -> EpisodeResult:
+        """Without any power device: the paths are cut, what lies behind them is freed, the restart is somebody else's."""
+        await self._isolate()
         await self._wait_for_return()
         return await self._returned()
 
@@ -174,9 +182,9 @@ class FencingStory:
         self.desk = Bookkeeping(self.episode)
         self.power = PowerSequence(self.episode, self._plan)
         self.freeing = FreeingSequence(self.episode, self._plan, self.power)
-        self.sighting = Sighting(self.episode, self.power)
         self.tries = Tries(self.episode, self._plan, before_next=self._may_try_again)
         self.isolation = IsolationSequence(self.episode, self._plan, self.desk, self.looks, self.tries)
+        self.sighting = Sighting(self.episode, self.power, self.isolation)
         self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -268,10 +276,13 @@ class FencingStory:
         deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
         self.episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
         while not (await self.looks.refresh() and self.sighting.is_back()):
+            if not self._plan.levels and await self.looks.need_is_gone():
+                raise NeedGone("the node is well again, though nobody restarted it")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 minutes = self._plan.boot_timeout.total_seconds() / 60
-                raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after power-on")
+                since = "power-on" if self._plan.levels else "its paths were cut"
+                raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after {since}")
             await self.episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
 
     # Recovery and the ends ------------------------------------------------------------------------------------------
@@ -317,7 +328,7 @@ class FencingStory:
         return await self._end(outcome, f"{message}{left}")
 
     def _may_restore_path(self) -> bool:
-        consequences = self.freeing.began or self.isolation.adopted
+        consequences = self.freeing.began or self.isolation.freed or self.isolation.adopted
         word = self._resumed_at is not None
         return may_restore_path(consequences=consequences, restart=self.episode.restart_proof, word=word)
 
@@ -372,7 +383,7 @@ class FencingStory:
             off_proof=self.episode.off_proof,
             restart_proof=self.episode.restart_proof,
             left_off=began and self._leaves_off(),
-            freed_pods=self.freeing.freed_pods if began else 0,
+            freed_pods=self.freeing.freed_pods + self.isolation.freed_pods if began else 0,
             record=tuple(self.episode.record),
         )
 

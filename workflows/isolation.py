@@ -7,21 +7,22 @@ whoever takes the node over knows of it. It is given back by itself where no con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import IsolationActivities, PathRequest
+from activities.contracts.target import FreeCutRequest, FreeingActivities, FreeResult, IsolationActivities, PathRequest
 from policy.episodes import PathProof, Phase, Step
 from policy.fencing import off_proven
-from policy.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState
 from workflows import options
 from workflows.bookkeeping import Bookkeeping
-from workflows.devices import PATH, Devices, states
+from workflows.devices import PATH, POLL_INTERVAL, Devices, longer, states
 from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.tries import Tries
@@ -45,6 +46,8 @@ class IsolationSequence:
         self._done: set[int] = set()
         self._cut: dict[str, datetime | None] = {}
         """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
+        self.freed = False
+        self.freed_pods = 0
         self.adopted = False
         """Whether a predecessor cut paths: what it freed is not known."""
 
@@ -85,6 +88,8 @@ class IsolationSequence:
             case Act.CUT_PATH:
                 assert method.device is not None, "a path is cut at a device"
                 await self._cut_path(method.device, method.timeout)
+            case Act.FREE_CUT_PODS:
+                await self._free_cut_pods()
             case _:
                 raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
@@ -120,6 +125,53 @@ class IsolationSequence:
         self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
         self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
         await self._desk.tell("PathCut", f"{device.endpoint} is read as cut")
+
+    async def _free_cut_pods(self) -> None:
+        """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
+        cut = [each for each in self._plan.isolation if each.act is Act.CUT_PATH and each.device is not None]
+        storage = reduce(or_, (each.storage for each in cut), CutStorage())
+        deadline = workflow.now() + self._plan.free_timeout
+        self._episode.enter(doing="frees the pods behind the cut", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            await self._looks.before_destruction()
+            result = await self._free_round(await self._still_cut([each.device for each in cut if each.device]), storage)
+            self.freed_pods += result.deleted_pods
+            left = result.left
+            if (left.pods, left.attachments) == (0, 0) or workflow.now() >= deadline:
+                break
+            await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+            pause = longer(pause)
+        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
+
+    async def _still_cut(self, devices: Sequence[PowerDevice]) -> tuple[PathProof, ...]:
+        readings = await self._paths.read_all(devices)
+        proofs = []
+        for device, reading in zip(devices, readings, strict=True):
+            ended = self._cut.get(device.endpoint)
+            if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
+                raise StepFailed(f"the path is not proven cut: {states([reading])}")
+            proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
+        return tuple(proofs)
+
+    async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage) -> FreeResult:
+        request = FreeCutRequest(
+            target=self._episode.target,
+            proofs=proofs,
+            storage=storage,
+            not_after=workflow.now() + options.ACT_WINDOW,
+            holder=self._episode.holder,
+        )
+        self.freed = True
+        try:
+            return await workflow.execute_activity_method(
+                FreeingActivities.free_cut_pods,
+                request,
+                **(options.consequence(self._episode.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "pods behind the cut can't be freed") from error
 
     async def undo(self, *, may_restore: Callable[[], bool], patient: bool) -> str:
         """Give back every path that recovery names. Answers what is left cut, in words to end a sentence with, "" for nothing.

@@ -12,15 +12,17 @@ from policy.episodes import Pinned
 from policy.fencing import restart_proven
 from policy.identity import same_machine
 from workflows.episode import Episode
+from workflows.isolation import IsolationSequence
 from workflows.power import PowerSequence
 
 
 class Sighting:
     """The pinned machine as it was last seen."""
 
-    def __init__(self, episode: Episode, power: PowerSequence) -> None:
+    def __init__(self, episode: Episode, power: PowerSequence, isolation: IsolationSequence) -> None:
         self._episode = episode
         self._power = power
+        self._isolation = isolation
         self._boot_ids_before: list[str] = []
 
     @property
@@ -42,7 +44,7 @@ class Sighting:
         """Ready with a boot id that is new since our command, on the name we pinned."""
         seen = self._episode.observation
         off_since = self._power.off_commanded_at if self._power.proof is not None else None
-        since = self._power.powered_on_at or off_since
+        since = self._power.powered_on_at or off_since or self._isolation.cut_since
         if seen is None or since is None or not self.says_ready():
             return False
         proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._boot_ids_before)

@@ -15,6 +15,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.cut_workload import behind_cut
 from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import (
@@ -32,17 +33,35 @@ from activities.cluster.livenode import (
 from activities.cluster.marks import is_ours, owner, require_pinned, write_mark
 from activities.cluster.paths import PODS, VOLUME_ATTACHMENTS
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.workload import Attachment, Pod, count, read_attachments, read_pods, read_standing, volumes_of
-from activities.contracts.target import ActRequest, ActResult, FreeingActivities, FreeRequest, FreeResult, Workload
+from activities.cluster.workload import (
+    MAXIMUM_NAMES,
+    Attachment,
+    Pod,
+    count,
+    read_attachments,
+    read_pods,
+    read_standing,
+    volumes_of,
+)
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    FreeCutRequest,
+    FreeingActivities,
+    FreeRequest,
+    FreeResult,
+    Workload,
+)
 from activities.errors import ErrorType, failure
 from policy.episodes import OffProof
-from policy.fencing import proof_stands
+from policy.fencing import paths_cut, proof_stands
 from policy.marks import Mark
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
 
 T = TypeVar("T")
+Consequence = FreeRequest | FreeCutRequest
 
 
 class ClusterFreeing(FreeingActivities):
@@ -98,6 +117,31 @@ class ClusterFreeing(FreeingActivities):
             left=await count(self._connection, await read_standing(self._connection, name), OUR_TAINT),
         )
 
+    @activity.defn(name="isolation.free-cut-pods")
+    async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
+        """One round, in the order of `delete_workload`, of what lies behind the cut."""
+        name = request.target.pinned.node
+        await self._require_cut(request)
+        pods = await read_pods(self._connection, name)
+        found = await behind_cut(self._connection, [pod for pod in pods if pod.in_the_way], request.storage)
+        await self._require_still_fenced(request)
+        deleted_pods = await self._in_rows(request, found.pods, self._delete_pod)
+
+        remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
+        used = await volumes_of(self._connection, remaining)
+        attachments = [each for each in await read_attachments(self._connection, name) if each.volume in found.volumes]
+        free = [] if used.untraceable else [each for each in attachments if not each.deleting and not used.has(each)]
+        if free and self._clock() <= request.not_after:
+            await self._require_still_fenced(request)
+        deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
+        gone = {pod.metadata.uid for pod in await read_pods(self._connection, name)}
+        left = [pod.key for pod in found.pods if pod.metadata.uid in gone]
+        return FreeResult(
+            deleted_pods=deleted_pods,
+            deleted_attachments=deleted_attachments,
+            left=Workload(pods=len(left), attachments=len(attachments) - deleted_attachments, names=tuple(left[:MAXIMUM_NAMES])),
+        )
+
     @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: ActRequest) -> Workload:
         """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
@@ -131,20 +175,30 @@ class ClusterFreeing(FreeingActivities):
     async def _require_licence(self, request: FreeRequest) -> None:
         """What does not depend on the node: whom we are, the time, the proof, the cluster Lease."""
         pinned = request.target.pinned
-        require_cluster(request.target.cluster, self._cluster)
         if self._own_node and pinned.node == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node}, which can't be off then")
-        self._require_time(request)
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
+        await self._require_leave(request)
+
+    async def _require_cut(self, request: FreeCutRequest) -> None:
+        """The same for what lies behind cut paths."""
+        pinned = request.target.pinned
+        if not paths_cut(request.proofs, pinned.endpoints):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
+        await self._require_leave(request)
+
+    async def _require_leave(self, request: Consequence) -> None:
+        require_cluster(request.target.cluster, self._cluster)
+        self._require_time(request)
         if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
             # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
             raise failure(ErrorType.NOT_LICENSED, problem)
 
-    def _require_time(self, request: FreeRequest) -> None:
+    def _require_time(self, request: Consequence) -> None:
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
 
-    async def _require_still_fenced(self, request: FreeRequest) -> None:
+    async def _require_still_fenced(self, request: Consequence) -> None:
         """The same for acts on other objects than the Node; a Node that is gone is as far down as can be."""
         node = await find_node(self._connection, request.target.pinned.node)
         if node is None:
@@ -152,7 +206,7 @@ class ClusterFreeing(FreeingActivities):
         else:
             self._require_fenced(request, node)
 
-    def _require_fenced(self, request: FreeRequest, node: LiveNode) -> Mark:
+    def _require_fenced(self, request: Consequence, node: LiveNode) -> Mark:
         """The live Node is the pinned one, down since it was fenced, and ours. Answers our mark on it."""
         pinned = request.target.pinned
         self._require_time(request)
@@ -167,7 +221,7 @@ class ClusterFreeing(FreeingActivities):
             raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")
         return mark
 
-    async def _in_rows(self, request: FreeRequest, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
+    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
         """Delete row by row while there is time. A refusal is raised unless something got done: the next round meets it again."""
         deleted, refusals = 0, list[ApplicationError]()
         for start in range(0, len(items), PARALLEL_DELETES):

@@ -43,6 +43,7 @@ PODS = Resource(api_version="v1", kind="Pod", plural="pods")
 EVENTS = Resource(api_version="v1", kind="Event", plural="events")
 SECRETS = Resource(api_version="v1", kind="Secret", plural="secrets")
 CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
+VOLUMES = Resource(api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False)
 CLAIMS = Resource(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")
 LEASES = Resource(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
 VOLUME_ATTACHMENTS = Resource(

@@ -128,6 +128,11 @@ class Pod(msgspec.Struct):
         return names
 
     @property
+    def volume_sources(self) -> tuple[str, ...]:
+        """What kinds of source its volumes have."""
+        return tuple(source for volume in self.spec.volumes or () for source in volume if source != "name")
+
+    @property
     def has_inline_volume(self) -> bool:
         """Whether it names a disk in its own spec; its attachment (CSI migration) then names no PersistentVolume."""
         return any(kind in volume for volume in self.spec.volumes or () for kind in INLINE_DISKS)

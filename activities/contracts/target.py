@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from policy.episodes import FencingInput, Need, OffProof, Pinned
-from policy.plan import FencingPlan
+from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
+from policy.plan import CutStorage, FencingPlan
 from policy.report import Observation
 
 
@@ -149,6 +149,17 @@ class FreeResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FreeCutRequest:
+    """A consequence under `path cut proven`: only for pods whose every volume lies behind the cut (S1)."""
+
+    target: Target
+    proofs: tuple[PathProof, ...]
+    storage: CutStorage
+    not_after: datetime
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeaseRequest:
     """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand."""
 
@@ -243,6 +254,14 @@ class FreeingActivities(ABC):
     @abstractmethod
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more."""
+
+    @activity.defn(name="isolation.free-cut-pods")
+    @abstractmethod
+    async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
+        """Force-delete the pods that use cut volumes and no others, then remove the attachments of those volumes.
+
+        `left` counts what lies behind the cut and still stands.
+        """
 
     @activity.defn(name="power-management.read-workload")
     @abstractmethod

@@ -110,6 +110,7 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
                     target.mark_unschedulable,
                     target.mark_schedulable,
                     target.note_path,
+                    target.free_cut_pods,
                     target.taint_out_of_service,
                     target.delete_workload,
                     target.read_workload,

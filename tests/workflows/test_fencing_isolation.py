@@ -8,7 +8,8 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episodes import Need, NeedKind, Outcome
-from policy.plan import CORDON, UNCORDON, Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
@@ -16,6 +17,9 @@ from workflows.messages import PersonRequest
 
 PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
 FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT)
+SAN = CutStorage(classes=("san-gold",))
+FC_OFF_SAN = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=SAN)
+FREE = PlannedMethod(name="clean-pods", act=Act.FREE_CUT_PODS)
 FC_ON = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
 
 
@@ -131,3 +135,51 @@ async def test_a_person_s_node_waits_before_isolation_and_a_check_s_does_not(env
     async with fencing(env, world) as run:
         result = await run.result()
         assert result.ended - result.started < timedelta(hours=1)
+
+
+def fabric_only(**changes: object) -> FencingPlan:
+    """No power device at all: the port is the fence."""
+    return plan(**({"levels": (), "isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)} | changes))
+
+
+async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: WorkflowEnvironment) -> None:
+    """S1: under `path cut proven`, and only those; the port is given back after the restart that somebody else made."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        assert world.storage == SAN
+        assert world.count("restore-path") == 0
+        world.ready, world.boot_id = True, "boot-2"
+        await run.tell(world.observation())
+        result = await run.result()
+    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
+    assert world.count("restore-path") == 1
+    assert world.commands == []
+
+
+async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stays_cut(env: WorkflowEnvironment) -> None:
+    """Its processes may hold what somebody else writes by now: a restart or a person's word first."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        world.ready = True
+        await run.tell(world.observation())
+        status = await run.parked()
+        assert f"{PORT.endpoint} is left cut: pods were freed" in status.problem
+        assert world.count("restore-path") == 0
+        world.word = True
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="its processes are gone"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("restore-path") == 1
+
+
+async def test_nothing_is_freed_behind_a_path_that_is_open_again(env: WorkflowEnvironment) -> None:
+    """S2: read again just before."""
+    world = World(plan=fabric_only(tries=1, restarts=0))
+    world.gates["event PathCut"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event PathCut")
+        world.paths[PORT.endpoint] = PowerState.ON
+        world.gates["event PathCut"].set()
+        assert "not proven cut" in (await run.parked()).problem
+    assert world.count("free-cut-pods") == 0

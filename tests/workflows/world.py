@@ -29,6 +29,7 @@ from activities.contracts.target import (
     ActRequest,
     ActResult,
     EventRequest,
+    FreeCutRequest,
     FreeingActivities,
     FreeRequest,
     FreeResult,
@@ -47,7 +48,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading
 from policy.permits import Decision, PermitAnswer
-from policy.plan import FencingPlan, PowerDevice
+from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState
 from policy.report import Observation
 
@@ -89,6 +90,8 @@ class World:
     uid: str = "uid-1"
     boot_id: str = "boot-1"
     pods: int = 3
+    cut_pods: int = 2
+    storage: CutStorage | None = None
     pods_stay: bool = False
     power: dict[str, PowerState] = field(default_factory=dict)
     paths: dict[str, PowerState] = field(default_factory=dict)
@@ -165,7 +168,7 @@ class World:
 
     def consequences(self) -> list[str]:
         """Acts that need a proof."""
-        return [act for act in self.acts if act in {"taint", "delete-workload"}]
+        return [act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods"}]
 
     def consequence(self, request: FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
@@ -228,7 +231,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def last_look(self, request: LookRequest) -> LookResult:
         world = self.world
         await world.act("look" if request.destructive else "glance")
-        if world.ready and PowerState.ON not in world.power.values():
+        if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
             world.ready = world.lingers >= 0
         if world.look_errors:
@@ -303,6 +306,17 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         world.consequence(request, "delete-workload")
         await world.act("delete-workload")
         deleted, world.pods = world.pods, 0
+        return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
+
+    @activity.defn(name="isolation.free-cut-pods")
+    async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
+        world = self.world
+        cut = {reading.endpoint for proof in request.proofs for reading in proof.readings}
+        if not cut or any(world.paths[each] is not PowerState.OFF for each in cut):
+            world.broken.append(f"S1: pods were freed behind {cut} while {world.paths}")
+        await world.act("free-cut-pods")
+        deleted, world.cut_pods = world.cut_pods, 0
+        world.storage = request.storage
         return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
 
     @activity.defn(name="power-management.read-workload")

@@ -278,6 +278,7 @@ class World:
         tolerations: tuple[Mapping[str, Any], ...] = (),
         phase: str = "Running",
         finalizers: tuple[str, ...] = (),
+        volumes: tuple[Mapping[str, Any], ...] = (),
     ) -> JsonObject:
         metadata: JsonObject = {"name": name, "namespace": "default"}
         if owner:
@@ -293,7 +294,8 @@ class World:
             "containers": [{"name": "main", "image": "example"}],
             "tolerations": [dict(each) for each in tolerations],
             "volumes": [
-                {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)
+                *({"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(claims)),
+                *(dict(each) for each in volumes),
             ],
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
