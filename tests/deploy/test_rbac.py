@@ -21,6 +21,7 @@ from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     EventRequest,
+    FreeCutRequest,
     FreeRequest,
     LookRequest,
     LookVerdict,
@@ -28,9 +29,9 @@ from activities.contracts.target import (
     RestoreRequest,
     Target,
 )
-from policy.episodes import FencingInput, Need, NeedKind, OffProof, Reading
+from policy.episodes import FencingInput, Need, NeedKind, OffProof, PathProof, Reading
 from policy.healthcheck import ObjectRef
-from policy.plan import CredentialRef
+from policy.plan import CredentialRef, CutStorage
 from policy.power import PowerState
 from policy.report import ScanReport
 from simulator.api.server import ApiServer
@@ -202,6 +203,14 @@ async def _episode(worker: ClusterConnection) -> None:
     at = datetime.now(UTC)
     readings = tuple(Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
     proof = OffProof(commanded_at=at - timedelta(seconds=1), readings=readings)
+    cut = FreeCutRequest(
+        target=sick,
+        proofs=(PathProof(commanded_at=at - timedelta(seconds=1), readings=readings),),
+        storage=CutStorage(drivers=("csi.elsewhere",)),
+        not_after=at + timedelta(seconds=30),
+        holder=HOLDER,
+    )
+    assert (await environment.run(freeing.free_cut_pods, cut)).deleted_pods == 0
     free = FreeRequest(target=sick, proof=proof, not_after=at + timedelta(seconds=20), holder=HOLDER)
     assert (await environment.run(freeing.taint_out_of_service, free)).changed
     freed = await environment.run(freeing.delete_workload, free)
