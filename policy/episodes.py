@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from policy.healthcheck import ObjectRef
-from policy.power import PowerState
+from policy.power import PowerState, VolumeState
 
 
 class Kind(StrEnum):
@@ -143,12 +143,26 @@ class OffProof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeReading:
+    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it."""
+
+    volume: str
+    state: VolumeState
+    at: datetime
+    root: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathProof:
-    """`path cut proven`: a path read as cut after the command to cut it had ended. Licenses consequences for pods using only
-    it."""
+    """`path cut proven`: a switch port read as off, or a volume read as available, after the command to cut it had ended.
+
+    Licenses consequences for pods using only what is cut.
+    """
 
     commanded_at: datetime
-    readings: tuple[Reading, ...]
+    readings: tuple[Reading, ...] = ()
+    volumes: tuple[VolumeReading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

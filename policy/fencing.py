@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from policy.episodes import OffProof, PathProof, Pinned, Reading, RestartProof
 from policy.plan import FencingPlan, Freeing, PowerDevice
-from policy.power import PowerState
+from policy.power import PowerState, VolumeState
 from policy.report import Observation
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
@@ -111,11 +111,12 @@ def freeing_choice(plan: FencingPlan) -> Freeing:
 
 
 def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool:
-    """Whether every proof shows a pinned path that was read as cut after its command had ended, and there is one at all (S1,
-    S3)."""
+    """Whether there is a proof, and each shows what it should after its command had ended (S1, S3): every pinned path read as
+    cut, or every volume as available."""
     return bool(proofs) and all(
-        proof.readings
+        (proof.readings or proof.volumes)
         and all(reading.endpoint in endpoints and _reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
+        and all(each.state is VolumeState.AVAILABLE and each.at > proof.commanded_at for each in proof.volumes)
         for proof in proofs
     )
 

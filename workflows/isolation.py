@@ -27,6 +27,7 @@ from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.tries import Tries
 from workflows.turns import Hopeless, StepFailed, Turn, turn_for
+from workflows.volumes import Volumes
 
 RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
 RESTORE_FAILURES_TOLD = 3
@@ -43,6 +44,8 @@ class IsolationSequence:
         self._looks = looks
         self._tries = tries
         self._paths = Devices(episode, plan, PATH)
+        self._volumes = Volumes(episode, plan)
+        self._detached_from: PowerDevice | None = None
         self._done: set[int] = set()
         self._cut: dict[str, datetime | None] = {}
         """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
@@ -88,6 +91,9 @@ class IsolationSequence:
             case Act.CUT_PATH:
                 assert method.device is not None, "a path is cut at a device"
                 await self._cut_path(method.device, method.timeout)
+            case Act.DETACH_VOLUMES:
+                assert method.device is not None, "volumes are detached from a machine"
+                await self._detach_volumes(method.device, method.timeout)
             case Act.FREE_CUT_PODS:
                 await self._free_cut_pods()
             case _:
@@ -126,16 +132,29 @@ class IsolationSequence:
         self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
         await self._desk.tell("PathCut", f"{device.endpoint} is read as cut")
 
+    async def _detach_volumes(self, device: PowerDevice, timeout: timedelta | None) -> None:
+        await self._desk.take_node_lease(theirs_matters=not self.touched)
+        proof = await self._volumes.detach_all(device, self._looks.before_destruction, timeout or self._plan.off_timeout)
+        if proof is not None:
+            self._detached_from = device
+            self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
+            await self._desk.tell("VolumesDetached", ", ".join(each.volume for each in proof.volumes))
+
     async def _free_cut_pods(self) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         cut = [each for each in self._plan.isolation if each.act is Act.CUT_PATH and each.device is not None]
-        storage = reduce(or_, (each.storage for each in cut), CutStorage())
+        behind_ports = reduce(or_, (each.storage for each in cut), CutStorage())
         deadline = workflow.now() + self._plan.free_timeout
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause = POLL_INTERVAL
         while True:
             await self._looks.before_destruction()
-            result = await self._free_round(await self._still_cut([each.device for each in cut if each.device]), storage)
+            proofs = await self._still_cut([each.device for each in cut if each.device])
+            handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
+            if not proofs:
+                self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
+                return
+            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles))
             self.freed_pods += result.deleted_pods
             left = result.left
             if (left.pods, left.attachments) == (0, 0) or workflow.now() >= deadline:
@@ -153,6 +172,8 @@ class IsolationSequence:
             if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
                 raise StepFailed(f"the path is not proven cut: {states([reading])}")
             proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
+        if self._detached_from is not None:
+            proofs.append(await self._volumes.prove(self._detached_from))
         return tuple(proofs)
 
     async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage) -> FreeResult:

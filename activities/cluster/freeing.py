@@ -186,6 +186,9 @@ class ClusterFreeing(FreeingActivities):
         pinned = request.target.pinned
         if not paths_cut(request.proofs, pinned.endpoints):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
+        available = {each.volume for proof in request.proofs for each in proof.volumes}
+        if unproven := set(request.storage.handles) - available if available else set():
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: not proven detached: {', '.join(sorted(unproven))}")
         await self._require_leave(request)
 
     async def _require_leave(self, request: Consequence) -> None:

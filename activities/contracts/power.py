@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import Target
-from policy.episodes import Reading
+from policy.episodes import Reading, VolumeReading
 from policy.plan import PowerDevice
 from policy.power import PowerState
 
@@ -37,6 +37,24 @@ class CommandResult:
     began_at: datetime
     ended_at: datetime
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeRequest:
+    """Read or detach one volume of a cloud machine; limits as in `PowerRequest`."""
+
+    target: Target
+    device: PowerDevice
+    volume: str
+    deadline: timedelta
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumesResult:
+    """The volumes attached to a machine."""
+
+    volumes: tuple[VolumeReading, ...]
 
 
 class PowerActivities(ABC):
@@ -75,3 +93,18 @@ class PowerActivities(ABC):
     @abstractmethod
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         """Read, then command a path on unless it is on already."""
+
+    @activity.defn(name="isolation.list-volumes")
+    @abstractmethod
+    async def list_volumes(self, request: PowerRequest) -> VolumesResult:
+        """Which volumes are attached to the machine. NotSupported where the driver knows of none."""
+
+    @activity.defn(name="isolation.detach-volume")
+    @abstractmethod
+    async def detach_volume(self, request: VolumeRequest) -> CommandResult:
+        """Command that a volume be detached by force."""
+
+    @activity.defn(name="isolation.read-volume")
+    @abstractmethod
+    async def read_volume(self, request: VolumeRequest) -> VolumeReading:
+        """Where one volume is."""

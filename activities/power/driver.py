@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from policy.episodes import Reading
-from policy.power import PowerCapability, VolumeState
+from policy.episodes import Reading, VolumeReading
+from policy.power import PowerCapability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +109,6 @@ class PowerDriver(Protocol):
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """Ask which machine this is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VolumeReading:
-    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it."""
-
-    volume: str
-    state: VolumeState
-    at: datetime
-    root: bool = False
-    detail: str = ""
 
 
 class CloudDriver(PowerDriver, Protocol):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from temporalio import activity
 
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest, VolumeRequest, VolumesResult
 from activities.errors import ErrorType, failure
-from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.driver import CloudDriver, Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.episodes import Reading
+from policy.episodes import Reading, VolumeReading
 from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerState
+from policy.power import PowerCapability, PowerState
 
 Result = TypeVar("Result")
 
@@ -98,7 +98,35 @@ class PowerService(PowerActivities):
         """A path is given back like power is switched on."""
         return await self.power_on(request)
 
-    async def _driver(self, request: PowerRequest) -> PowerDriver:
+    @activity.defn(name="isolation.list-volumes")
+    async def list_volumes(self, request: PowerRequest) -> VolumesResult:
+        """Asked anew in each episode: what is attached changes with every pod."""
+        driver = _cloud(await self._driver(request))
+        return VolumesResult(volumes=await _typed(driver.volumes(Deadline.within(request.deadline))))
+
+    @activity.defn(name="isolation.detach-volume")
+    async def detach_volume(self, request: VolumeRequest) -> CommandResult:
+        """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
+        self._refuse_own_node(request)
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        driver = _cloud(await self._driver(request))
+        _refuse_late(request)
+        await _typed(driver.detach(request.volume, deadline))
+        return CommandResult(
+            sent=True,
+            before=PowerState.UNKNOWN,
+            began_at=began_at,
+            ended_at=datetime.now(UTC),
+            detail=f"detaches {request.volume}",
+        )
+
+    @activity.defn(name="isolation.read-volume")
+    async def read_volume(self, request: VolumeRequest) -> VolumeReading:
+        """Wherever it is by now."""
+        driver = _cloud(await self._driver(request))
+        return await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
+
+    async def _driver(self, request: PowerRequest | VolumeRequest) -> PowerDriver:
         device = request.device
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
@@ -114,16 +142,22 @@ class PowerService(PowerActivities):
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
         return reading.state
 
-    def _refuse_own_node(self, request: PowerRequest) -> None:
+    def _refuse_own_node(self, request: PowerRequest | VolumeRequest) -> None:
         if self._own_node and _node(request) == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
 
 
-def _node(request: PowerRequest) -> str:
+def _cloud(driver: PowerDriver) -> CloudDriver:
+    if PowerCapability.VOLUMES not in driver.capabilities:
+        raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver knows of no volumes")
+    return cast("CloudDriver", driver)
+
+
+def _node(request: PowerRequest | VolumeRequest) -> str:
     return request.target.pinned.node
 
 
-def _refuse_late(request: PowerRequest) -> None:
+def _refuse_late(request: PowerRequest | VolumeRequest) -> None:
     if request.not_after is not None and datetime.now(UTC) > request.not_after:
         late = datetime.now(UTC) - request.not_after
         raise failure(

@@ -14,6 +14,9 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts.episodes import EpisodeActivities
+from activities.contracts.power import PowerActivities
+from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
 from policy.ids import episode_id
 from policy.report import Observation
@@ -88,36 +91,15 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         await stack.enter_async_context(
             Worker(env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
         )
-        for activities_queue, activities in (
-            (WORKFLOW_QUEUE, [target.request_permit]),
-            (
-                power_queue("default"),
-                [target.read_power, target.power_off, target.power_on, target.read_path, target.cut_path, target.restore_path],
-            ),
+        for activities_queue, contracts in (
+            (WORKFLOW_QUEUE, (EpisodeActivities,)),
+            (power_queue("default"), (PowerActivities,)),
+            (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities)),
         ):
-            await stack.enter_async_context(Worker(env.client, task_queue=activities_queue, activities=activities))
-        await stack.enter_async_context(
-            Worker(
-                env.client,
-                task_queue=cluster_queue(cluster),
-                activities=[
-                    target.pin,
-                    target.mark,
-                    target.last_look,
-                    target.take_lease,
-                    target.release_lease,
-                    target.record_event,
-                    target.mark_unschedulable,
-                    target.mark_schedulable,
-                    target.note_path,
-                    target.free_cut_pods,
-                    target.taint_out_of_service,
-                    target.delete_workload,
-                    target.read_workload,
-                    target.untaint_out_of_service,
-                ],
+            names = sorted(name for contract in contracts for name in contract.__abstractmethods__)
+            await stack.enter_async_context(
+                Worker(env.client, task_queue=activities_queue, activities=[getattr(target, name) for name in names])
             )
-        )
         handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         run = Run(world, handle)
         try:

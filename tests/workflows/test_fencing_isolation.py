@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episodes import Need, NeedKind, Outcome
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
@@ -183,3 +183,45 @@ async def test_nothing_is_freed_behind_a_path_that_is_open_again(env: WorkflowEn
         world.gates["event PathCut"].set()
         assert "not proven cut" in (await run.parked()).problem
     assert world.count("free-cut-pods") == 0
+
+
+INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
+DETACH = PlannedMethod(name="detach-volumes", act=Act.DETACH_VOLUMES, device=INSTANCE)
+
+
+def volumes_only(**changes: object) -> FencingPlan:
+    """The machine keeps running; its volumes are taken away."""
+    return plan(**({"levels": (), "isolation": (CORDON, DETACH, FREE), "recovery": (UNCORDON,)} | changes))
+
+
+async def test_pods_of_volumes_that_read_available_are_freed_and_the_root_stays(env: WorkflowEnvironment) -> None:
+    """S1: the machine runs on, for analysis."""
+    attached = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
+    world = World(plan=volumes_only(), volumes=attached)
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        assert [act for act in world.acts if act.startswith("detach ")] == ["detach vol-1", "detach vol-2"]
+        assert world.storage == CutStorage(handles=("vol-1", "vol-2"))
+        world.ready, world.boot_id = True, "boot-2"
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironment) -> None:
+    """S3."""
+    world = World(
+        plan=volumes_only(tries=1, restarts=0),
+        volumes={"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.UNKNOWN},
+        stuck={"vol-1"},
+    )
+    async with fencing(env, world) as run:
+        assert "vol-1 is attached" in (await run.parked()).problem
+    assert world.consequences() == []
+
+
+async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: WorkflowEnvironment) -> None:
+    """S33, S34."""
+    world = World(plan=volumes_only(), volumes={"vol-1": VolumeState.ATTACHED}, off_lost=1)
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+    assert world.count("detach vol-1") == 1

@@ -24,7 +24,7 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
+from activities.contracts.power import CommandResult, PowerActivities, PowerRequest, VolumeRequest, VolumesResult
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -46,10 +46,10 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading
+from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
-from policy.power import PowerState
+from policy.power import PowerState, VolumeState
 from policy.report import Observation
 
 CLUSTER = "prod"
@@ -91,6 +91,7 @@ class World:
     boot_id: str = "boot-1"
     pods: int = 3
     cut_pods: int = 2
+    volumes: dict[str, VolumeState] = field(default_factory=dict)
     storage: CutStorage | None = None
     pods_stay: bool = False
     power: dict[str, PowerState] = field(default_factory=dict)
@@ -312,8 +313,11 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         world = self.world
         cut = {reading.endpoint for proof in request.proofs for reading in proof.readings}
-        if not cut or any(world.paths[each] is not PowerState.OFF for each in cut):
+        detached = {each.volume for proof in request.proofs for each in proof.volumes}
+        if not cut | detached or any(world.paths[each] is not PowerState.OFF for each in cut):
             world.broken.append(f"S1: pods were freed behind {cut} while {world.paths}")
+        if any(world.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
+            world.broken.append(f"S1: pods of {request.storage.handles} were freed while {world.volumes}")
         await world.act("free-cut-pods")
         deleted, world.cut_pods = world.cut_pods, 0
         world.storage = request.storage
@@ -396,6 +400,31 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     @activity.defn(name="recovery.restore-path")
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         return await self._path(request, PowerState.ON, "restore-path")
+
+    @activity.defn(name="isolation.list-volumes")
+    async def list_volumes(self, request: PowerRequest) -> VolumesResult:
+        await self.world.act("list-volumes")
+        attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock(), root=True)]
+        for volume, state in self.world.volumes.items():
+            if state is VolumeState.ATTACHED:
+                attached.append(VolumeReading(volume=volume, state=state, at=clock()))
+        return VolumesResult(volumes=tuple(attached))
+
+    @activity.defn(name="isolation.detach-volume")
+    async def detach_volume(self, request: VolumeRequest) -> CommandResult:
+        world = self.world
+        await world.act(f"detach {request.volume}")
+        if request.volume not in world.stuck:
+            world.volumes[request.volume] = VolumeState.AVAILABLE
+        if world.off_lost:
+            world.off_lost -= 1
+            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        return CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="isolation.read-volume")
+    async def read_volume(self, request: VolumeRequest) -> VolumeReading:
+        await self.world.act("read-volume")
+        return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock())
 
     async def _path(self, request: PowerRequest, state: PowerState, act: str) -> CommandResult:
         world, endpoint = self.world, request.device.endpoint
