@@ -219,6 +219,16 @@ async def test_a_volume_that_stays_attached_frees_nothing(env: WorkflowEnvironme
     assert world.consequences() == []
 
 
+async def test_a_volume_that_the_cloud_does_not_know_any_more_is_not_detached(env: WorkflowEnvironment) -> None:
+    """S3: unknown is not available."""
+    volumes = {"vol-1": VolumeState.ATTACHED}
+    plan = volumes_only(tries=1, restarts=0)
+    world = World(plan=plan, volumes=volumes, after_detaching=VolumeState.UNKNOWN)
+    async with fencing(env, world) as run:
+        assert "vol-1 is unknown" in (await run.parked()).problem
+    assert world.consequences() == []
+
+
 async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: WorkflowEnvironment) -> None:
     """S33, S34."""
     world = World(plan=volumes_only(), volumes={"vol-1": VolumeState.ATTACHED}, off_lost=1)

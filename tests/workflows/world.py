@@ -92,6 +92,7 @@ class World:
     pods: int = 3
     cut_pods: int = 2
     volumes: dict[str, VolumeState] = field(default_factory=dict)
+    after_detaching: VolumeState = VolumeState.AVAILABLE
     storage: CutStorage | None = None
     pods_stay: bool = False
     power: dict[str, PowerState] = field(default_factory=dict)
@@ -415,7 +416,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         world = self.world
         await world.act(f"detach {request.volume}")
         if request.volume not in world.stuck:
-            world.volumes[request.volume] = VolumeState.AVAILABLE
+            world.volumes[request.volume] = world.after_detaching
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
