@@ -1,0 +1,1 @@
+"""Clouds that real client libraries talk to, with simulated machines behind their instances."""

@@ -1,0 +1,132 @@
+"""The simulated Compute Engine: a machine follows its instance, an instance its machine, and nothing is carried out twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from simulator.bmc.machine import Machine
+from simulator.cloud.gce import GceEndpoint
+from simulator.cloud.gce_state import Instance
+
+NODE = "/compute/v1/projects/p/zones/z/instances/node-1"
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[GceEndpoint]:
+    async with GceEndpoint(anonymous=True) as running:
+        yield running
+
+
+@pytest.fixture
+async def http(cloud: GceEndpoint) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cloud.url) as session:
+        yield session
+
+
+async def status(http: aiohttp.ClientSession, path: str = NODE) -> str:
+    async with http.get(path) as answer:
+        return str((await answer.json()).get("status", answer.status))
+
+
+async def command(http: aiohttp.ClientSession, verb: str, **query: str) -> tuple[int, dict[str, object]]:
+    async with http.post(f"{NODE}/{verb}", params=query) as answer:
+        return answer.status, await answer.json()
+
+
+async def until(instance: Instance, *wanted: str) -> None:
+    async with asyncio.timeout(5):
+        while instance.status not in wanted:
+            await asyncio.sleep(0.005)
+
+
+async def test_a_given_machine_follows_its_instance(cloud: GceEndpoint, http: aiohttp.ClientSession) -> None:
+    machine = Machine("node-1")
+    instance = cloud.add_instance("p", "z", "node-1", machine)
+    cloud.compute.seconds = 0.05
+    code, operation = await command(http, "stop")
+    assert (code, operation["status"]) == (200, "RUNNING")
+    await until(instance, "STOPPING")
+    assert machine.power == "on"
+    await until(instance, "TERMINATED")
+    assert machine.power == "off"
+    assert await status(http, f"/compute/v1/projects/p/zones/z/operations/{operation['name']}") == "DONE"
+    await command(http, "start")
+    await until(instance, "PROVISIONING", "STAGING")
+    assert machine.power == "off"
+    await until(instance, "RUNNING")
+    assert [entry.command for entry in machine.log] == ["off", "on"]
+
+
+async def test_an_instance_follows_a_machine_that_lost_its_power_by_itself(
+    cloud: GceEndpoint, http: aiohttp.ClientSession
+) -> None:
+    instance = cloud.add_instance("p", "z", "node-1")
+    await instance.machine.set_power("off")
+    assert await status(http) == "TERMINATED"
+    await instance.machine.set_power("on")
+    assert await status(http) == "RUNNING"
+
+
+async def test_a_request_id_is_carried_out_once(cloud: GceEndpoint, http: aiohttp.ClientSession) -> None:
+    instance = cloud.add_instance("p", "z", "node-1")
+    _, first = await command(http, "reset", requestId="one")
+    _, again = await command(http, "reset", requestId="one")
+    _, other = await command(http, "reset", requestId="two")
+    assert first["name"] == again["name"] != other["name"]
+    async with asyncio.timeout(5):
+        while len(instance.machine.log) < 2:
+            await asyncio.sleep(0.005)
+    assert [entry.command for entry in instance.machine.log] == ["reset", "reset"]
+
+
+@pytest.mark.parametrize(
+    ("state", "verb"), [("STOPPING", "start"), ("SUSPENDED", "start"), ("SUSPENDED", "stop"), ("TERMINATED", "reset")]
+)
+async def test_a_command_that_does_not_fit_the_state_is_refused(
+    cloud: GceEndpoint, http: aiohttp.ClientSession, state: str, verb: str
+) -> None:
+    cloud.add_instance("p", "z", "node-1").status = state
+    code, answer = await command(http, verb)
+    assert code == 400
+    assert "resourceNotReady" in str(answer)
+    assert await status(http) == state
+
+
+async def test_a_scratch_disk_must_be_spoken_of(cloud: GceEndpoint, http: aiohttp.ClientSession) -> None:
+    cloud.compute.add_local_ssd(cloud.add_instance("p", "z", "node-1"))
+    assert (await command(http, "stop"))[0] == 400
+    assert (await command(http, "stop", discardLocalSsd="true"))[0] == 200
+
+
+async def test_a_deleted_instance_takes_its_boot_disk_along_and_leaves_the_others(
+    cloud: GceEndpoint, http: aiohttp.ClientSession
+) -> None:
+    instance = cloud.add_instance("p", "z", "node-1")
+    data = cloud.compute.add_disk("p", "data", zone="z")
+    cloud.compute.attach(instance, data)
+    async with http.delete(NODE) as answer:
+        assert answer.status == 200
+    async with asyncio.timeout(5):
+        while await status(http) != "404":
+            await asyncio.sleep(0.005)
+    assert instance.machine.power == "off"
+    assert (list(cloud.compute.disks), data.users) == ([data.path], [])
+    async with http.get("/compute/v1/projects/p/zones/z/instances") as answer:
+        assert (await answer.json())["items"] == []
+
+
+async def test_without_a_good_token_nothing_is_answered() -> None:
+    async with GceEndpoint() as cloud, aiohttp.ClientSession(cloud.url) as http:
+        cloud.add_instance("p", "z", "node-1")
+        for headers in ({}, {"Authorization": "Bearer guessed"}, {"Authorization": "Basic Zm9v"}):
+            async with http.get(NODE, headers=headers) as answer:
+                assert answer.status == 401
+        for assertion in ("", "a.b.c", "e30.e30.e30"):
+            form = {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}
+            async with http.post("/token", data=form) as answer:
+                assert answer.status == 400
+                assert (await answer.json())["error"] == "invalid_grant"
