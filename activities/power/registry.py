@@ -16,8 +16,14 @@ def _ipmi() -> DriverFactory:
     return IpmiFactory()
 
 
+def _gce() -> DriverFactory:
+    from activities.power.gce import GceFactory
+
+    return GceFactory()
+
+
 # One line per driver; fence agents share one, whatever their name.
-DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {"ipmi": _ipmi}
+DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {"ipmi": _ipmi, "gce": _gce}
 
 
 def driver_for(device: PowerDevice, credentials: Credentials) -> PowerDriver:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.power_drivers.contract import DriverParameters
+from policy.power_drivers.gce import GCE
 from policy.power_drivers.ipmi import IPMI
 
 DRIVERS: Mapping[str, DriverParameters] = {
     "ipmi": IPMI,
+    "gce": GCE,
 }
 
 

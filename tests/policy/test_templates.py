@@ -248,7 +248,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         f"{AT}.power[0].parameters.ip",
         "expected the address or name of the BMC",
     ),
-    ({"power": [DEVICE | {"driver": "redfish"}]}, f"{AT}.power[0].driver", "expected one of ipmi, got 'redfish'"),
+    ({"power": [DEVICE | {"driver": "drac"}]}, f"{AT}.power[0].driver", "got 'drac'"),
     (
         {"power": [DEVICE | {"parameters": {"lanplus": "1"}}]},
         f"{AT}.power[0].parameters.lanplus",

@@ -1,0 +1,118 @@
+"""What runs in the thread of an `Act`: Google's client on a session of ours, with a token in hand before anything is sent.
+
+Imported by the first act only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
+paths and types; what it does around them is not ours to have:
+
+- it retries, and its session repeats a request that was refused with 401: here an act is one request, without redirects;
+- its time-outs are for each wait, not for the whole: here every socket is cut by the deadline (`gce_session.py`);
+- `operation.result()` asks the public endpoint, wherever `api_endpoint` points: here no operation is waited for. Whether an
+  accepted command was carried out is read from the instance itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec, module_from_spec
+from typing import Any, TypeVar
+
+import requests
+from google.api_core.gapic_v1.client_info import ClientInfo
+from google.auth.credentials import AnonymousCredentials
+
+from activities.errors import ErrorType
+from activities.power.errors import PowerError
+from activities.power.gce_accounts import account_of
+from activities.power.gce_act import Act, Stage
+from activities.power.gce_session import ActSession, reason_of
+
+PACKAGE = "google.cloud.compute_v1"
+
+
+@contextmanager
+def _only_what_is_named() -> Iterator[None]:
+    """While this holds, parts of the package are imported without its own module, which imports all of its hundred services.
+
+    With them the first act of a worker would wait for 4.2 s of a core, without them 1.2 s. A later import gets the package whole.
+    """
+    spec = find_spec(PACKAGE) if PACKAGE not in sys.modules else None
+    if spec is None:
+        yield
+        return
+    sys.modules[PACKAGE] = module_from_spec(spec)
+    try:
+        yield
+    finally:
+        del sys.modules[PACKAGE]
+
+
+with _only_what_is_named():
+    from google.cloud.compute_v1.services.disks import DisksClient
+    from google.cloud.compute_v1.services.disks.transports import DisksRestTransport
+    from google.cloud.compute_v1.services.instances import InstancesClient
+    from google.cloud.compute_v1.services.instances.transports import InstancesRestTransport
+    from google.cloud.compute_v1.services.region_disks import RegionDisksClient
+    from google.cloud.compute_v1.services.region_disks.transports import RegionDisksRestTransport
+
+Result = TypeVar("Result")
+
+
+class Api:
+    """The clients of one act. Making them takes 1 to 2 ms, so only tokens are worth keeping."""
+
+    def __init__(self, act: Act, session: ActSession, url: str) -> None:
+        self._act, self._session, self._url = act, session, url
+
+    @property
+    def instances(self) -> InstancesClient:
+        """For instances."""
+        return InstancesClient(transport=self._equipped(InstancesRestTransport))
+
+    @property
+    def disks(self) -> DisksClient:
+        """For disks of a zone."""
+        return DisksClient(transport=self._equipped(DisksRestTransport))
+
+    @property
+    def region_disks(self) -> RegionDisksClient:
+        """For disks of a region."""
+        return RegionDisksClient(transport=self._equipped(RegionDisksRestTransport))
+
+    @property
+    def once(self) -> dict[str, Any]:
+        """The options of every call: sent once, within what is left."""
+        return {"retry": None, "timeout": self._act.remaining()}
+
+    def _equipped(self, transport_class: Any) -> Any:
+        transport = transport_class(credentials=AnonymousCredentials(), host=self._url)  # type: ignore[no-untyped-call]
+        transport._session = self._session
+        # Anew, because its calls hold the session that there was when they were made.
+        transport._prep_wrapped_messages(ClientInfo())  # type: ignore[no-untyped-call]
+        return transport
+
+
+def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
+    """Put the one request of an act. key: a service account's, "" for the worker's own identity, None for no token at all."""
+    account = account_of(key) if key is not None else None
+    hide = account.hidden_in if account is not None else str
+    try:
+        with ActSession(act, sends=True) as session:
+            if account is not None:
+                act.stage = Stage.AUTHORIZING
+                session.headers["Authorization"] = account.authorization(act)
+            act.stage = Stage.CONNECTING
+            return ask(Api(act, session, url))
+    except PowerError as error:
+        shown = type(error)(error.type, hide(str(error)))
+        if error.type is ErrorType.UNAUTHORIZED and account is not None:
+            account.forget()
+        raise shown from None
+    except requests.Timeout:
+        raise act.silence() from None
+    except requests.RequestException as error:
+        raise act.broken(f"the connection failed ({hide(reason_of(error))})") from None
+    except Exception as error:  # noqa: BLE001 - whatever the client makes of an answer, a command that was sent stays sent
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise act.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None
