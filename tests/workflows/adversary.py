@@ -290,6 +290,8 @@ class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivi
     async def mark(self, request: ActRequest) -> ActResult:
         mishap = await self._before("mark")
         self._require_present()
+        if self.world.uid != request.target.pinned.uid:
+            raise failure(ErrorType.TARGET_CHANGED, "another Node")
         self.world.marked = request.target.incident
         await self._after(mishap)
         return ActResult(changed=True, detail="marked")
