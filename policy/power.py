@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -34,3 +36,23 @@ class VolumeState(StrEnum):
     ATTACHED = "attached"
     AVAILABLE = "available"
     UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceGroups:
+    """One network interface of a cloud machine, and the security groups that decide what passes it."""
+
+    interface: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A cloud machine behind one security group only, and which ones each interface had before: kept until they are given back.
+
+    It licenses nothing: connections that are open when the groups change live on. Only `path cut proven` and `off proven` do.
+    """
+
+    group: str
+    former: tuple[InterfaceGroups, ...]
+    at: datetime

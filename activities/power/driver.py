@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from policy.episodes import Reading, VolumeReading
-from policy.power import PowerCapability
+from policy.power import InterfaceGroups, PowerCapability, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,17 @@ class CloudDriver(PowerDriver, Protocol):
 
     async def detach(self, volume: str, deadline: Deadline) -> None:
         """Command its detachment from this machine, forcibly. Returning means accepted, which proves nothing: read it."""
+
+    async def quarantine(self, deadline: Deadline) -> Quarantine:
+        """Put the machine behind the configured security group alone; the answer says what to give back.
+
+        The cloud remembers it, too, from before the first change, so that asked again after an answer that was lost or work half
+        done it goes on and says the same. That a change was only carried out in part is Ambiguous.
+        """
+
+    async def lift_quarantine(self, quarantine: Quarantine | None, deadline: Deadline) -> tuple[InterfaceGroups, ...]:
+        """Give every interface back what it had; None has the cloud's own memory tell. What somebody else has changed meanwhile
+        stays. Answers what is in force afterwards; may be repeated as quarantine may."""
 
     async def terminate(self, deadline: Deadline) -> None:
         """Command that the machine be given up for good."""

@@ -10,6 +10,12 @@ from activities.power.errors import PowerError, invalid
 from policy.plan import PowerDevice
 
 
+def _ec2() -> DriverFactory:
+    from activities.power.ec2 import Ec2Factory
+
+    return Ec2Factory()
+
+
 def _ipmi() -> DriverFactory:
     from activities.power.ipmi import IpmiFactory
 
@@ -23,7 +29,11 @@ def _gce() -> DriverFactory:
 
 
 # One line per driver; fence agents share one, whatever their name.
-DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {"ipmi": _ipmi, "gce": _gce}
+DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
+    "ec2": _ec2,
+    "gce": _gce,
+    "ipmi": _ipmi,
+}
 
 
 def driver_for(device: PowerDevice, credentials: Credentials) -> PowerDriver:

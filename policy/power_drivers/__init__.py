@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.power_drivers.contract import DriverParameters
+from policy.power_drivers.ec2 import EC2
 from policy.power_drivers.gce import GCE
 from policy.power_drivers.ipmi import IPMI
 
 DRIVERS: Mapping[str, DriverParameters] = {
-    "ipmi": IPMI,
+    "ec2": EC2,
     "gce": GCE,
+    "ipmi": IPMI,
 }
 
 
