@@ -105,7 +105,7 @@ class FencingStory:
 
     async def _flow(self) -> EpisodeResult:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
-        if not self._plan.levels:
+        if not self._plan.levels and self.power.proof is None:
             return await self._fence_by_paths()
         if not self.freeing.done:
             if self.power.proof is None and not await self._was_switched_off():
@@ -328,7 +328,7 @@ class FencingStory:
         return await self._end(outcome, f"{message}{left}")
 
     def _may_restore_path(self) -> bool:
-        consequences = self.freeing.began or self.isolation.freed or self.isolation.adopted
+        consequences = self.freeing.began or self.isolation.consequences
         word = self._resumed_at is not None
         return may_restore_path(consequences=consequences, restart=self.episode.restart_proof, word=word)
 

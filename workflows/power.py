@@ -193,6 +193,8 @@ class PowerSequence:
         must say on again; a device of another one may be as silent as it was before.
         """
         await self.settle()
+        if not self._plan.levels:
+            return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")
         needed = self._proven or self._plan.levels[0]
         for device in self._to_switch_on(needed):

@@ -12,7 +12,7 @@ from temporalio import activity
 from activities.contracts.target import Target
 from policy.episodes import Reading, VolumeReading
 from policy.plan import PowerDevice
-from policy.power import PowerState
+from policy.power import InterfaceGroups, PowerState, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,24 @@ class VolumeRequest:
     volume: str
     deadline: timedelta
     not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiftRequest:
+    """quarantine None: what the cloud itself remembers (a predecessor's, or an answer that was lost)."""
+
+    target: Target
+    device: PowerDevice
+    deadline: timedelta
+    quarantine: Quarantine | None = None
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineLifted:
+    """Which groups are in force now."""
+
+    groups: tuple[InterfaceGroups, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +111,16 @@ class PowerActivities(ABC):
     @abstractmethod
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         """Read, then command a path on unless it is on already."""
+
+    @activity.defn(name="isolation.quarantine")
+    @abstractmethod
+    async def quarantine(self, request: PowerRequest) -> Quarantine:
+        """Put a cloud machine behind its quarantine group alone. May be repeated; licenses nothing."""
+
+    @activity.defn(name="recovery.lift-quarantine")
+    @abstractmethod
+    async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
+        """Give a cloud machine its security groups back. May be repeated."""
 
     @activity.defn(name="isolation.list-volumes")
     @abstractmethod

@@ -12,16 +12,25 @@ from typing import Protocol, TypeVar, cast
 
 from temporalio import activity
 
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest, VolumeRequest, VolumesResult
+from activities.contracts.power import (
+    CommandResult,
+    LiftRequest,
+    PowerActivities,
+    PowerRequest,
+    QuarantineLifted,
+    VolumeRequest,
+    VolumesResult,
+)
 from activities.errors import ErrorType, failure
 from activities.power.driver import CloudDriver, Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episodes import Reading, VolumeReading
 from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerCapability, PowerState
+from policy.power import PowerCapability, PowerState, Quarantine
 
 Result = TypeVar("Result")
+DeviceRequest = PowerRequest | VolumeRequest | LiftRequest
 
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
@@ -98,10 +107,27 @@ class PowerService(PowerActivities):
         """A path is given back like power is switched on."""
         return await self.power_on(request)
 
+    @activity.defn(name="isolation.quarantine")
+    async def quarantine(self, request: PowerRequest) -> Quarantine:
+        """A change of the network of a machine that runs: as destructive as a cut path (S16, S20)."""
+        self._refuse_own_node(request)
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
+        driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
+        _refuse_late(request)
+        return await _typed(driver.quarantine(deadline))
+
+    @activity.defn(name="recovery.lift-quarantine")
+    async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
+        """Restoring: no brake holds it."""
+        driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
+        return QuarantineLifted(
+            groups=await _typed(driver.lift_quarantine(request.quarantine, Deadline.within(request.deadline)))
+        )
+
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:
         """Asked anew in each episode: what is attached changes with every pod."""
-        driver = _cloud(await self._driver(request))
+        driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         return VolumesResult(volumes=await _typed(driver.volumes(Deadline.within(request.deadline))))
 
     @activity.defn(name="isolation.detach-volume")
@@ -109,7 +135,7 @@ class PowerService(PowerActivities):
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
         began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
-        driver = _cloud(await self._driver(request))
+        driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         _refuse_late(request)
         await _typed(driver.detach(request.volume, deadline))
         return CommandResult(
@@ -123,10 +149,10 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.read-volume")
     async def read_volume(self, request: VolumeRequest) -> VolumeReading:
         """Wherever it is by now."""
-        driver = _cloud(await self._driver(request))
+        driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         return await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
 
-    async def _driver(self, request: PowerRequest | VolumeRequest) -> PowerDriver:
+    async def _driver(self, request: DeviceRequest) -> PowerDriver:
         device = request.device
         if device.endpoint not in request.target.pinned.endpoints:
             pinned = ", ".join(request.target.pinned.endpoints) or "none"
@@ -142,22 +168,22 @@ class PowerService(PowerActivities):
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
         return reading.state
 
-    def _refuse_own_node(self, request: PowerRequest | VolumeRequest) -> None:
+    def _refuse_own_node(self, request: DeviceRequest) -> None:
         if self._own_node and _node(request) == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
 
 
-def _cloud(driver: PowerDriver) -> CloudDriver:
-    if PowerCapability.VOLUMES not in driver.capabilities:
-        raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver knows of no volumes")
+def _cloud(driver: PowerDriver, capability: PowerCapability) -> CloudDriver:
+    if capability not in driver.capabilities:
+        raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver has no {capability.value}")
     return cast("CloudDriver", driver)
 
 
-def _node(request: PowerRequest | VolumeRequest) -> str:
+def _node(request: DeviceRequest) -> str:
     return request.target.pinned.node
 
 
-def _refuse_late(request: PowerRequest | VolumeRequest) -> None:
+def _refuse_late(request: DeviceRequest) -> None:
     if request.not_after is not None and datetime.now(UTC) > request.not_after:
         late = datetime.now(UTC) - request.not_after
         raise failure(

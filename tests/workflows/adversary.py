@@ -25,7 +25,15 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest, VolumeRequest, VolumesResult
+from activities.contracts.power import (
+    CommandResult,
+    LiftRequest,
+    PowerActivities,
+    PowerRequest,
+    QuarantineLifted,
+    VolumeRequest,
+    VolumesResult,
+)
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -53,7 +61,7 @@ from policy.fencing import paths_cut, proof_stands
 from policy.identity import compare_identity
 from policy.permits import Decision, PermitAnswer
 from policy.plan import FencingPlan
-from policy.power import PowerState
+from policy.power import PowerState, Quarantine
 from policy.report import Observation
 
 NODE = "node-7"
@@ -438,6 +446,14 @@ class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivi
         if world.freed_at is not None and not world.restarted_since_freed and not world.word:
             world.broken.append("a path was given back after pods were freed, without a restart or a word")
         return await self._command(request, PowerState.ON, destructive=False)
+
+    @activity.defn(name="isolation.quarantine")
+    async def quarantine(self, request: PowerRequest) -> Quarantine:
+        raise failure(ErrorType.NOT_SUPPORTED, "it has no quarantine")
+
+    @activity.defn(name="recovery.lift-quarantine")
+    async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
+        raise failure(ErrorType.NOT_SUPPORTED, "it has no quarantine")
 
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:

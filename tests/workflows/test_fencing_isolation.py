@@ -235,3 +235,19 @@ async def test_a_lost_answer_to_a_detachment_is_read_and_not_repeated(env: Workf
     async with fencing(env, world) as run:
         await run.did("free-cut-pods")
     assert world.count("detach vol-1") == 1
+
+
+async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(env: WorkflowEnvironment) -> None:
+    """S1: open connections live on; an answer that was lost is waited out and asked for again."""
+    quarantine = PlannedMethod(name="quarantine", act=Act.QUARANTINE, device=INSTANCE)
+    lift = PlannedMethod(name="lift-quarantine", act=Act.LIFT_QUARANTINE, device=INSTANCE)
+    world = World(plan=plan(isolation=(quarantine,), recovery=(lift,), wait_before_power=timedelta(hours=1)), off_lost=1)
+    async with fencing(env, world) as run:
+        await run.until(lambda status: status.doing.startswith("waits before power"))
+        assert world.noted == {f"{INSTANCE.endpoint}#quarantine"}
+        assert world.consequences() == []
+        world.ready = True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert (world.count("quarantine"), world.count("lift-quarantine")) == (2, 1)
+    assert world.noted == set()

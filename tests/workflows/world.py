@@ -24,7 +24,15 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest, VolumeRequest, VolumesResult
+from activities.contracts.power import (
+    CommandResult,
+    LiftRequest,
+    PowerActivities,
+    PowerRequest,
+    QuarantineLifted,
+    VolumeRequest,
+    VolumesResult,
+)
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -49,7 +57,7 @@ from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
-from policy.power import PowerState, VolumeState
+from policy.power import PowerState, Quarantine, VolumeState
 from policy.report import Observation
 
 CLUSTER = "prod"
@@ -401,6 +409,19 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     @activity.defn(name="recovery.restore-path")
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         return await self._path(request, PowerState.ON, "restore-path")
+
+    @activity.defn(name="isolation.quarantine")
+    async def quarantine(self, request: PowerRequest) -> Quarantine:
+        await self.world.act("quarantine")
+        if self.world.off_lost:
+            self.world.off_lost -= 1
+            raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+        return Quarantine(group="sg-quarantine", former=(), at=clock())
+
+    @activity.defn(name="recovery.lift-quarantine")
+    async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
+        await self.world.act("lift-quarantine")
+        return QuarantineLifted(groups=())
 
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:

@@ -1,0 +1,200 @@
+"""The paths of one node to storage and network: cut at a device, read as cut, and given back when that is safe.
+
+A path is noted in our mark *before* it is cut, so that whoever takes the node over knows of it. Where a consequence was carried
+out it is given back only after `restart proven` or a person's word: what was freed may be written by somebody else by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import IsolationActivities, PathRequest
+from policy.episodes import PathProof, Phase, Step
+from policy.fencing import off_proven
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from workflows import options
+from workflows.bookkeeping import Bookkeeping
+from workflows.devices import PATH, Devices, states
+from workflows.episode import Episode
+from workflows.looks import Looks
+from workflows.quarantine import Quarantines
+from workflows.turns import StepFailed, Turn, turn_for
+
+RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
+RESTORE_FAILURES_TOLD = 3
+"""So many failures in a row, and a person is told that a path is still cut."""
+
+QUARANTINE = "#quarantine"
+"""Set behind a machine's endpoint where our mark tells of its quarantine."""
+
+
+class Paths:
+    """What may be cut because of this episode, or of one before it, and for how long."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, looks: Looks) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._desk = desk
+        self._looks = looks
+        self._devices = Devices(episode, plan, PATH)
+        self._quarantines = Quarantines(episode, plan)
+        self._cut: dict[str, datetime | None] = {}
+        """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
+        self.adopted = False
+        """Whether a predecessor cut paths: what it freed is not known."""
+
+    @property
+    def touched(self) -> bool:
+        """Whether a path may be cut because of us."""
+        return bool(self._cut)
+
+    @property
+    def cut_since(self) -> datetime | None:
+        """When the first path was cut by this episode."""
+        return min((moment for moment in self._cut.values() if moment is not None), default=None)
+
+    @property
+    def left(self) -> str:
+        """What is still cut, in words to end a sentence with; "" for nothing."""
+        return f"; left cut: {', '.join(self._cut)}" if self._cut else ""
+
+    def adopt(self, endpoints: tuple[str, ...]) -> None:
+        """Paths that an episode before us had noted as cut."""
+        self._cut |= dict.fromkeys(endpoints)
+        self.adopted = bool(endpoints)
+        self._devices.expect_in_flight()
+
+    # Cutting --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, device: PowerDevice, timeout: timedelta | None) -> None:
+        """One try: what an earlier one may have done is waited out and read before anything is sent again."""
+        await self._devices.settle()
+        ended = self._cut.get(device.endpoint)
+        if ended is None:
+            await self._desk.take_node_lease(theirs_matters=not self.touched)
+            await self._note(device, device.endpoint, cut=True)
+            self._cut[device.endpoint] = None
+            await self._looks.before_destruction()
+            self._episode.enter(doing=f"cuts the path {device.endpoint}")
+            commanded = await self._devices.command_off(device)
+            if commanded.failed is not None:
+                raise commanded.failed
+            self._cut[device.endpoint] = ended = commanded.ended_at
+        patience = timeout or device.off_timeout or self._plan.off_timeout
+        self._episode.enter(doing="waits until the path is read as cut", until=workflow.now() + patience)
+        readings = await self._devices.read_until([device], PowerState.OFF, patience)
+        proof = off_proven((device,), {device.endpoint: ended}, readings, None)
+        if proof is None:
+            self._cut[device.endpoint] = None  # what was commanded had no effect: the next try commands again
+            raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
+        self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
+        self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
+        await self._desk.tell("PathCut", f"{device.endpoint} is read as cut")
+
+    async def prove(self, devices: Iterable[PowerDevice]) -> tuple[PathProof, ...]:
+        """Read every cut path once more, just before a consequence (S2)."""
+        devices = tuple(devices)
+        proofs = []
+        for device, reading in zip(devices, await self._devices.read_all(devices), strict=True):
+            ended = self._cut.get(device.endpoint)
+            if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
+                raise StepFailed(f"the path is not proven cut: {states([reading])}")
+            proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
+        return tuple(proofs)
+
+    async def quarantine(self, device: PowerDevice) -> None:
+        """Put a cloud machine behind one security group. It licenses nothing: connections that are open live on."""
+        await self._desk.take_node_lease(theirs_matters=not self.touched)
+        await self._note(device, device.endpoint + QUARANTINE, cut=True)
+        self._cut[device.endpoint + QUARANTINE] = None
+        await self._looks.before_destruction()
+        await self._quarantines.apply(device)
+        await self._desk.tell("Quarantined", f"{device.endpoint} is behind its quarantine group")
+
+    # Giving back ----------------------------------------------------------------------------------------------------
+
+    async def restore(self, device: PowerDevice, *, may_restore: Callable[[], bool], patient: bool) -> None:
+        """Give a path back if we may have cut it. may_restore: whether that is safe now; patient: wait for a person's word where
+        it is not, else it is left cut."""
+        if device.endpoint not in self._cut:
+            return
+        if may_restore() or (patient and await self._has_word(device, may_restore)):
+            await self._insist(device.endpoint, lambda: self._give_back(device))
+
+    async def lift_quarantine(self, device: PowerDevice) -> None:
+        """Give a machine its security groups back."""
+        if device.endpoint + QUARANTINE in self._cut:
+            await self._insist(device.endpoint + QUARANTINE, lambda: self._lift(device))
+
+    async def _has_word(self, device: PowerDevice, may_restore: Callable[[], bool]) -> bool:
+        """Wait for a person, or a restart. False: aborted, and left as it is."""
+        self._episode.resumed = None
+        problem = f"{device.endpoint} is left cut: pods were freed and no restart is proven; resume gives it back"
+        await self._desk.ask_for_a_person(problem)
+        while self._episode.resumed is None and not may_restore():
+            if self._episode.abort_asked is not None:
+                return False
+            await self._episode.rest(None, "a person's word on the path")
+            await self._looks.refresh()
+        self._episode.problem = ""
+        self._episode.enter(phase=Phase.DONE, doing="goes on")
+        return True
+
+    async def _insist(self, name: str, give_back: Callable[[], Awaitable[None]]) -> None:
+        """However long it takes: a node without its storage is of no use. Told to a person; an abort does not undo it."""
+        pause, failures = self._plan.retry_interval, 0
+        while True:
+            self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
+            try:
+                await give_back()
+                break
+            except Turn as turn:
+                failures += 1
+                self._episode.problem = turn.reason
+                self._episode.note("restore-path", "failed", turn.reason)
+                if failures == RESTORE_FAILURES_TOLD:
+                    await self._desk.ask_for_a_person(f"a path can't be given back: {turn.reason}")
+                await self._episode.rest(pause, "until the path is tried again")
+                pause = min(pause * 2, RESTORE_PAUSE_MAXIMUM)
+        self._episode.problem = ""
+        del self._cut[name]
+        self._episode.path_proofs.pop(name, None)
+
+    async def _give_back(self, device: PowerDevice) -> None:
+        await self._devices.settle()
+        await self._looks.before_restoring()
+        commanded = await self._devices.command_on(device)
+        if commanded.failed is not None:
+            raise commanded.failed
+        readings = await self._devices.read_until([device], PowerState.ON, self._plan.off_timeout)
+        if readings[0].state is not PowerState.ON:
+            raise StepFailed(f"the path is not back: {states(readings)}")
+        await self._note(device, device.endpoint, cut=False)
+        await self._desk.tell("PathRestored", f"{device.endpoint} is read as on")
+
+    async def _lift(self, device: PowerDevice) -> None:
+        await self._looks.before_restoring()
+        await self._quarantines.lift(device)
+        await self._note(device, device.endpoint + QUARANTINE, cut=False)
+        await self._desk.tell("QuarantineLifted", f"{device.endpoint} has its security groups back")
+
+    async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
+        request = PathRequest(
+            target=self._episode.target,
+            endpoint=endpoint,
+            cut=cut,
+            not_after=workflow.now() + options.WRITE_WINDOW,
+        )
+        step = "isolation" if cut else "recovery"
+        summary = f"{step}: notes that {device.endpoint} is {'to be cut' if cut else 'given back'}"
+        try:
+            await workflow.execute_activity_method(
+                IsolationActivities.note_path, request, **(options.cluster_write(self._episode.cluster) | {"summary": summary})
+            )
+        except ActivityError as error:
+            raise turn_for(error, "our mark can't be written") from error

@@ -1,0 +1,73 @@
+"""Quarantine of a cloud machine: one security group instead of its own, and back. It proves nothing and licenses nothing.
+
+Both acts may be repeated: the cloud itself remembers what there was before (`activities/power/`), so that an answer that is
+lost loses nothing.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import Quarantine
+from workflows import options
+from workflows.episode import Episode
+from workflows.turns import StepFailed, is_unclear, told_of, turn_for
+
+
+class Quarantines:
+    """Which machines this episode has put behind which group."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._known: dict[str, Quarantine] = {}
+
+    async def apply(self, device: PowerDevice) -> None:
+        """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""
+        self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
+        request = PowerRequest(
+            target=self._episode.target,
+            device=device,
+            deadline=self._plan.act_deadline,
+            not_after=workflow.now() + options.ACT_WINDOW,
+        )
+        try:
+            found = await workflow.execute_activity_method(
+                PowerActivities.quarantine,
+                request,
+                **(options.power_command(device.site, self._plan) | {"summary": f"isolation: quarantine of {device.endpoint}"}),
+            )
+        except ActivityError as error:
+            raise await self._after(device, error) from error
+        self._known[device.endpoint] = found
+        self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
+
+    async def lift(self, device: PowerDevice) -> None:
+        """Give its groups back, as far as nobody else has changed them meanwhile."""
+        request = LiftRequest(
+            target=self._episode.target,
+            device=device,
+            quarantine=self._known.get(device.endpoint),
+            deadline=self._plan.act_deadline,
+        )
+        summary = f"recovery: lifts the quarantine of {device.endpoint}"
+        try:
+            await workflow.execute_activity_method(
+                PowerActivities.lift_quarantine,
+                request,
+                **(options.power_command(device.site, self._plan) | {"summary": summary}),
+            )
+        except ActivityError as error:
+            raise await self._after(device, error) from error
+        self._known.pop(device.endpoint, None)
+        self._episode.note("lift-quarantine", "ok", device.endpoint)
+
+    async def _after(self, device: PowerDevice, error: ActivityError) -> Exception:
+        """The turn to take; an unclear act is waited out first (S34)."""
+        if not is_unclear(error):
+            return turn_for(error, device.endpoint)
+        await self._episode.settle(self._plan.act_deadline + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
+        return StepFailed(told_of(device.endpoint, error))
