@@ -1,34 +1,33 @@
 """IPMI over the network: the driver's side in the worker. The protocol itself is spoken in `ipmi_child.py`.
 
-Here: which parameters an IPMI device has, and what may be concluded from how far the child had come when it ended.
+Here: which parameters an IPMI device has. What may be concluded from how far the child had come is `staged_child.py`.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
-import signal
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from activities.errors import ErrorType
-from activities.power import child_process
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
-from activities.power.errors import PowerError, invalid
+from activities.power.errors import invalid
+from activities.power.staged_child import StagedChild, command_of
 from policy.episodes import Reading
 from policy.power import PowerCapability, PowerState
 
-# By path and with -P, so that neither the working folder nor ours decides what the child imports, and none of our
-# packages is imported there at all.
-CHILD = (sys.executable, "-P", str(Path(__file__).with_name("ipmi_child.py")))
+CHILD = command_of("ipmi_child.py")
 
-UNEXPECTED = "Unexpected"
-"""What the child calls a failure that it has no type for; how far it had come decides what that means."""
+OPERATIONS = StagedChild(
+    command=CHILD,
+    silences={
+        "logged-in": "the login succeeded but {operation} was not answered",
+        "reached": "the BMC answered but the login did not come to its end",
+    },
+    silence="no answer from the BMC",
+)
 
 DEFAULT_PORT = 623
 CIPHERS = {"3": 3, "17": 17}
@@ -139,67 +138,13 @@ class IpmiDriver:
         return DeviceIdentity(**await self._perform("identity", deadline))
 
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
-        limit = deadline.remaining().total_seconds()
-        if limit <= 0:
-            raise PowerError(ErrorType.EXPIRED, f"{self.endpoint}: {operation!r}: its time was over before it began")
-        ended = await child_process.run(CHILD, self._request(operation, deadline), deadline)
-        stages: set[str] = set()
-        for line in _lines(ended.stdout):
-            if "answer" in line:
-                return line["answer"]
-            if "error" in line:
-                raise self._failure(operation, line["error"], line["message"], stages)
-            stages.add(line["stage"])
-        if ended.timed_out or ended.returncode == -signal.SIGALRM:
-            raise self._silence(operation, limit, stages)
-        crash = f"its process ended with status {ended.returncode}: {self._last_line(ended.stderr)}"
-        raise self._failure(operation, UNEXPECTED, crash, stages)
-
-    def _request(self, operation: str, deadline: Deadline) -> bytes:
-        return json.dumps(
-            {
-                "operation": operation,
-                "host": self.address.host,
-                "port": self.address.port,
-                "cipher": self.address.cipher,
-                "privilege": self.address.privilege,
-                "username": self.credentials.username,
-                "password": self.credentials.password,
-                "ends": deadline.ends,
-                "not_after": deadline.not_after.timestamp() if deadline.not_after else None,
-            }
-        ).encode()
-
-    def _failure(self, operation: str, kind: str, message: str, stages: set[str]) -> PowerError:
-        text = f"{self.endpoint}: {operation!r}: {message}"
-        if kind != UNEXPECTED:
-            return PowerError(ErrorType(kind), text)
-        if "sent" in stages:
-            return PowerError(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
-        return PowerError(ErrorType.TRANSIENT, text)
-
-    def _silence(self, operation: str, limit: float, stages: set[str]) -> PowerError:
-        if "sent" in stages:
-            lost = f"{operation!r} was sent and not answered within {limit:.1f} s; it may have been carried out"
-            return PowerError(ErrorType.AMBIGUOUS, f"{self.endpoint}: {lost}")
-        if "logged-in" in stages:
-            missing = f"the login succeeded but {operation!r} was not answered"
-        elif "reached" in stages:
-            missing = "the BMC answered but the login did not come to its end"
-        else:
-            missing = "no answer from the BMC"
-        return PowerError(ErrorType.UNREACHABLE, f"{self.endpoint}: {missing} within {limit:.1f} s; nothing was commanded")
-
-    def _last_line(self, stderr: bytes) -> str:
-        text = stderr.decode(errors="replace").strip()
-        text = self.credentials.hidden_in(text)
-        return text.splitlines()[-1][:200] if text else "it said nothing"
-
-
-def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
-    """The child's lines; one that was cut off by its death is not a line."""
-    for line in stdout.split(b"\n")[:-1]:
-        yield json.loads(line)
+        address = {
+            "host": self.address.host,
+            "port": self.address.port,
+            "cipher": self.address.cipher,
+            "privilege": self.address.privilege,
+        }
+        return await OPERATIONS.perform(self.endpoint, operation, address, self.credentials, deadline)
 
 
 def _host(value: str | None) -> str:

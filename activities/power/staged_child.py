@@ -1,0 +1,112 @@
+"""The worker's side of an operation in a process of its own that tells how far it has come: what its end lets one conclude.
+
+The child (`ipmi_child.py`, `redfish_child.py`) gets one JSON object on standard input and says a line of JSON for each stage
+that it reaches, `{"stage": ...}`, and a last one with the `answer` or the `error`. The stage `sent` is said just before a
+command goes out. So a child that ended or was killed without an answer had commanded nothing, unless it had said that.
+How it is run and killed is `child_process.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activities.errors import ErrorType
+from activities.power import child_process
+from activities.power.driver import Credentials, Deadline
+from activities.power.errors import PowerError
+
+SENT = "sent"
+"""The stage after which a command may have been carried out, whatever the child says or does not say."""
+
+UNEXPECTED = "Unexpected"
+"""What a child calls a failure that it has no type for; how far it had come decides what that means."""
+
+
+def command_of(child: str) -> tuple[str, ...]:
+    """How a child of this folder is started: by path and with -P, so that neither the working folder nor ours decides what it
+    imports, and none of our packages is imported there at all."""
+    return (sys.executable, "-P", str(Path(__file__).with_name(child)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedChild:
+    """The children of one driver.
+
+    silences: for each stage before `sent`, the furthest first, what is missing where nothing was said after it; with
+    `{operation}` in it as one likes. silence: the same where no stage was reached.
+    """
+
+    command: tuple[str, ...]
+    silences: Mapping[str, str]
+    silence: str
+
+    async def perform(
+        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: Credentials, deadline: Deadline
+    ) -> Any:
+        """Have one operation done by a child that is gone by the deadline. Returns its answer or raises PowerError.
+
+        address: what the child must be told beside the operation, its deadline and the credentials.
+        """
+        limit = deadline.remaining().total_seconds()
+        if limit <= 0:
+            raise PowerError(ErrorType.EXPIRED, f"{endpoint}: {operation!r}: its time was over before it began")
+        request = _request(operation, address, credentials, deadline)
+        ended = await child_process.run(self.command, request, deadline)
+        stages: set[str] = set()
+        for line in _lines(ended.stdout):
+            if "answer" in line:
+                return line["answer"]
+            if "error" in line:
+                raise _failure(endpoint, operation, line["error"], line["message"], stages)
+            stages.add(line["stage"])
+        if ended.timed_out or ended.returncode == -signal.SIGALRM:
+            raise self._silence(endpoint, operation, limit, stages)
+        crash = f"its process ended with status {ended.returncode}: {_last_line(ended.stderr, credentials)}"
+        raise _failure(endpoint, operation, UNEXPECTED, crash, stages)
+
+    def _silence(self, endpoint: str, operation: str, limit: float, stages: set[str]) -> PowerError:
+        if SENT in stages:
+            lost = f"{operation!r} was sent and not answered within {limit:.1f} s; it may have been carried out"
+            return PowerError(ErrorType.AMBIGUOUS, f"{endpoint}: {lost}")
+        reached = (missing for stage, missing in self.silences.items() if stage in stages)
+        missing = next(reached, self.silence).format(operation=repr(operation))
+        return PowerError(ErrorType.UNREACHABLE, f"{endpoint}: {missing} within {limit:.1f} s; nothing was commanded")
+
+
+def _request(operation: str, address: Mapping[str, Any], credentials: Credentials, deadline: Deadline) -> bytes:
+    return json.dumps(
+        {
+            "operation": operation,
+            **address,
+            "username": credentials.username,
+            "password": credentials.password,
+            "ends": deadline.ends,
+            "not_after": deadline.not_after.timestamp() if deadline.not_after else None,
+        }
+    ).encode()
+
+
+def _failure(endpoint: str, operation: str, kind: str, message: str, stages: set[str]) -> PowerError:
+    text = f"{endpoint}: {operation!r}: {message}"
+    if kind != UNEXPECTED:
+        return PowerError(ErrorType(kind), text)
+    if SENT in stages:
+        return PowerError(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
+    return PowerError(ErrorType.TRANSIENT, text)
+
+
+def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
+    """The child's lines; one that was cut off by its death is not a line."""
+    for line in stdout.split(b"\n")[:-1]:
+        yield json.loads(line)
+
+
+def _last_line(stderr: bytes, credentials: Credentials) -> str:
+    text = credentials.hidden_in(stderr.decode(errors="replace").strip())
+    return text.splitlines()[-1][:200] if text else "it said nothing"
