@@ -18,7 +18,7 @@ from activities.power.staged_child import StagedChild, command_of
 from policy.episodes import Reading
 from policy.power import PowerCapability, PowerState
 
-CHILD = command_of("ipmi_child.py")
+CHILD = command_of("ipmi_child")
 
 OPERATIONS = StagedChild(
     command=CHILD,

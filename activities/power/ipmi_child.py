@@ -1,14 +1,7 @@
-"""One IPMI operation over the network, in a process of its own: log in, act, log out. Run by `ipmi.py`, by its path.
+"""One IPMI operation over the network: log in, act, log out. Runs in a process of its own, started by `ipmi.py`.
 
-Standard input is one JSON object: the operation, where, the credentials, and when all must be over. Standard output is a
-line of JSON for each stage and a last one with the answer or the error. Imports nothing of ours and little of others,
-because it starts once per operation.
-
-What it promises:
-- A state-changing command goes out as one datagram, once, after the line `sent`, never after the deadline or the wall
-  clock's `not_after`, and never if nobody reads that line any more. Only questions are repeated when an answer is lost.
-- It is dead by the deadline even if the worker was killed or the library hangs: the alarm set first is never caught.
-- Credentials come in by the pipe only and are in no line and no error text.
+What such a process promises is `operation_child.py`. Here beside it: a state-changing command goes out as one datagram, once.
+Only questions are repeated when an answer is lost.
 
 On pyghmi's single-session client and not on its `Command`: that one runs threads that can miss their own wake-up, logs
 in again behind one's back and then repeats the command, and loads 200 ms of vendor code.
@@ -16,18 +9,13 @@ in again behind one's back and then repeats the command, and loads 200 ms of ven
 
 from __future__ import annotations
 
-import json
-import os
 import select
-import signal
 import socket
-import sys
 import time
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
-REQUEST_TIMEOUT = 10.0
-"""Seconds in which the request must have come; only a worker that died or stands still fails this."""
+from activities.power.operation_child import OperationError, announce_command, run, say
 
 CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
 CONTROL = {"off": 0, "on": 1, "nmi": 4}
@@ -71,36 +59,6 @@ REFUSALS = {
 }
 
 FAULT_BITS = ((1, "overload"), (2, "interlock"), (3, "power fault"), (4, "power control fault"))
-
-
-class OperationError(Exception):
-    """How the operation failed: a stable type of `errors.py` by name, and the line for people."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-def say(**line: Any) -> None:
-    """Tell the worker, at once and unbuffered. Fails when nobody listens any more, and so does what comes after it."""
-    os.write(1, json.dumps(line).encode() + b"\n")
-
-
-def read_request() -> dict[str, Any]:
-    """The request, with the alarm set that ends this process by its deadline. Its default action cannot hang."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
-    signal.setitimer(signal.ITIMER_REAL, REQUEST_TIMEOUT)
-    request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
-    remaining = request["ends"] - time.monotonic()
-    if remaining <= 0:
-        expired()
-    signal.setitimer(signal.ITIMER_REAL, remaining)
-    return request
-
-
-def expired() -> NoReturn:
-    raise OperationError("Expired", "the deadline was over before the command could be sent, so it was not sent")
 
 
 def resolve(host: str, port: int) -> str:
@@ -157,12 +115,7 @@ def log_in(request: dict[str, Any]) -> Any:
                 self.wait_for_rsp()
 
         def command_once(self, network_function: int, command: int, data: tuple[int, ...]) -> dict[str, Any]:
-            if time.monotonic() >= request["ends"]:
-                expired()
-            # By the wall clock too: the other one, and the alarm with it, stands still while the machine is suspended.
-            if request["not_after"] is not None and time.time() > request["not_after"]:
-                raise OperationError("Expired", "the time by which it was to be sent was over, so it was not sent")
-            say(stage="sent")
+            announce_command(request)
             self.raw_command(netfn=network_function, command=command, data=data, retry=False)
             while self.lastresponse is None:
                 self.wait_for_rsp()
@@ -272,32 +225,19 @@ def read_inventory(session: Any) -> dict[str, Any]:
         raise OperationError("NotSupported", f"it is not in the standard's form ({type(error).__name__})") from error
 
 
-def scrubbed(text: str, request: dict[str, Any]) -> str:
-    for secret in (request.get("password"), request.get("username")):
-        if secret:
-            text = text.replace(secret, "***")
-    return text
+def perform(request: dict[str, Any]) -> None:
+    session = log_in(request)
+    operation = request["operation"]
+    if operation == "read":
+        answer: dict[str, Any] = dict(read_state(session))
+    elif operation == "identity":
+        answer = dict(identify(session))
+    else:
+        answer = dict(command(session, operation))
+    say(answer=answer)
+    session.logout()
 
 
 def main() -> None:
-    request: dict[str, Any] = {}
-    try:
-        request = read_request()
-        session = log_in(request)
-        operation = request["operation"]
-        if operation == "read":
-            answer: dict[str, Any] = dict(read_state(session))
-        elif operation == "identity":
-            answer = dict(identify(session))
-        else:
-            answer = dict(command(session, operation))
-        say(answer=answer)
-        session.logout()
-    except OperationError as error:
-        say(error=error.kind, message=scrubbed(str(error), request))
-    except Exception as error:  # noqa: BLE001 - whatever it is, the worker must hear of it, and without the secrets
-        say(error="Unexpected", message=scrubbed(f"{type(error).__name__}: {error}", request))
-
-
-if __name__ == "__main__":
-    main()
+    """What `operation_child.py` calls."""
+    run(perform)

@@ -1,9 +1,9 @@
 """The worker's side of an operation in a process of its own that tells how far it has come: what its end lets one conclude.
 
-The child (`ipmi_child.py`, `redfish_child.py`) gets one JSON object on standard input and says a line of JSON for each stage
-that it reaches, `{"stage": ...}`, and a last one with the `answer` or the `error`. The stage `sent` is said just before a
-command goes out. So a child that ended or was killed without an answer had commanded nothing, unless it had said that.
-How it is run and killed is `child_process.py`.
+The child (`operation_child.py`) gets one JSON object on standard input and says a line of JSON for each stage that it reaches,
+`{"stage": ...}`, and a last one with the `answer` or the `error`. The stage `sent` is said just before a command goes out. So a
+child that ended or was killed without an answer had commanded nothing, unless it had said that. How it is run and killed is
+`child_process.py`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ UNEXPECTED = "Unexpected"
 """What a child calls a failure that it has no type for; how far it had come decides what that means."""
 
 
-def command_of(child: str) -> tuple[str, ...]:
-    """How a child of this folder is started: by path and with -P, so that neither the working folder nor ours decides what it
-    imports, and none of our packages is imported there at all."""
-    return (sys.executable, "-P", str(Path(__file__).with_name(child)))
+def command_of(protocol: str) -> tuple[str, ...]:
+    """How the child with this module of our folder is started: by path and with -P, so that neither the working folder nor ours
+    decides what it imports."""
+    return (sys.executable, "-P", str(Path(__file__).with_name("operation_child.py")), protocol)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
