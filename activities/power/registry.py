@@ -28,11 +28,18 @@ def _gce() -> DriverFactory:
     return GceFactory()
 
 
+def _redfish() -> DriverFactory:
+    from activities.power.redfish import RedfishFactory
+
+    return RedfishFactory()
+
+
 # One line per driver; fence agents share one, whatever their name.
 DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
     "ipmi": _ipmi,
+    "redfish": _redfish,
 }
 
 

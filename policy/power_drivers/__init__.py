@@ -13,11 +13,13 @@ from policy.power_drivers.contract import DriverParameters
 from policy.power_drivers.ec2 import EC2
 from policy.power_drivers.gce import GCE
 from policy.power_drivers.ipmi import IPMI
+from policy.power_drivers.redfish import REDFISH
 
 DRIVERS: Mapping[str, DriverParameters] = {
     "ec2": EC2,
     "gce": GCE,
     "ipmi": IPMI,
+    "redfish": REDFISH,
 }
 
 

@@ -1,0 +1,115 @@
+"""Redfish: the driver's side in the worker. The protocol itself is spoken in `redfish_child.py`.
+
+Here: what a Redfish device is told. Its parameters are `policy/power_drivers/redfish.py`, and what may be concluded from how far
+the child had come is `staged_child.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.errors import invalid
+from activities.power.staged_child import StagedChild, command_of
+from policy.episodes import Reading
+from policy.power import PowerCapability, PowerState
+from policy.power_drivers.contract import ParameterError
+from policy.power_drivers.redfish import RedfishAddress, redfish_address
+
+CHILD = command_of("redfish_child")
+
+OPERATIONS = StagedChild(
+    command=CHILD,
+    silences={
+        "admitted": "the service described the system but {operation} did not come to its end",
+        "reached": "the service was reached but did not answer",
+    },
+    silence="no connection to the service",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RedfishFactory:
+    """Redfish as the registry knows it."""
+
+    def endpoint_of(self, parameters: Mapping[str, str]) -> str:
+        """The endpoint to pin."""
+        return _address(parameters).endpoint
+
+    def build(self, parameters: Mapping[str, str], credentials: Credentials) -> RedfishDriver:
+        """The driver of one system."""
+        for what, text in (("username", credentials.username), ("password", credentials.password)):
+            if not text:
+                raise invalid(f"redfish: the {what} is empty: expected one, since a Redfish service lets nobody in without")
+        if ":" in credentials.username:
+            raise invalid("redfish: the username holds a colon: expected none, since Basic authentication cannot carry it")
+        return RedfishDriver(address=_address(parameters), credentials=credentials)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedfishDriver:
+    """One system of one service. Holds no connection: each call asks and acts in a process that is dead by the deadline."""
+
+    address: RedfishAddress
+    credentials: Credentials = field(repr=False)
+
+    @property
+    def endpoint(self) -> str:
+        """Address, port and system."""
+        return self.address.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """All but reset: a node is fenced by its off half (S5). Whether a system takes an NMI, it says when asked for one."""
+        return frozenset(
+            {
+                PowerCapability.READ,
+                PowerCapability.OFF,
+                PowerCapability.ON,
+                PowerCapability.NMI,
+                PowerCapability.IDENTITY,
+            }
+        )
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """Read the system's PowerState."""
+        asked_at = datetime.now(UTC)
+        answer = await self._perform("read", deadline)
+        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
+
+    async def off(self, deadline: Deadline) -> None:
+        """ComputerSystem.Reset with ForceOff: without asking the operating system."""
+        await self._perform("off", deadline)
+
+    async def on(self, deadline: Deadline) -> None:
+        """ComputerSystem.Reset with On, or ForceOn where only that is allowed."""
+        await self._perform("on", deadline)
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """ComputerSystem.Reset with Nmi."""
+        await self._perform("nmi", deadline)
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """UUID, serial number, model and maker of the system, and the firmware of the manager before it."""
+        return DeviceIdentity(**await self._perform("identity", deadline))
+
+    async def _perform(self, operation: str, deadline: Deadline) -> Any:
+        address = {
+            "scheme": self.address.scheme,
+            "host": self.address.host,
+            "port": self.address.port,
+            "system": self.address.system,
+            "verify": self.address.verify,
+            "ca_file": self.address.ca_file,
+        }
+        return await OPERATIONS.perform(self.endpoint, operation, address, self.credentials, deadline)
+
+
+def _address(parameters: Mapping[str, str]) -> RedfishAddress:
+    try:
+        return redfish_address(parameters)
+    except ParameterError as error:
+        raise invalid(f"redfish: parameter {error.parameter!r}: {error.problem}") from None
