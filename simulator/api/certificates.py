@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,10 +24,22 @@ _LIFETIME = timedelta(days=365)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """What the server shows, and the authority that clients must trust."""
+    """What the server shows, and the authority that clients must trust. server_pem: key and certificate, for other processes."""
 
     authority_pem: bytes
-    context: ssl.SSLContext
+    server_pem: bytes = field(repr=False)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For a server in this process."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # The ssl module reads certificates from files only; this one is gone before the server answers anybody.
+        with tempfile.TemporaryDirectory() as folder:
+            chain = Path(folder) / "server.pem"
+            chain.touch(mode=0o600)
+            chain.write_bytes(self.server_pem)
+            context.load_cert_chain(chain)
+        return context
 
 
 def issue(host: str) -> Certificates:
@@ -52,7 +64,7 @@ def issue(host: str) -> Certificates:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    return Certificates(authority_pem=_pem(authority), context=_context(server, server_key))
+    return Certificates(authority_pem=_pem(authority), server_pem=_key(server_key) + _pem(server))
 
 
 def _name(common: str) -> x509.Name:
@@ -90,13 +102,5 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _context(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> ssl.SSLContext:
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The ssl module reads certificates from files only; this one is gone before the server answers anybody.
-    with tempfile.TemporaryDirectory() as folder:
-        chain = Path(folder) / "server.pem"
-        chain.touch(mode=0o600)
-        chain.write_bytes(private + _pem(certificate))
-        context.load_cert_chain(chain)
-    return context
+def _key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

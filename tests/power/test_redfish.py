@@ -1,0 +1,298 @@
+"""Redfish end to end: certificates, names, and the process of an operation; what answers mean is `test_redfish_answers.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from activities.errors import ErrorType
+from activities.power.redfish import CHILD
+from policy.power import PowerState
+from simulator.bmc.machine import Machine
+from tests.power.conftest import PASSWORD, USERNAME, within
+from tests.power.processes import children_of, visible
+from tests.power.redfish_stand import (
+    RESET,
+    SYSTEM,
+    RedfishStand,
+    ScriptedService,
+    failure_of,
+    redfish_driver,
+    redfish_running,
+    refusal,
+    scripted_service,
+)
+
+PATIENCE = 10.0
+
+
+@pytest.fixture(scope="module")
+async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RedfishStand]:
+    async with redfish_running(tmp_path_factory.mktemp("redfish")) as running:
+        yield running
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[ScriptedService]:
+    async with scripted_service() as running:
+        yield running
+
+
+def children() -> list[int]:
+    return [pid for pid in children_of(os.getpid()) if b"redfish_child" in visible(pid)]
+
+
+# The emulator: TLS, links, machines ---------------------------------------------------------------------------------------
+
+
+async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> None:
+    """S9: to be compared with the Node's systemUUID."""
+    machine = stand.machine()
+    identity = await stand.driver(machine.name).identity(within(PATIENCE))
+    system_uuid = str(stand.service.system_uuids[machine.name])
+    assert identity.is_system(system_uuid.upper())
+    assert (identity.manufacturer, identity.product, identity.firmware) == ("nodewarden", "simulated server", "1.00")
+    assert identity.serial is not None
+    assert identity.serial.startswith("SIM")
+
+
+async def test_an_nmi_reaches_the_machine_once_and_leaves_it_on(stand: RedfishStand) -> None:
+    machine = stand.machine()
+    await stand.driver(machine.name).nmi(within(PATIENCE))
+    assert [entry.command for entry in machine.log] == ["nmi"]
+    assert machine.power == "on"
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
+    """S12: trust is asked for, never assumed."""
+    machine = stand.machine()
+    error = await failure_of(redfish_driver(stand.service.port, system=machine.name).off(within(PATIENCE)))
+    assert error.type is ErrorType.INVALID_CONFIG
+    assert "its certificate is not trusted" in str(error)
+    assert machine.log == []
+
+
+async def test_a_certificate_for_another_name_is_refused(stand: RedfishStand) -> None:
+    relay = await asyncio.start_server(lambda reader, writer: _relay(reader, writer, stand.service.port), "127.0.0.2", 0)
+    try:
+        port = str(relay.sockets[0].getsockname()[1])
+        error = await failure_of(stand.driver("node-1", ip="127.0.0.2", ipport=port).read(within(PATIENCE)))
+    finally:
+        relay.close()
+    assert error.type is ErrorType.INVALID_CONFIG
+    assert "127.0.0.2" in str(error)
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while chunk := await source.read(4096):
+            sink.write(chunk)
+        sink.close()
+
+    behind = await asyncio.open_connection("127.0.0.1", port)
+    await asyncio.gather(pump(reader, behind[1]), pump(behind[0], writer), return_exceptions=True)
+
+
+async def test_a_certificate_is_not_looked_at_where_that_was_asked_for(stand: RedfishStand) -> None:
+    driver = redfish_driver(stand.service.port, system=stand.machine().name, ssl_insecure="true")
+    assert (await driver.read(within(PATIENCE))).state is PowerState.ON
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_authorities_that_cannot_be_read_are_a_mistake_in_the_configuration(
+    stand: RedfishStand, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "authority.pem"
+    if content is not None:
+        file.write_text(content)
+    error = await failure_of(stand.driver("node-1", ca_file=str(file)).read(within(PATIENCE)))
+    assert error.type is ErrorType.INVALID_CONFIG
+    assert str(file) in str(error)
+
+
+async def test_https_is_not_spoken_down_to_http(stand: RedfishStand) -> None:
+    """S12: a service without TLS is told nothing."""
+    heard = b""
+
+    async def without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        heard += await reader.read(65536)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(without_tls, "127.0.0.1", 0)
+    try:
+        error = await failure_of(stand.driver("1", ipport=str(server.sockets[0].getsockname()[1])).read(within(PATIENCE)))
+    finally:
+        server.close()
+    assert error.type is ErrorType.TRANSIENT
+    assert "the TLS handshake failed" in str(error)
+    assert heard[:2] == b"\x16\x03"
+    assert b"HTTP" not in heard
+
+
+async def test_one_of_several_systems_must_be_named(stand: RedfishStand) -> None:
+    """S10: none of them is taken for the node's."""
+    error = await failure_of(
+        redfish_driver(stand.service.port, ca_file=str(stand.service.authority)).off(within(PATIENCE)),
+    )
+    assert error.type is ErrorType.INVALID_CONFIG
+    assert "expected one system only, or parameter 'system'; there are 24: /redfish/v1/Systems/node-0" in str(error)
+
+
+async def test_a_system_under_another_name_is_not_followed(stand: RedfishStand) -> None:
+    """S9: the emulator sends who asks by UUID on to the machine's name, and what is pinned is not what would be switched."""
+    machine = stand.machine()
+    error = await failure_of(stand.driver(str(stand.service.system_uuids[machine.name])).off(within(PATIENCE)))
+    assert error.type is ErrorType.INVALID_CONFIG
+    assert f"with /redfish/v1/Systems/{machine.name}" in str(error)
+    assert machine.log == []
+
+
+async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_other_is_none(stand: RedfishStand) -> None:
+    machine = stand.machine()
+    machine.set_faults(refuse=True)
+    await stand.driver(machine.name).on(within(PATIENCE))
+    error = await failure_of(stand.driver(machine.name).off(within(PATIENCE)))
+    assert error.type is ErrorType.TRANSIENT
+    assert machine.power == "on"
+    assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
+
+
+async def test_a_machine_that_hangs_while_it_is_read_is_unreachable(stand: RedfishStand) -> None:
+    """S3."""
+    machine = stand.machine()
+    machine.set_faults(hang=True)
+    try:
+        error = await failure_of(stand.driver(machine.name).read(within(1.0)))
+    finally:
+        machine.set_faults()
+    assert error.type is ErrorType.UNREACHABLE
+    assert "within 1.0 s; nothing was commanded" in str(error)
+
+
+async def test_a_command_whose_connection_breaks_is_ambiguous_and_not_sent_again(service: ScriptedService) -> None:
+    """S33, S34: sushy's own connector would send it three times."""
+
+    async def break_off(writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    service.replies["POST", RESET] = break_off
+    error = await failure_of(service.driver().off(within(PATIENCE)))
+    assert error.type is ErrorType.AMBIGUOUS
+    assert "it may have been carried out" in str(error)
+    assert len(service.posted) == 1
+
+
+async def test_a_dead_port_is_unreachable_at_once() -> None:
+    """S3: no answer is never a state."""
+    began = time.monotonic()
+    error = await failure_of(redfish_driver(9).read(within(PATIENCE)))
+    assert error.type is ErrorType.UNREACHABLE
+    assert "no connection to the service" in str(error)
+    assert time.monotonic() - began < PATIENCE / 2
+
+
+async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(service: ScriptedService) -> None:
+    """S12: `failure_of` looks for them, also in the form in which they went out."""
+    token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
+    service.replies["POST", RESET] = refusal(403, message=f"{USERNAME} {PASSWORD} Basic {token}")
+    error = await failure_of(service.driver().off(within(PATIENCE)))
+    assert "*** *** Basic ***" in str(error)
+
+
+# The process ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_no_secret_shows_in_arguments_or_environment(stand: RedfishStand) -> None:
+    """S12."""
+    machine = stand.machine()
+    arrived, seen = asyncio.Event(), asyncio.Event()
+
+    async def look_first(machine: Machine, command: str) -> None:
+        arrived.set()
+        await seen.wait()
+
+    machine.before_set = look_first
+    driver = stand.driver(machine.name)
+    operation = asyncio.create_task(driver.off(within(PATIENCE)))
+    await arrived.wait()
+    shown = b"".join(visible(pid) for pid in children()) + visible(stand.service.pid) + repr(driver).encode()
+    seen.set()
+    await operation
+    assert b"redfish_child" in shown
+    assert PASSWORD.encode() not in shown
+    assert USERNAME.encode() not in shown
+    assert children() == []
+
+
+async def test_a_command_is_not_in_flight_after_its_deadline_though_nobody_kills_it(service: ScriptedService) -> None:
+    """S34: as after a worker that was killed first."""
+
+    async def never_answer(writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    service.replies["POST", RESET] = never_answer
+    for seconds in (1.5, 6.0, 24.0):  # a busy machine may need longer to come as far as the command
+        child = await asyncio.create_subprocess_exec(*CHILD, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(seconds + PATIENCE):
+            stdout, _ = await child.communicate(request_line(service, seconds=seconds))
+        assert child.returncode == -signal.SIGALRM
+        assert stdout.endswith(b'{"stage": "sent"}\n') == bool(service.posted)
+        if service.posted:
+            break
+    assert len(service.posted) == 1
+
+
+async def test_a_command_is_not_sent_when_the_worker_is_gone_already(service: ScriptedService) -> None:
+    """S20: the lines that lead up to the command find no reader."""
+    reader, writer = os.pipe()
+    child = await asyncio.create_subprocess_exec(
+        *CHILD, stdin=asyncio.subprocess.PIPE, stdout=writer, stderr=asyncio.subprocess.PIPE
+    )
+    os.close(writer)
+    os.close(reader)
+    _, stderr = await child.communicate(request_line(service))
+    assert child.returncode != 0
+    assert service.posted == []
+    assert PASSWORD.encode() not in stderr
+
+
+async def test_a_process_starts_with_little(service: ScriptedService) -> None:
+    """It is started once per operation: sushy whole would take 0.2 s, what the worker has loaded more than a second."""
+    command = [CHILD[0], "-X", "importtime", *CHILD[1:]]
+    child = await asyncio.to_thread(
+        subprocess.run, command, input=request_line(service, "read"), capture_output=True, check=False
+    )
+    assert b'"answer": {"state": "on"' in child.stdout
+    for name in (b"sushy.resources.base", b"http.client"):
+        assert name in child.stderr
+    for name in (b"requests", b"temporalio", b"sushy.main", b"urllib3"):
+        assert name not in child.stderr
+
+
+def request_line(service: ScriptedService, operation: str = "off", seconds: float = PATIENCE) -> bytes:
+    return json.dumps(
+        {
+            "operation": operation,
+            "scheme": "http",
+            "host": "127.0.0.1",
+            "port": service.port,
+            "system": SYSTEM,
+            "verify": True,
+            "ca_file": None,
+            "username": USERNAME,
+            "password": PASSWORD,
+            "ends": time.monotonic() + seconds,
+            "not_after": None,
+        }
+    ).encode()
