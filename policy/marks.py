@@ -23,7 +23,9 @@ LONGEST_NAME = 1000
 class Mark:
     """What an episode left on a node. `cordoned`/`out_of_service`: whether *we* added the cordon or that taint.
 
-    `since` is RFC 3339. A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
+    taints: other taints that we added, as kubectl writes them (`key=value:effect`). off_proven: since when the node is proven off
+    with no power-on since, "" where it is not; for whoever looks at the node, it licenses nothing (S2). `since` and `off_proven`
+    are RFC 3339. A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
     """
 
     incident: str
@@ -35,6 +37,8 @@ class Mark:
     out_of_service: bool = False
     paths: tuple[str, ...] = ()
     """Endpoints of paths that we have cut, or were about to."""
+    taints: tuple[str, ...] = ()
+    off_proven: str = ""
 
     def to_json(self) -> str:
         """The annotation's value; keys sorted, so that equal marks are equal strings."""
@@ -64,6 +68,8 @@ def parse_mark(value: str, *, node: str) -> Mark:
         cordoned=raw.get("cordoned") is True,
         out_of_service=raw.get("out_of_service") is True,
         paths=_paths(raw.get("paths"), subject, field),
+        taints=_texts(raw.get("taints")),
+        off_proven=off_proven if isinstance(off_proven := raw.get("off_proven"), str) else "",
     )
 
 
@@ -79,6 +85,10 @@ def mark_of(node: NodeView) -> Mark | None:
     """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
     value = node.annotations.get(MARK_ANNOTATION)
     return None if value is None else parse_mark(value, node=node.name)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _shown(value: str) -> str:

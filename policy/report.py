@@ -17,6 +17,7 @@ from policy.verdicts import Health
 MAXIMUM_CANDIDATES = 50
 MAXIMUM_ROWS = 30
 MAXIMUM_OBSERVATIONS = 200
+MAXIMUM_AT_RISK = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,33 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAtRisk:
+    """A node that is not Ready, has volumes attached and is not proven off (S36).
+
+    due: when people are told, shortly before Kubernetes may detach the volumes by force; None while that is not known, or where
+    its pods tolerate the node's state for ever.
+    """
+
+    node: str
+    since: datetime
+    volumes: int
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRisk:
+    """All of those, as a number and by the first of them. unread: of how many the pods have yet to be read for the first time.
+
+    problem: why it is not known which volumes are attached, "" where it is.
+    """
+
+    nodes: int = 0
+    unread: int = 0
+    nearest: tuple[NodeAtRisk, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
     """What `policy/ledger.py` knows at one moment: a report without what only the scan itself can say."""
 
@@ -175,6 +203,7 @@ class ReportParts:
     control_plane: ControlPlane = ControlPlane()
     rows: tuple[TargetRow, ...] = ()
     next_due: datetime | None = None
+    at_risk: AtRisk = AtRisk()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +226,4 @@ class ScanReport:
     next_due: datetime | None = None
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
+    at_risk: AtRisk = AtRisk()

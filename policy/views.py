@@ -59,8 +59,8 @@ def view_state(
 def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_uid: str = "") -> str:
     """A fingerprint of all that decisions depend on: equal for equal worlds, on any worker.
 
-    Left out: times of the scan, resource versions, the next deadline, the wording of a Lease's trouble, and the rows of nodes
-    that nothing ails, which are for people only.
+    Left out: times of the scan, resource versions, the next deadline, the wording of a Lease's trouble, the rows of nodes that
+    nothing ails, which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
     """
     sick = tuple(row for row in parts.rows if _worth_telling(row))
     content = (
@@ -71,6 +71,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.observations,
         parts.control_plane,
         sick,
+        (parts.at_risk.nodes, parts.at_risk.unread),
         view,
         (lease.held, lease.needed, lease.holder),
         cluster_uid,

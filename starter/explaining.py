@@ -49,7 +49,7 @@ class Answer:
         return found or bool(told)
 
 
-def scanner_says(scanner: ScannerStatus, node: str) -> list[str]:
+def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
     """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
     said = []
     report = scanner.report
@@ -61,6 +61,8 @@ def scanner_says(scanner: ScannerStatus, node: str) -> list[str]:
         said.append(f"the scanner does not see everything: {report.view.notice}")
     if report is not None and report.lease.needed and not report.lease.held:
         said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
+    if report is not None:
+        said += [f"data at risk: {wording.at_risk(row, now)}" for row in report.at_risk.nearest if row.node == node]
     said += [
         f"a permit is {permit.holding.value} by incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
         for permit in scanner.permits
@@ -93,7 +95,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "notCovering": [
             {"check": each.check, "why": each.why} for each in (explanation.bystanders if explanation is not None else ())
         ],
-        "scanner": scanner_says(answer.scanner, answer.node) if answer.scanner is not None else None,
+        "scanner": scanner_says(answer.scanner, answer.node, answer.at) if answer.scanner is not None else None,
         "episode": _episode(episodes) if episodes is not None else None,
         "ended": [
             {
@@ -143,7 +145,7 @@ def as_text(answer: Answer) -> RenderableType:
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node)]
+        parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node, answer.at)]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Text(f"  {line}") for line in _told(answer.episodes)]

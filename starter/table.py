@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episodes import EpisodeStatus, Phase
-from policy.report import TargetRow
+from policy.report import AtRisk, TargetRow
 from policy.targets import SICKNESS
 from starter import wording
 from starter.status import ClusterStatus
@@ -33,6 +33,8 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
         parts.append(_episodes(status, now))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
+    if report is not None and (report.at_risk.nodes or report.at_risk.problem):
+        parts.append(_at_risk(report.at_risk, now))
     if report is not None:
         if report.checks:
             parts.append(_checks(status))
@@ -148,6 +150,18 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     for refused in status.scanner.refused:
         table.add_row(refused.node, f"{refused.reason}: {refused.message}")
     return table
+
+
+def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
+    table = _table("DATA AT RISK", "WHY", flexible="WHY")
+    for row in found.nearest:
+        style = "red" if row.due is not None and row.due <= now else "yellow"
+        table.add_row(row.node, Text(wording.at_risk(row, now), style=style))
+    if found.problem:
+        table.add_row("not known", Text(f"what is attached can't be followed: {found.problem}", style="red"))
+    if found.nodes <= len(found.nearest):
+        return table
+    return Group(table, Text(f"… and {found.nodes - len(found.nearest)} more nodes, no nearer than these", style="dim"))
 
 
 def _ended(status: ClusterStatus) -> RenderableType:

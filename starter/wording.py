@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 
 from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.report import CheckReport, TargetRow
+from policy.report import CheckReport, NodeAtRisk, TargetRow
 from policy.verdicts import Health
 from workflows.messages import ScannerStatus
 
@@ -59,6 +59,16 @@ def brake(check: CheckReport) -> str:
     if not check.allowed:
         return f"may not act: {check.message or check.reason or 'no reason given'}"
     return check.message or f"may act on {check.remaining} more"
+
+
+def at_risk(row: NodeAtRisk, now: datetime) -> str:
+    """When Kubernetes may be about to take the volumes of a node that is not proven off."""
+    volumes = f"{row.volumes} volume{'' if row.volumes == 1 else 's'} attached"
+    if row.due is None:
+        return f"{volumes}, not proven off: no forced detachment is in sight"
+    if row.due > now:
+        return f"{volumes}, not proven off: at risk of a forced detachment in {countdown(row.due, now)}"
+    return f"{volumes}, not proven off: Kubernetes detaches by force, if it has not yet"
 
 
 def proof_or_problem(episode: EpisodeStatus) -> str:

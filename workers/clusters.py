@@ -57,6 +57,9 @@ class ClusterSettings(ConnectionSettings):
     machines: ConnectionSettings | None = Field(
         default=None, description="the management cluster, where Cluster API keeps this cluster's Machines and health checks"
     )
+    force_detach_on_timeout: bool = Field(
+        default=True, description="false where kube-controller-manager runs with --disable-force-detach-on-timeout"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

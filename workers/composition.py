@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from policy.data_at_risk import DataAtRisk
 from workers.clusters import ClusterSettings, ConnectionSettings
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
@@ -41,7 +42,14 @@ async def compose(
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
                 machines = await stack.enter_async_context(await opened) if opened is not None else None
-                servings.append(await _cluster_serving(stack, settings, client, name, connection, machines=machines))
+                at_risk = DataAtRisk(
+                    margin=settings.scan.at_risk_margin,
+                    repeat=settings.scan.at_risk_repeat,
+                    forced=clusters[name].force_detach_on_timeout,
+                )
+                servings.append(
+                    await _cluster_serving(stack, settings, client, name, connection, machines=machines, at_risk=at_risk)
+                )
         if role in {Role.ALL, Role.POWER}:
             servings += [_power_serving(settings, site, connections) for site in settings.sites]
         yield servings
@@ -89,6 +97,7 @@ async def _cluster_serving(
     connection: ClusterConnection,
     *,
     machines: ClusterConnection | None,
+    at_risk: DataAtRisk,
 ) -> Serving:
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
@@ -104,6 +113,7 @@ async def _cluster_serving(
             grace=settings.scan.start_up_grace,
             overlap=settings.scan.overlap,
             takeover=settings.scan.takeover,
+            at_risk=at_risk,
         )
     )
     return Serving(

@@ -119,12 +119,32 @@ class ScanSettings(_Section):
     takeover: bool = Field(
         default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"
     )
+    at_risk_margin: Duration = Field(
+        default=timedelta(minutes=1), description="how long before Kubernetes detaches volumes by force people are told of it"
+    )
+    at_risk_repeat: Duration = Field(default=timedelta(minutes=30), description="how often they are told again")
 
     @field_validator("wait")
     @classmethod
     def _long_enough(cls, value: timedelta) -> timedelta:
         if not timedelta(seconds=1) <= value <= timedelta(minutes=5):
             message = "expected between 1s and 5m"
+            raise ValueError(message)
+        return value
+
+    @field_validator("at_risk_margin")
+    @classmethod
+    def _before_it_happens(cls, value: timedelta) -> timedelta:
+        if value > timedelta(minutes=5):
+            message = "expected at most 5m: no detachment is known longer beforehand"
+            raise ValueError(message)
+        return value
+
+    @field_validator("at_risk_repeat")
+    @classmethod
+    def _not_all_the_time(cls, value: timedelta) -> timedelta:
+        if value < timedelta(minutes=2):
+            message = "expected at least 2m"
             raise ValueError(message)
         return value
 

@@ -138,7 +138,17 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _AttachmentSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Attachment(msgspec.Struct):
+    metadata: _ObjectMetadata
+    spec: _AttachmentSpec | None = None
+
+
 _node = msgspec.json.Decoder(_Node)
+_attachment = msgspec.json.Decoder(_Attachment)
 _object = msgspec.json.Decoder(_Object)
 _list = msgspec.json.Decoder(_List)
 _line = msgspec.json.Decoder(_Line)
@@ -203,6 +213,13 @@ def _unread_node(rest: Fragments, problem: str) -> NodeView:
         provider_id=rest.text("spec", "providerID"),
         unreadable=problem,
     )
+
+
+def _attachment_item(raw: msgspec.Raw) -> Item[str]:
+    found = _attachment.decode(raw)
+    # Interned: a node has a hundred of them, and its own name is in memory already.
+    node = sys.intern(found.spec.node_name) if found.spec is not None else ""
+    return Item(found.metadata.name, found.metadata.resource_version, node)
 
 
 def _object_item(raw: msgspec.Raw) -> Item[dict[str, Any]]:
@@ -286,3 +303,5 @@ def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], Wa
 
 NODE_DECODING: Decoding[NodeView] = decoding_of("Node", _node_item, _unread_node)
 OBJECT_DECODING: Decoding[dict[str, Any]] = decoding_of("object", _object_item)
+ATTACHMENT_DECODING: Decoding[str] = decoding_of("VolumeAttachment", _attachment_item, lambda _rest, _problem: "")
+"""To which node each is attached: of a quarter of a million of them nothing more is worth keeping."""

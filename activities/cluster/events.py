@@ -12,13 +12,14 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.paths import EVENTS
 from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.errors import ErrorType, failure
 from policy.healthcheck import ObjectRef
+from policy.moments import moment_of
 
 COMPONENT = "nodewarden"
 CLUSTER_SCOPED_NAMESPACE = "default"
@@ -34,18 +35,22 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """What to tell, and about which object. `uid` "" where it is not known (describe then finds the Event by name only)."""
+    """What to tell, and about which object. `uid` "" where it is not known (describe then finds the Event by name only).
+
+    identity: what tells it from others of that reason, where the message varies for one and the same; "": the message does.
+    """
 
     about: ObjectRef
     uid: str
     reason: str
     message: str
     warning: bool = False
+    identity: str = ""
 
     @property
     def name(self) -> str:
         """The Event's name; equal happenings have equal names."""
-        told = "\0".join((self.about.key, self.uid, self.reason, self.message))
+        told = "\0".join((self.about.key, self.uid, self.reason, self.identity or self.message))
         return f"{self.about.name[:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
 
 
@@ -72,8 +77,8 @@ class EventRecorder:
         await self.tell(happening)
         return True
 
-    async def tell(self, happening: Happening) -> None:
-        """Create the Event, or count it once more."""
+    async def tell(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
+        """Create the Event, or count it once more. quiet: not if any worker has told it so shortly ago. Whether it was told."""
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
         collection = EVENTS.path(namespace=namespace)
         path = EVENTS.path(happening.name, namespace=namespace)
@@ -84,6 +89,9 @@ class EventRecorder:
             except ObjectExists:
                 try:
                     event = await self._connection.get(path)
+                    last = moment_of(event.get("lastTimestamp"))
+                    if last is not None and self._clock() - last < quiet:
+                        return False
                     counted = {
                         "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},
                         "count": int(event.get("count") or 1) + 1,
@@ -93,7 +101,7 @@ class EventRecorder:
                 except (ObjectConflict, ObjectNotFound):
                     continue  # counted by another worker, or expired just now
             self._remember(happening)
-            return
+            return True
         raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
     def _document(self, happening: Happening, namespace: str, now: str) -> JsonObject:

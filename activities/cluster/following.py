@@ -16,7 +16,7 @@ from typing import Any
 
 from activities.cluster.conflicts import Conflicts
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, Decoding
+from activities.cluster.decoding import ATTACHMENT_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
 from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.cluster.paths import (
@@ -28,11 +28,13 @@ from activities.cluster.paths import (
     NODES,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     OPENSHIFT_MACHINES,
+    VOLUME_ATTACHMENTS,
     Resource,
     in_version,
 )
 from activities.cluster.reflector import Reflector, WatchLimits
 from policy.conflicts import LEADER_LEASES
+from policy.data_at_risk import DataAtRisk
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
@@ -68,8 +70,10 @@ class Watches:
         limits: WatchLimits | None,
         takeover: bool = False,
         patience: float = 5.0,
+        at_risk: DataAtRisk | None = None,
     ) -> None:
-        """patience: for so many seconds a kind may be refused before only those checks wait that need it."""
+        """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is told of
+        nodes and of what is attached to them."""
         self.intake = Intake(ledger, clock)
         self.conflicts = Conflicts(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
@@ -86,6 +90,10 @@ class Watches:
         }
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._surroundings: tuple[Following, ...] = ()
+        self._at_risk = at_risk or DataAtRisk(forced=False)
+        self.volumes: Following | None = None
+        """What is attached where; None while nothing asks us to act. No part of `self`: no check is judged by it, and so none
+        waits for it."""
         self._patience = patience
         self._refused_since: dict[Following, float] = {}
         self._started = False
@@ -149,12 +157,24 @@ class Watches:
         self._started = True
         for reflector in self:
             reflector.start()
+        if self.volumes is not None:
+            self.volumes.start()
 
     async def stop(self) -> None:
         """Stop watching."""
         self._started = False
         for reflector in self:
             await reflector.stop()
+        if self.volumes is not None:
+            await self.volumes.stop()
+
+    def follow_volumes(self) -> None:
+        """Follow what is attached to nodes from now on, where Kubernetes ever takes it away by force (S36)."""
+        if self.volumes is not None or not self._at_risk.forced:
+            return
+        self.volumes = self._reflector(VOLUME_ATTACHMENTS, ATTACHMENT_DECODING, self._attachment_changed)
+        if self._started:
+            self.volumes.start()
 
     def look_again(self) -> None:
         """Look at once for kinds that the server did not know when last asked."""
@@ -169,10 +189,22 @@ class Watches:
     # Changes
 
     def _node_changed(self, name: str, node: NodeView | None) -> None:
+        def change() -> None:
+            if node is None:
+                self._at_risk.remove_node(name)
+                self._ledger.remove_node(name)
+            else:
+                now = self._clock()
+                self._at_risk.put_node(node, now)
+                self._ledger.put_node(node, now)
+
+        self._changed(change)
+
+    def _attachment_changed(self, name: str, node: str | None) -> None:
         if node is None:
-            self._changed(lambda: self._ledger.remove_node(name))
+            self._changed(lambda: self._at_risk.remove_attachment(name))
         else:
-            self._changed(lambda: self._ledger.put_node(node, self._clock()))
+            self._changed(lambda: self._at_risk.put_attachment(name, node, self._clock()))
 
     def _check_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
         dialect = POLICY_KINDS[resource]
@@ -214,15 +246,16 @@ class Watches:
         self._changed(lambda: self.conflicts.hold(now))
 
     def _changed(self, change: Callable[[], object]) -> None:
-        before = self._ledger.version
+        before = (self._ledger.version, self._at_risk.version)
         change()
-        if self._ledger.version != before:
+        if (self._ledger.version, self._at_risk.version) != before:
             self._on_change()
 
     # What a health check needs beside the nodes
 
     def _accompany(self, dialect: Dialect) -> None:
         """Follow what checks of that dialect are judged by; it stays followed."""
+        self.follow_volumes()
         if not self._surroundings:
             self._surroundings = tuple(
                 self._reflector(resource, OBJECT_DECODING, partial(self._surrounding_changed, resource))

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from temporalio import activity
 
+from activities.cluster.at_risk import RiskKeeping
 from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.isolation import require_cluster
@@ -25,8 +26,9 @@ from activities.cluster.reflector import WatchLimits
 from activities.cluster.view import ClusterView
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from policy.data_at_risk import DataAtRisk
 from policy.overlaps import Overlap
-from policy.report import ReportParts, ScanReport
+from policy.report import ClusterLease, ReportParts, ScanReport
 from policy.views import digest
 
 COSMETIC_SECONDS = 1.0
@@ -51,6 +53,7 @@ class ClusterScan(ScanActivities):
         machines: ClusterConnection | None = None,
         overlap: Overlap = Overlap.STRICTEST,
         takeover: bool = False,
+        at_risk: DataAtRisk | None = None,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -62,9 +65,11 @@ class ClusterScan(ScanActivities):
             machines=machines,
             overlap=overlap,
             takeover=takeover,
+            at_risk=at_risk,
         )
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
+        self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
         self._publishing = Publishing(self.view, clock=own_clock)
         self._essences: OrderedDict[str, str] = OrderedDict()
         self._answered_at = float("-inf")
@@ -76,6 +81,7 @@ class ClusterScan(ScanActivities):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._lease.stop()
+        await self._risks.close()
         await self.view.close()
 
     @activity.defn(name="scan.observe-cluster")
@@ -110,15 +116,19 @@ class ClusterScan(ScanActivities):
         while True:
             stamp = self.view.stamp
             wanted = request.work_in_hand or bool(self.view.check_objects)
+            if wanted:
+                self.view.follow_volumes()
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
             report = self.view.report(lease=lease, known_inventory=request.inventory, marks=marks, watching=request.watching)
+            attended = self._risks.attend(activity.metric_meter()) if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()
             if report.digest != request.known_digest:
                 pause = min(pause, self._held_back(request.known_digest, report))
             if pause <= 0 or ending.is_set():
                 self._answered_at = loop.time()
                 return report
+            pause = min(pause, attended)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
 
     def _held_back(self, known_digest: str, report: ScanReport) -> float:
@@ -136,6 +146,12 @@ class ClusterScan(ScanActivities):
         await activity.wait_for_worker_shutdown()
         ending.set()
         self.view.poke()
+
+
+def _ours_to_tell(lease: ClusterLease, holder: str) -> bool:
+    """Whether people hear of data at risk from us: where something asks us to act, and no other deployment holds the cluster. A
+    Lease that cannot be renewed just now silences nobody."""
+    return lease.needed and (lease.held or lease.holder in {"", holder})
 
 
 @asynccontextmanager

@@ -20,10 +20,11 @@ from activities.cluster.progress import Marks, Progress
 from activities.cluster.reflector import WatchLimits
 from activities.cluster.view_limits import ViewLimits
 from policy.brakes import Closed
+from policy.data_at_risk import DataAtRisk
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
-from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
+from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
 log = logging.getLogger(__name__)
@@ -48,9 +49,11 @@ class ClusterView:
         machines: ClusterConnection | None = None,
         overlap: Overlap = Overlap.STRICTEST,
         takeover: bool = False,
+        at_risk: DataAtRisk | None = None,
     ) -> None:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
+        self.at_risk = at_risk or DataAtRisk()
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()
@@ -71,6 +74,7 @@ class ClusterView:
             limits=watch_limits,
             takeover=takeover,
             patience=self._limits.broken.total_seconds(),
+            at_risk=self.at_risk,
         )
         self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
@@ -99,6 +103,10 @@ class ClusterView:
     def look_again(self) -> None:
         """Look at once for kinds that the server did not know when last asked."""
         self._watches.look_again()
+
+    def follow_volumes(self) -> None:
+        """Follow what is attached to nodes, too: something asks us to act."""
+        self._watches.follow_volumes()
 
     # What it says
 
@@ -144,7 +152,7 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
-        parts = self.ledger.report_parts(now, watching)
+        parts = replace(self.ledger.report_parts(now, watching), at_risk=self._what_is_at_risk())
         if fault or not self.synced:
             parts = replace(parts, inventory=known_inventory)
         self._believed = parts.inventory
@@ -164,7 +172,13 @@ class ClusterView:
             control_plane=parts.control_plane,
             rows=parts.rows,
             next_due=parts.next_due,
+            at_risk=parts.at_risk,
         )
+
+    def _what_is_at_risk(self) -> AtRisk:
+        volumes = self._watches.volumes
+        problem = volumes.problem if volumes is not None and not volumes.streaming else ""
+        return replace(self.at_risk.report(), problem=problem)
 
     def doubt(self) -> str:
         """Why nothing may be said of single targets by what this view shows (S18), "" where it may.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,19 +20,14 @@ from activities.cluster.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
+from policy.moments import later, moment_of
 from policy.nodes import Taint
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 MAXIMUM_NAMES = 10
 
-INLINE_DISKS = (
-    "awsElasticBlockStore",
-    "azureDisk",
-    "cinder",
-    "gcePersistentDisk",
-    "portworxVolume",
-    "rbd",
-    "vsphereVolume",
+INLINE_DISKS = frozenset(
+    {"awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "portworxVolume", "rbd", "vsphereVolume"}
 )
 
 
@@ -48,6 +44,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
 
 
 class _Toleration(msgspec.Struct, rename="camel"):
@@ -103,6 +100,12 @@ class Pod(msgspec.Struct):
         return self.metadata.deletion_timestamp is not None
 
     @property
+    def deletion_requested(self) -> datetime | None:
+        """When its deletion was asked for: the API tells when its grace is over. None where nobody has asked."""
+        ends = moment_of(self.metadata.deletion_timestamp)
+        return ends and later(ends, timedelta(seconds=-max(self.metadata.deletion_grace_period_seconds or 0, 0)))
+
+    @property
     def finished(self) -> bool:
         """Whether it has run to its end and nobody waits for it to vanish, as a StatefulSet does once it is being deleted."""
         return not self.terminating and self.status is not None and self.status.phase in ("Succeeded", "Failed")
@@ -135,7 +138,7 @@ class Pod(msgspec.Struct):
     @property
     def has_inline_volume(self) -> bool:
         """Whether it names a disk in its own spec; its attachment (CSI migration) then names no PersistentVolume."""
-        return any(kind in volume for volume in self.spec.volumes or () for kind in INLINE_DISKS)
+        return any(INLINE_DISKS & volume.keys() for volume in self.spec.volumes or ())
 
 
 class _AttachmentSource(msgspec.Struct, rename="camel"):
@@ -190,10 +193,14 @@ class Standing:
     attachments: tuple[Attachment, ...]
 
 
-async def read_pods(connection: ClusterConnection, node: str) -> tuple[Pod, ...]:
-    """The pods bound to a node of that name, whether or not the Node exists."""
+async def read_pods(connection: ClusterConnection, node: str, *, cached: bool = False) -> tuple[Pod, ...]:
+    """The pods bound to a node of that name, whether or not the Node exists.
+
+    cached: as the API server remembers them, which may be a moment old, and costs it no walk over all pods of the cluster.
+    """
     found: list[Pod] = []
-    async for page in connection.list_pages(PODS.path(), query={"fieldSelector": f"spec.nodeName={node}"}):
+    query = {"fieldSelector": f"spec.nodeName={node}"} | ({"resourceVersion": "0"} if cached else {})
+    async for page in connection.list_pages(PODS.path(), query=query):
         found += _items(_pods, page.body)
     return tuple(found)
 

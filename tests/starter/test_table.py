@@ -13,7 +13,7 @@ from rich.console import Console
 
 from policy.episodes import Outcome, Phase
 from policy.permits import Holding, Permit, PermitRequest
-from policy.report import ClusterLease
+from policy.report import AtRisk, ClusterLease, NodeAtRisk
 from policy.verdicts import Health
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
@@ -155,3 +155,22 @@ def test_more_open_episodes_than_fit_are_counted() -> None:
 def test_a_bad_end_says_that_the_machine_is_off() -> None:
     shown = status(row("node-1"), ended=(result(outcome=Outcome.FENCED_OFF, left_off=True, message="it did not come back"),))
     assert "fenced-off after 2m07s, left powered off: it did not come back" in drawn(shown)[-1]
+
+
+def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:
+    """S36."""
+    nearest = (
+        NodeAtRisk(node="node-2", since=ago(700), volumes=1, due=ago(1)),
+        NodeAtRisk(node="node-3", since=ago(60), volumes=3, due=NOW + timedelta(seconds=65)),
+        NodeAtRisk(node="node-4", since=ago(60), volumes=2),
+    )
+    found = AtRisk(nodes=4, nearest=nearest, problem="LIST /volumeattachments: 403")
+    lines = drawn(status(scanner=scanner(report(row("node-1"), at_risk=found))))
+    assert lines[1:7] == [
+        "DATA AT RISK   WHY",
+        "node-2         1 volume attached, not proven off: Kubernetes detaches by force, if it has not yet",
+        "node-3         3 volumes attached, not proven off: at risk of a forced detachment in 1m05s",
+        "node-4         2 volumes attached, not proven off: no forced detachment is in sight",
+        "not known      what is attached can't be followed: LIST /volumeattachments: 403",
+        "… and 1 more nodes, no nearer than these",
+    ]

@@ -191,3 +191,11 @@ def test_a_kubeconfig_that_cannot_be_read_is_named(clean: Path) -> None:
     write(clean / "home" / ".kube" / "config", "{")
     with pytest.raises(SettingsError, match=r"\.kube/config: expected a readable kubeconfig"):
         load().connections()
+
+
+@pytest.mark.parametrize(("key", "value"), [("at_risk_margin", "6m"), ("at_risk_repeat", "10s")])
+def test_a_warning_of_data_at_risk_is_neither_impossible_nor_a_nuisance(clean: Path, key: str, value: str) -> None:
+    """S36: no forced detachment is known more than five minutes beforehand."""
+    write(clean / "nodewarden.yaml", f"scan: {{{key}: {value}}}\n")
+    with pytest.raises(SettingsError, match=rf"scan\.{key} .*: expected at"):
+        load()

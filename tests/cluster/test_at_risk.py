@@ -1,0 +1,288 @@
+"""People hear in time that Kubernetes is about to take volumes away, over real HTTP: an Event on the Node and a metric (S36)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.common import MetricCounter
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.at_risk import METRIC, REASON
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.reflector import WatchLimits
+from activities.cluster.scan import ClusterScan
+from activities.cluster.view_limits import ViewLimits
+from activities.contracts.scan import ScanRequest
+from policy.data_at_risk import DataAtRisk
+from policy.marks import Mark
+from policy.nodes import MARK_ANNOTATION
+from policy.report import ScanReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now, until
+
+pytestmark = pytest.mark.timeout(15)
+
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+SICK = "node-1"
+LIVE = ViewLimits(grace=timedelta(0), broken=timedelta(milliseconds=200), probe=timedelta(seconds=2))
+WATCHES = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05, absence=0.05)
+PATIENCE = timedelta(seconds=300 + 360 - 60)
+"""From NotReady until people are told, for a pod with the default tolerations."""
+
+
+class Counter(MetricCounter):
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def add(self, value: int, additional_attributes: Mapping[str, Any] | None = None) -> None:
+        self._meter.counted.append((value, dict(additional_attributes or {})))
+
+    name = METRIC
+    description = unit = None
+
+    def with_additional_attributes(self, additional_attributes: Mapping[str, Any]) -> MetricCounter:
+        raise AssertionError
+
+
+class Meter:
+    """What the SDK would have passed on to Prometheus."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[int, dict[str, Any]]] = []
+
+    def with_additional_attributes(self, additional_attributes: Mapping[str, Any]) -> Meter:
+        return self
+
+    def create_counter(self, name: str, description: str | None = None, unit: str | None = None) -> MetricCounter:
+        assert name == METRIC
+        return Counter(self)
+
+
+class Scans:
+    """Scans of one cluster, each with a connection and a view of its own, as so many workers would be."""
+
+    def __init__(self, api: ApiServer, stack: AsyncExitStack) -> None:
+        self.meter = Meter()
+        self._api = api
+        self._stack = stack
+
+    async def open(self, **options: Any) -> ClusterScan:
+        connection = await self._stack.enter_async_context(ClusterConnection.to(self._api.url, token="abc"))
+        lease = ScannerLease(connection, duration=timedelta(seconds=3))
+        scan = ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease, at_risk=DataAtRisk(**options))
+        return await self._stack.enter_async_context(scan)
+
+    async def observe(self, scan: ClusterScan, wait: float = 0.25, **changes: Any) -> ScanReport:
+        environment = ActivityEnvironment()
+        environment.metric_meter = self.meter  # type: ignore[assignment]
+        request = ScanRequest(**({"cluster": "prod", "holder": "temporal-a/default", "wait": timedelta(seconds=wait)} | changes))
+        report = await environment.run(scan.observe_cluster, request)
+        assert isinstance(report, ScanReport)
+        return report
+
+    async def observe_until(self, scan: ClusterScan, fits: Callable[[ScanReport], object], **changes: Any) -> ScanReport:
+        report = await self.observe(scan, **changes)
+        for _ in range(8):
+            if fits(report):
+                return report
+            report = await self.observe(scan, known_digest=report.digest, inventory=report.inventory, **changes)
+        raise AssertionError(report)
+
+
+@pytest.fixture
+async def scans(api: ApiServer) -> AsyncIterator[Scans]:
+    async with AsyncExitStack() as stack:
+        yield Scans(api, stack)
+
+
+@pytest.fixture
+async def cluster(person: ApiClient) -> ApiClient:
+    """Four nodes under a health check whose brake shuts with the first that is sick, and a pod with a volume on that one."""
+    for number in range(4):
+        await person.create(NODES, node(f"node-{number}"))
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(minHealthy="100%"))
+    await add_pod(person, "db-0")
+    await attach(person, "va-1")
+    return person
+
+
+async def add_pod(person: ApiClient, name: str, *, claim: str = "data", seconds: int | None = 300) -> None:
+    wait = {} if seconds is None else {"tolerationSeconds": seconds}
+    spec = {
+        "nodeName": SICK,
+        "containers": [{"name": "main", "image": "example"}],
+        "tolerations": [
+            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", **wait}
+            for key in ("not-ready", "unreachable")
+        ],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else [],
+    }
+    await person.create(PODS, {"metadata": {"name": name}, "spec": spec})
+
+
+async def attach(person: ApiClient, name: str, *, node: str = SICK) -> None:
+    spec = {"attacher": "csi.example", "nodeName": node, "source": {"persistentVolumeName": f"pv-{name}"}}
+    await person.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+
+
+async def fall(person: ApiClient, age: timedelta, *, ready: str = "Unknown") -> None:
+    await person.patch(f"{NODES}/{SICK}/status", {"status": {"conditions": conditions(ready, now() - age)}})
+
+
+async def told(person: ApiClient) -> list[dict[str, Any]]:
+    return [event for event in (await person.list(EVENTS))["items"] if event["reason"] == REASON]
+
+
+async def test_people_are_told_when_the_time_comes_though_a_brake_holds_everything_back(cluster: ApiClient, scans: Scans) -> None:
+    """S36: no episode, no candidate, a closed brake; told within a moment of the deadline, and not before."""
+    scan = await scans.open()
+    await fall(cluster, PATIENCE - timedelta(seconds=2))
+    report = await scans.observe_until(scan, lambda report: report.at_risk.nearest and not report.at_risk.unread)
+    (row,) = report.at_risk.nearest
+    assert (row.node, row.volumes) == (SICK, 1)
+    assert row.due is not None
+    assert await told(cluster) == []
+    assert scans.meter.counted == []
+    watching = asyncio.create_task(scans.observe(scan, known_digest=report.digest, inventory=4, wait=4.0))
+    await until(lambda: scans.meter.counted, 4)
+    late = now() - row.due
+    (event,) = await told(cluster)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert timedelta(0) <= late < timedelta(seconds=0.5)
+    assert scans.meter.counted == [(1, {"cluster": "prod"})]
+    assert (event["type"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Warning", "Node", SICK)
+    assert "1 volume is attached" in event["message"]
+    assert not any(each.allowed for each in report.checks)
+
+
+async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_scans(cluster: ApiClient, scans: Scans) -> None:
+    """S36: a worker that starts late tells; the next one, and the one after a restart, do not tell it again."""
+    await fall(cluster, timedelta(hours=1))
+    first = await scans.open()
+    await scans.observe_until(first, lambda _: scans.meter.counted)
+    second = await scans.open()
+    await scans.observe_until(second, lambda report: report.at_risk.nodes and second.view.at_risk.next_due is not None)
+    await until(lambda: (second.view.at_risk.next_due or now()) > now() + timedelta(minutes=29))
+    (event,) = await told(cluster)
+    assert event["count"] == 1
+    assert len(scans.meter.counted) == 1
+
+
+async def test_after_the_time_that_is_set_it_is_told_again(cluster: ApiClient, scans: Scans) -> None:
+    await fall(cluster, timedelta(hours=1))
+    scan = await scans.open(repeat=timedelta(milliseconds=300))
+    await scans.observe_until(scan, lambda _: len(scans.meter.counted) > 1)
+    (event,) = await told(cluster)
+    assert event["count"] >= 2
+
+
+@pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])
+async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClient, scans: Scans, why: str) -> None:
+    """S36: Ready again, nothing attached, off proven, the node gone."""
+    scan = await scans.open()
+    await fall(cluster, PATIENCE - timedelta(seconds=10))
+    await scans.observe_until(scan, lambda report: report.at_risk.nodes)
+    if why == "ready":
+        await fall(cluster, timedelta(0), ready="True")
+    elif why == "detached":
+        await cluster.delete(f"{ATTACHMENTS}/va-1")
+    elif why == "off":
+        mark = Mark(incident="i", kind="Fencing", workflow_id="w", off_proven="2026-11-21T12:00:00Z")
+        await cluster.patch(f"{NODES}/{SICK}", {"metadata": {"annotations": {MARK_ANNOTATION: mark.to_json()}}})
+    else:
+        await cluster.delete(f"{NODES}/{SICK}")
+    await scans.observe_until(scan, lambda report: not report.at_risk.nodes)
+    assert scan.view.at_risk.next_due is None
+    assert await told(cluster) == []
+    assert scans.meter.counted == []
+
+
+async def test_the_deletion_of_a_pod_counts_from_when_it_was_asked_for(cluster: ApiClient, scans: Scans) -> None:
+    """S36: its deletionTimestamp lies a grace period later than that."""
+    await cluster.patch(f"{PODS}/db-0", {"metadata": {"finalizers": ["example.com/stays"]}})
+    await cluster.delete(f"{PODS}/db-0", grace_seconds=240)
+    asked = now()
+    await fall(cluster, timedelta(seconds=60))
+    scan = await scans.open()
+    report = await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
+    due = report.at_risk.nearest[0].due
+    assert due is not None
+    assert abs(due - asked - timedelta(seconds=300)) < timedelta(seconds=2)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(30, 30 + 300), (None, None)])
+async def test_the_deadline_is_that_of_the_least_patient_pod_with_volumes(
+    cluster: ApiClient, scans: Scans, seconds: int | None, expected: int | None
+) -> None:
+    await cluster.delete(f"{PODS}/db-0", grace_seconds=0)
+    await add_pod(cluster, "db-1", seconds=seconds)
+    await add_pod(cluster, "stateless", claim="", seconds=0)
+    await fall(cluster, timedelta(seconds=10))
+    scan = await scans.open()
+    report = await scans.observe_until(scan, lambda report: report.at_risk.nodes and not report.at_risk.unread)
+    (row,) = report.at_risk.nearest
+    assert row.due == (None if expected is None else row.since + timedelta(seconds=expected))
+
+
+async def test_with_no_policy_no_volume_is_followed_and_nothing_is_told(api: ApiServer, person: ApiClient, scans: Scans) -> None:
+    """Opt-in."""
+    await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
+    await attach(person, "va-1")
+    scan = await scans.open()
+    report = await scans.observe(scan)
+    assert report.at_risk.nodes == 0
+    assert {agent: count for agent, count in api.requests.writes.items() if agent.startswith("nodewarden/")} == {}
+
+
+async def test_a_request_by_hand_is_reason_enough(person: ApiClient, scans: Scans) -> None:
+    await person.create(NODES, node(SICK, "Unknown", now() - timedelta(hours=1)))
+    await add_pod(person, "db-0")
+    await attach(person, "va-1")
+    scan = await scans.open()
+    await scans.observe_until(scan, lambda _: scans.meter.counted, work_in_hand=True)
+    assert len(await told(person)) == 1
+
+
+async def test_volumes_that_cannot_be_followed_hold_no_check_back(api: ApiServer, cluster: ApiClient, scans: Scans) -> None:
+    """They are for warning people; who lacks the right to see them is told so, and judges on."""
+    api.faults.add(Fault(accident=Accident.STATUS, path="volumeattachments", status=403))
+    await fall(cluster, timedelta(seconds=10))
+    scan = await scans.open()
+    report = await scans.observe_until(scan, lambda report: report.at_risk.problem)
+    assert "volumeattachments" in report.at_risk.problem
+    assert report.view.stale == ""
+    assert report.checks[0].soon == 1
+
+
+async def test_an_event_that_cannot_be_written_is_counted_by_the_metric_all_the_same(
+    api: ApiServer, cluster: ApiClient, scans: Scans
+) -> None:
+    api.faults.add(Fault(accident=Accident.STATUS, path="events", status=500, user_agent="nodewarden/"))
+    await fall(cluster, timedelta(hours=1))
+    scan = await scans.open()
+    await scans.observe_until(scan, lambda _: scans.meter.counted)
+    assert await told(cluster) == []
+    assert len(scans.meter.counted) == 1
+
+
+async def test_while_another_deployment_holds_the_cluster_it_is_the_one_that_tells(cluster: ApiClient, scans: Scans) -> None:
+    """S38."""
+    theirs, ours = await scans.open(forced=False), await scans.open()
+    await scans.observe_until(theirs, lambda report: report.lease.held, holder="temporal-b/default")
+    await fall(cluster, timedelta(hours=1))
+    report = await scans.observe_until(ours, lambda report: report.at_risk.nodes)
+    report = await scans.observe(ours, known_digest=report.digest, inventory=4)
+    assert not report.lease.held
+    assert await told(cluster) == []
