@@ -247,6 +247,23 @@ class TestLooking:
         looked(risks, pod("a"), at=T0 + seconds(200))
         assert risks.report().nearest[0].due == T0 + seconds(600)
 
+    def test_what_is_attached_later_counts_from_when_the_node_went_down(self) -> None:
+        risks = DataAtRisk(margin=MARGIN)
+        risks.put_node(node(ready="False"), T0)
+        risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
+        risks.put_attachment("va-1", "node-7", T0 + seconds(201))
+        looked(risks, pod("a"), at=T0 + seconds(201))
+        assert risks.report().nearest[0].due == T0 + seconds(600)
+
+    def test_a_deletion_that_was_seen_is_never_forgotten(self) -> None:
+        """Though the pod is gone by the next look, and nobody could be told meanwhile."""
+        risks = with_one_down()
+        looked(risks, pod("a", patience=None, requested=T0 - seconds(100)))
+        assert risks.to_tell(T0 + seconds(200), 9)
+        risks.not_told("node-7", T0 + seconds(290))
+        looked(risks, at=T0 + seconds(300))
+        assert risks.report().nearest[0].due == T0 + seconds(200)
+
     def test_pods_that_stay_for_ever_are_looked_at_again_before_any_deletion_could_tell(self) -> None:
         risks = with_one_down()
         looked(risks, pod("a", patience=None))
