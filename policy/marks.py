@@ -67,17 +67,17 @@ def parse_mark(value: str, *, node: str) -> Mark:
         since=str(raw.get("since", "")),
         cordoned=raw.get("cordoned") is True,
         out_of_service=raw.get("out_of_service") is True,
-        paths=_paths(raw.get("paths"), subject, field),
-        taints=_texts(raw.get("taints")),
+        paths=_texts(raw.get("paths"), "paths to be a list of endpoints", subject, field),
+        taints=_texts(raw.get("taints"), "taints to be a list of taints", subject, field),
         off_proven=off_proven if isinstance(off_proven := raw.get("off_proven"), str) else "",
     )
 
 
-def _paths(value: object, subject: str, field: str) -> tuple[str, ...]:
+def _texts(value: object, expected: str, subject: str, field: str) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= LONGEST_NAME for each in value):
-        raise PolicyError(subject, field, f"expected paths to be a list of endpoints, got {_shown(json.dumps(value))}")
+        raise PolicyError(subject, field, f"expected {expected}, got {_shown(json.dumps(value))}")
     return tuple(str(each) for each in value)
 
 
@@ -85,10 +85,6 @@ def mark_of(node: NodeView) -> Mark | None:
     """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
     value = node.annotations.get(MARK_ANNOTATION)
     return None if value is None else parse_mark(value, node=node.name)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 def _shown(value: str) -> str:

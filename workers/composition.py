@@ -121,7 +121,7 @@ async def _cluster_serving(
         activities=activities_of(
             scan,
             ClusterTarget(name, connection, ScannerPermits(client), machines=machines),
-            ClusterIsolation(name, connection),
+            ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name),
         ),
     )

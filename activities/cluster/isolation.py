@@ -1,7 +1,7 @@
-"""Cordon a node in an episode's name, and take back exactly what that episode had put on it (S28, S35).
+"""Cordon and taint a node in an episode's name, and take back exactly what that episode had put on it (S28, S35).
 
 The cordon and the note "this cordon is ours" go in one patch, and so do their removals: no crash can leave a cordon of unknown
-origin behind. Freeing the workload of a node that is off is `freeing.py`.
+origin behind; taints likewise. Evicting its pods is `drain.py`, freeing the workload of a node that is off `freeing.py`.
 """
 
 from dataclasses import replace
@@ -9,37 +9,56 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.drain import Draining
 from activities.cluster.livenode import (
     Clock,
     Edit,
     LiveNode,
+    append_taint,
     cordon,
     edit_node,
     in_time,
     readable_mark,
     remove_annotation,
     remove_taint,
+    remove_taints,
     uncordon,
     utc_now,
 )
-from activities.cluster.marks import claim, is_ours, owner, require_pinned, write_mark
+from activities.cluster.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
 from activities.cluster.refusals import ObjectNotFound
-from activities.contracts.target import ActRequest, ActResult, IsolationActivities, PathRequest, RestoreRequest, Target
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    DrainRequest,
+    DrainResult,
+    IsolationActivities,
+    PathRequest,
+    RestoreRequest,
+    TaintRequest,
+    Target,
+)
 from activities.errors import ErrorType, failure
 from policy.identity import same_machine
+from policy.marks import Mark
 from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, PRESERVE_ANNOTATION, PRESERVING, Taint
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
 
+PLAIN_EFFECTS = ("NoSchedule", "PreferNoSchedule")
+"""Those that take nothing away from anybody."""
+
 
 class ClusterIsolation(IsolationActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(self, cluster: str, connection: ClusterConnection, *, clock: Clock = utc_now) -> None:
+    def __init__(self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now) -> None:
+        """own_node: the node this worker runs on, "" where not known."""
         self._cluster = cluster
         self._connection = connection
         self._clock = clock
+        self._draining = Draining(connection, own_node=own_node, clock=clock)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:
@@ -50,13 +69,9 @@ class ClusterIsolation(IsolationActivities):
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
             in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
-            require_pinned(node, target)
-            found = readable_mark(node.view)
-            if not is_ours(found, target):
-                # Without any mark, too: the episode marked it first, so that it has ended since or somebody took the mark away.
-                raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, it is not cordoned")
+            found = require_held(node, target, "it is not cordoned")
             if node.view.unschedulable:
-                whose = "by us" if found and found.cordoned else "by somebody else, whose it stays"
+                whose = "by us" if found.cordoned else "by somebody else, whose it stays"
                 return Edit(detail=f"cordoned already {whose}")
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()))
@@ -92,6 +107,61 @@ class ClusterIsolation(IsolationActivities):
                 raise
             return ActResult(changed=False, detail="the Node is gone, and our mark with it")
 
+    @activity.defn(name="isolation.taint")
+    async def taint(self, request: TaintRequest) -> ActResult:
+        """The taint and the note that it is ours, in one patch. Of two taints with one key and effect the API takes only one."""
+        target, taint = request.target, request.taint
+        require_cluster(target.cluster, self._cluster)
+        if taint.effect not in PLAIN_EFFECTS:
+            raise failure(
+                ErrorType.INVALID_CONFIG,
+                f"taint {spelled(taint)}: expected the effect {' or '.join(PLAIN_EFFECTS)}; NoExecute deletes pods, for which off"
+                " has to be proven first",
+            )
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"tainting Node/{target.pinned.node}")
+            found = require_held(node, target, "it is not tainted")
+            if any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints):
+                ours = taint in node.taints and spelled(taint) in found.taints
+                return Edit(detail=f"tainted already {'by us' if ours else 'by somebody else, whose it stays'}")
+            kept = (each for each in found.taints if each != spelled(taint))
+            mark = replace(claim(found, target, now), taints=(*kept, spelled(taint)))
+            return Edit(detail=f"tainted {spelled(taint)}", operations=(*write_mark(node, mark), *append_taint(node, taint)))
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="recovery.untaint")
+    async def untaint(self, request: TaintRequest) -> ActResult:
+        """Take it off, and the note of it, in one patch; all others stay as they were."""
+        target, taint = request.target, request.taint
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            if another_machine(node, target):
+                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            if spelled(taint) not in found.taints:
+                return Edit(detail=f"no taint {spelled(taint)} of ours on it")
+            mark = replace(found, taints=tuple(each for each in found.taints if each != spelled(taint)))
+            operations = (*write_mark(node, mark), *remove_taint(node, taint))
+            return Edit(detail=f"removed our taint {spelled(taint)}", operations=operations)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and the taint with it")
+
+    @activity.defn(name="isolation.drain")
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        """See `drain.py`."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await self._draining.round(request)
+
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
@@ -110,7 +180,7 @@ class ClusterIsolation(IsolationActivities):
                 return Edit(detail=f"left alone: it carries the mark of {owner(found)}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            return _way_back(node, cordoned=found.cordoned and not request.keep_cordon, out_of_service=found.out_of_service)
+            return _way_back(node, found if not request.keep_cordon else replace(found, cordoned=False))
 
         try:
             return await edit_node(self._connection, target.pinned.node, decide)
@@ -132,18 +202,18 @@ def another_machine(node: LiveNode, target: Target) -> bool:
     return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
 
 
-def _way_back(node: LiveNode, *, cordoned: bool, out_of_service: bool) -> Edit:
+def _way_back(node: LiveNode, mark: Mark) -> Edit:
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
     preserve, left = node.annotations.get(PRESERVE_ANNOTATION), ""
-    if cordoned and node.view.unschedulable:
+    if mark.cordoned and node.view.unschedulable:
         if preserve in PRESERVING:
             # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
             left = f"; left cordoned: preserved by the annotation {PRESERVE_ANNOTATION}={preserve}"
         else:
             removed.append("our cordon")
             operations += uncordon()
-    if out_of_service and (without := remove_taint(node, OUR_TAINT)):
-        removed.append("our out-of-service taint")
-        operations += without
+    ours = [taint for taint in node.taints if spelled(taint) in mark.taints or (mark.out_of_service and taint == OUR_TAINT)]
+    removed += ["our out-of-service taint" if taint == OUR_TAINT else f"our taint {spelled(taint)}" for taint in ours]
+    operations += remove_taints(node, ours)
     return Edit(detail=f"removed {', '.join(removed)}{left}", operations=operations)

@@ -7,7 +7,7 @@ the others byte for byte as they were. What to change is decided by the callers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -179,6 +179,12 @@ def remove_taint(node: LiveNode, taint: Taint) -> Operations:
     if taint not in node.taints:
         return ()
     return ({"op": "remove", "path": f"/spec/taints/{node.taints.index(taint)}"},)
+
+
+def remove_taints(node: LiveNode, taints: Collection[Taint]) -> Operations:
+    """The same for several in one patch: from the back, since each removal moves up what is behind it."""
+    places = [place for place, taint in enumerate(node.taints) if taint in taints]
+    return tuple({"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places))
 
 
 def _unchanged_since_read(node: LiveNode) -> Operations:

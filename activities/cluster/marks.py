@@ -15,7 +15,7 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
 from policy.identity import compare_identity
 from policy.marks import Mark
-from policy.nodes import MARK_ANNOTATION
+from policy.nodes import MARK_ANNOTATION, Taint
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
@@ -64,6 +64,7 @@ def mark_edit(node: LiveNode, target: Target, now: datetime) -> Edit:
     if is_ours(found, target):
         return Edit(detail="marked already", operations=operations)
     added = [name for name, ours in (("cordon", found.cordoned), ("out-of-service taint", found.out_of_service)) if ours]
+    added += [f"taint {taint}" for taint in found.taints]
     left = f" with its {' and '.join(added)}" if added else ""
     return Edit(detail=f"adopted the mark of {owner(found)}{left}", operations=operations)
 
@@ -73,6 +74,23 @@ def require_pinned(node: LiveNode, target: Target) -> None:
     pinned = target.pinned
     if difference := compare_identity(pinned, observe(pinned.node, node.view), destructive=True):
         raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is not the one pinned: {difference}")
+
+
+def require_held(node: LiveNode, target: Target, otherwise: str) -> Mark:
+    """Our mark on the pinned node. Refuses another node, and one that somebody else holds, saying what is not done.
+
+    Without any mark, too: the episode marked it first, so that it has ended since or somebody took the mark away.
+    """
+    require_pinned(node, target)
+    found = readable_mark(node.view)
+    if found is None or not is_ours(found, target):
+        raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, {otherwise}")
+    return found
+
+
+def spelled(taint: Taint) -> str:
+    """A taint as kubectl writes it, and as a mark notes it."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
 def _stamp(now: datetime) -> str:

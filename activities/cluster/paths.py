@@ -71,4 +71,5 @@ MACHINE_CONFIG_POOLS = Resource(
     plural="machineconfigpools",
     namespaced=False,
 )
+DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
 DISRUPTION_BUDGETS = Resource(api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")

@@ -40,6 +40,10 @@ class VersionUnknown(ApplicationError):  # noqa: N818 - a state of the API, not 
     """504 "Too large resource version": the server has less history than we saw (a restored etcd), or lags behind."""
 
 
+class NamespaceEnding(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """403 because the namespace is being terminated: what was asked of an object in it comes about by itself."""
+
+
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
     """422 that names no field: the patch could not be applied to the object as it is. Nothing was written."""
 
@@ -84,7 +88,11 @@ def refusal(code: int, headers: Mapping[str, str], payload: bytes, request: str,
 def refusal_of_status(code: int, status: Status, request: str, *, writing: bool, retry_after: str = "") -> ApplicationError:
     """The same for a Status object that has been decoded already."""
     line = f"{request}: {code} {status.reason or 'without a reason'}: {(status.message or 'no message')[:500]}"
+    budgets = (cause.message or "" for cause in status.causes if cause.reason == "DisruptionBudget")
+    line += "".join(f" {budget[:200]}" for budget in budgets)  # only there is the budget's name
     match code:
+        case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
+            return _typed(NamespaceEnding, ErrorType.TRANSIENT, line)
         case 401 | 403:
             return failure(ErrorType.UNAUTHORIZED, line)
         case 404:

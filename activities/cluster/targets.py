@@ -15,10 +15,11 @@ from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
 from activities.cluster.machine_reading import Connections
-from activities.cluster.marks import mark_edit
+from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
 from activities.cluster.nodelease import release_node_lease, take_node_lease
 from activities.cluster.paths import NODES
 from activities.cluster.plans import plan_for
+from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -27,12 +28,14 @@ from activities.contracts.target import (
     LookResult,
     NodeLeaseRequest,
     NodeLeaseResult,
+    NoteOffRequest,
     PinResult,
     TargetActivities,
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned
 from policy.healthcheck import ObjectRef
+from policy.moments import written
 from policy.plan import FencingPlan
 
 
@@ -114,6 +117,24 @@ class ClusterTarget(TargetActivities):
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request)
+
+    @activity.defn(name="target.note-off")
+    async def note_off(self, request: NoteOffRequest) -> ActResult:
+        """Only in our own mark, where it says something else."""
+        target, off = request.target, request.off_proven
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            mark = replace(found, off_proven=written(off) if off is not None else "")
+            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and our mark with it")
 
     @activity.defn(name="target.record-event")
     async def record_event(self, request: EventRequest) -> None:

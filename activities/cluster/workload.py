@@ -33,6 +33,7 @@ INLINE_DISKS = frozenset(
 
 class _Owner(msgspec.Struct, rename="camel"):
     kind: str = ""
+    name: str = ""
     api_version: str = ""
     controller: bool | None = None
 

@@ -12,7 +12,9 @@ from enum import StrEnum
 
 from temporalio import activity
 
+from policy.drain import DrainOptions
 from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
+from policy.nodes import Taint
 from policy.plan import CutStorage, FencingPlan
 from policy.report import Observation
 
@@ -186,6 +188,59 @@ class EventRequest:
     warning: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteOffRequest:
+    """Note on the node since when it is proven off, None once it no longer is. For people and for DataAtRisk (S36)."""
+
+    target: Target
+    off_proven: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaintRequest:
+    """Add or remove one taint in the episode's name. `not_after`: as of an ActRequest."""
+
+    target: Target
+    taint: Taint
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainRequest:
+    """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit."""
+
+    target: Target
+    options: DrainOptions
+    not_after: datetime
+    holder: str
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainResult:
+    """What a round did and what it left; a drain is over once it is `done`, and until then the round is repeated.
+
+    evicted: in this round. left: pods that are to go and have not gone; `names` has the first of them. blocked: of those, whose
+    eviction was refused for now, each with the reason. withheld: pods not evicted because the node is not Ready and a
+    single-writer volume of theirs is attached (S36); they wait for the proof of off and are not among those left. errors: pods
+    that a filter refuses; nothing was evicted (S29). The lists are bounded.
+    """
+
+    evicted: int = 0
+    left: int = 0
+    skipped: int = 0
+    names: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """Nothing is left that a further round could evict or wait for."""
+        return not self.errors and not self.left
+
+
 class TargetActivities(ABC):
     """Reading and the node's bookkeeping. Served on `cluster.<name>`."""
 
@@ -214,6 +269,11 @@ class TargetActivities(ABC):
     async def release_lease(self, request: NodeLeaseRequest) -> None:
         """Give the node lease back if it is ours; a missing or foreign one is left alone."""
 
+    @activity.defn(name="target.note-off")
+    @abstractmethod
+    async def note_off(self, request: NoteOffRequest) -> ActResult:
+        """Write into our mark since when the node is proven off, or that it no longer is. A gone Node: nothing."""
+
     @activity.defn(name="target.record-event")
     @abstractmethod
     async def record_event(self, request: EventRequest) -> None:
@@ -233,10 +293,31 @@ class IsolationActivities(ABC):
     async def note_path(self, request: PathRequest) -> ActResult:
         """Keep the list of cut paths in our mark, so that whoever takes the node over knows of them."""
 
+    @activity.defn(name="isolation.taint")
+    @abstractmethod
+    async def taint(self, request: TaintRequest) -> ActResult:
+        """Add a taint, noting in our mark that it is ours (a person's stays a person's).
+
+        InvalidConfig for one that deletes pods (NoExecute): that needs the proof of off.
+        """
+
+    @activity.defn(name="recovery.untaint")
+    @abstractmethod
+    async def untaint(self, request: TaintRequest) -> ActResult:
+        """Remove that taint if our mark says it is ours. A gone Node: nothing."""
+
+    @activity.defn(name="isolation.drain")
+    @abstractmethod
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        """One round: ask for the evictions that the filters and the node's state allow. Never a delete (S30).
+
+        Errors: Vetoed, TargetChanged, OwnNode, NotLicensed, Expired before anything was asked for.
+        """
+
     @activity.defn(name="recovery.mark-schedulable")
     @abstractmethod
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
-        """Remove our mark, our taint, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
+        """Remove our mark, our taints, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
 
         A gone Node: nothing.
         """

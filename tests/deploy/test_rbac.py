@@ -20,6 +20,7 @@ from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
+    DrainRequest,
     EventRequest,
     FreeCutRequest,
     FreeRequest,
@@ -29,6 +30,7 @@ from activities.contracts.target import (
     RestoreRequest,
     Target,
 )
+from policy.drain import DrainOptions
 from policy.episodes import FencingInput, Need, NeedKind, OffProof, PathProof, Reading
 from policy.healthcheck import ObjectRef
 from policy.plan import CredentialRef, CutStorage
@@ -102,12 +104,13 @@ async def _furnish(person: ApiClient) -> None:
     for namespace in ("nodewarden", "default"):
         await person.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
     member = _pod("member-0", claim="data")
-    daemon = _pod("logs-x", claim="logs")
+    daemon, stateless = _pod("logs-x", claim="logs"), _pod("web-0", claim="")
     daemon["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "uid-logs", "controller": True}
     ]
-    for pod in (member, daemon):
+    for pod in (member, daemon, stateless):
         await person.create("/api/v1/namespaces/default/pods", pod)
+    await person.create("/apis/apps/v1/namespaces/default/daemonsets", _daemon_set("logs"))
     for name in ("data", "logs"):
         await person.create("/api/v1/namespaces/default/persistentvolumeclaims", _claim(name))
     attachment = {
@@ -118,9 +121,15 @@ async def _furnish(person: ApiClient) -> None:
 
 
 def _pod(name: str, *, claim: str) -> dict[str, Any]:
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
     spec = {"nodeName": SICK, "containers": [{"name": "main", "image": "example"}], "volumes": volumes}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def _daemon_set(name: str) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "example"}]}}
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
 def _claim(name: str) -> dict[str, Any]:
@@ -194,6 +203,15 @@ async def _episode(worker: ClusterConnection) -> None:
     assert (await environment.run(isolation.mark_unschedulable, act)).changed
     look = await environment.run(target.last_look, LookRequest(target=sick, need=need, holder=HOLDER))
     assert look.verdict is LookVerdict.GO, look.reason
+
+    drain = DrainRequest(
+        target=sick,
+        options=DrainOptions(ignore_daemon_sets=True, force=True, grace=timedelta(0)),
+        not_after=datetime.now(UTC) + timedelta(seconds=20),
+        holder=HOLDER,
+    )
+    drained = await environment.run(isolation.drain, drain)
+    assert (drained.evicted, drained.withheld, drained.errors) == (1, ("default/member-0",), ())
 
     for system in (OPENSHIFT, CLUSTER_API):
         of_machine = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=system.check_ref())

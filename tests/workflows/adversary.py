@@ -37,6 +37,8 @@ from activities.contracts.power import (
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    DrainRequest,
+    DrainResult,
     EventRequest,
     FreeCutRequest,
     FreeingActivities,
@@ -48,9 +50,11 @@ from activities.contracts.target import (
     LookVerdict,
     NodeLeaseRequest,
     NodeLeaseResult,
+    NoteOffRequest,
     PathRequest,
     PinResult,
     RestoreRequest,
+    TaintRequest,
     Target,
     TargetActivities,
     Workload,
@@ -341,6 +345,11 @@ class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivi
             self.world.asks.set()
         await self._after(await self._before("event"))
 
+    @activity.defn(name="target.note-off")
+    async def note_off(self, request: NoteOffRequest) -> ActResult:
+        await self._after(await self._before("note-off"))
+        return ActResult(changed=True, detail="noted")
+
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:
         mishap = await self._before("cordon")
@@ -348,6 +357,25 @@ class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivi
         self.world.cordoned = True
         await self._after(mishap)
         return ActResult(changed=True, detail="cordoned")
+
+    @activity.defn(name="isolation.taint")
+    async def taint(self, request: TaintRequest) -> ActResult:
+        mishap = await self._before("taint-node")
+        self._require_ours(request.target)
+        await self._after(mishap)
+        return ActResult(changed=True, detail="tainted")
+
+    @activity.defn(name="recovery.untaint")
+    async def untaint(self, request: TaintRequest) -> ActResult:
+        await self._after(await self._before("untaint-node"))
+        return ActResult(changed=True, detail="untainted")
+
+    @activity.defn(name="isolation.drain")
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        mishap = await self._before("drain")
+        self._require_ours(request.target)
+        await self._after(mishap)
+        return DrainResult()
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:

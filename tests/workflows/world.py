@@ -36,6 +36,8 @@ from activities.contracts.power import (
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    DrainRequest,
+    DrainResult,
     EventRequest,
     FreeCutRequest,
     FreeingActivities,
@@ -47,9 +49,11 @@ from activities.contracts.target import (
     LookVerdict,
     NodeLeaseRequest,
     NodeLeaseResult,
+    NoteOffRequest,
     PathRequest,
     PinResult,
     RestoreRequest,
+    TaintRequest,
     TargetActivities,
     Workload,
 )
@@ -271,6 +275,11 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     async def release_lease(self, request: NodeLeaseRequest) -> None:
         await self.world.act("release-lease")
 
+    @activity.defn(name="target.note-off")
+    async def note_off(self, request: NoteOffRequest) -> ActResult:
+        await self.world.act("note-off" if request.off_proven else "note-on")
+        return ActResult(changed=True, detail="noted")
+
     @activity.defn(name="target.record-event")
     async def record_event(self, request: EventRequest) -> None:
         await self.world.act(f"event {request.reason}")
@@ -287,6 +296,21 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
         await world.act(f"note {'cut' if request.cut else 'back'}")
         world.noted = (world.noted - {request.endpoint}) | ({request.endpoint} if request.cut else set())
         return ActResult(changed=True, detail="noted")
+
+    @activity.defn(name="isolation.taint")
+    async def taint(self, request: TaintRequest) -> ActResult:
+        await self.world.act(f"taint {request.taint.key}")
+        return ActResult(changed=True, detail="tainted")
+
+    @activity.defn(name="recovery.untaint")
+    async def untaint(self, request: TaintRequest) -> ActResult:
+        await self.world.act(f"untaint {request.taint.key}")
+        return ActResult(changed=True, detail="untainted")
+
+    @activity.defn(name="isolation.drain")
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        await self.world.act("drain")
+        return DrainResult()
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:

@@ -104,7 +104,7 @@ class World:
         self.now = NOW
         self.permits = Permits()
         self.target = ClusterTarget(CLUSTER, connection, self.permits, clock=self.clock)
-        self.isolation = ClusterIsolation(CLUSTER, connection, clock=self.clock)
+        self.isolation = ClusterIsolation(CLUSTER, connection, own_node="node-1", clock=self.clock)
         self.freeing = ClusterFreeing(CLUSTER, connection, own_node="node-1", clock=self.clock)
 
     def clock(self) -> datetime:

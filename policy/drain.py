@@ -1,0 +1,194 @@
+"""Which pods of a node a drain evicts, and what stands against it: kubectl's filters, in kubectl's order.
+
+One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain helps nobody. A pod passes the
+filters until one of them leaves it out or refuses it; unlike kubectl, which keeps the last filter's words only, every warning on
+that way is told. Reading the pods and asking for the evictions is `activities/cluster/drain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+_YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainOptions:
+    """As kubectl's flags, with kubectl's defaults.
+
+    grace: instead of the pods' own grace periods, None: theirs. skip_deleting: pods that have been terminating for longer than
+    that are not waited for, None: all are.
+    """
+
+    force: bool = False
+    ignore_daemon_sets: bool = False
+    delete_empty_dir: bool = False
+    grace: timedelta | None = None
+    skip_deleting: timedelta | None = None
+
+
+def drain_options(parameters: Mapping[str, str]) -> DrainOptions:
+    """From a method's parameters, named as kubectl's flags. Raises ValueError naming the one that can't be used."""
+    known = ("force", "ignore-daemonsets", "delete-emptydir-data", "grace-period", "skip-wait-for-delete-timeout")
+    for name in parameters:
+        if name not in known:
+            raise ValueError(f"{name}: is not a parameter of drain; expected one of {', '.join(known)}")
+    grace, skip = _seconds(parameters, "grace-period"), _seconds(parameters, "skip-wait-for-delete-timeout")
+    return DrainOptions(
+        force=_flag(parameters, "force"),
+        ignore_daemon_sets=_flag(parameters, "ignore-daemonsets"),
+        delete_empty_dir=_flag(parameters, "delete-emptydir-data"),
+        grace=grace if grace is None or grace >= timedelta(0) else None,
+        skip_deleting=skip if skip is not None and skip > timedelta(0) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainPod:
+    """What the filters ask of a pod.
+
+    finished: its phase is Succeeded or Failed. deleting: its deletionTimestamp. daemon_set: the one that controls it, "" where
+    none does; orphaned: there is no such DaemonSet any more. managed: some controller stands behind it.
+    """
+
+    name: str
+    uid: str
+    finished: bool = False
+    deleting: datetime | None = None
+    daemon_set: str = ""
+    orphaned: bool = False
+    mirror: bool = False
+    empty_dir: bool = False
+    managed: bool = True
+
+
+class Fate(StrEnum):
+    """What a drain does with a pod. error: nothing at all is evicted."""
+
+    EVICT = "evict"
+    SKIP = "skip"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """One pod's fate. error: why it stops the drain; warnings: whatever any filter had to say on the way."""
+
+    pod: DrainPod
+    fate: Fate
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opinion:
+    """Of one filter. fate EVICT: as far as it is concerned; the next one is asked."""
+
+    fate: Fate = Fate.EVICT
+    words: str = ""
+
+
+_PASS = _Opinion()
+
+
+def rule(pod: DrainPod, options: DrainOptions, now: datetime) -> Ruling:
+    """What becomes of a pod."""
+    warnings = list[str]()
+    for consult in _FILTERS:
+        opinion = consult(pod, options, now)
+        if opinion.fate is Fate.ERROR:
+            return Ruling(pod=pod, fate=Fate.ERROR, error=f"{pod.name}: {opinion.words}", warnings=tuple(warnings))
+        if opinion.words:
+            warnings.append(f"{pod.name}: {opinion.words}")
+        if opinion.fate is Fate.SKIP:
+            return Ruling(pod=pod, fate=Fate.SKIP, warnings=tuple(warnings))
+    return Ruling(pod=pod, fate=Fate.EVICT, warnings=tuple(warnings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainPlan:
+    """Whom to evict; nobody while there are errors (S29). skipped: those that stay by the rules."""
+
+    evict: tuple[DrainPod, ...]
+    skipped: int
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def plan_drain(pods: Iterable[DrainPod], options: DrainOptions, now: datetime) -> DrainPlan:
+    """The filters over all pods of the node."""
+    rulings = [rule(pod, options, now) for pod in pods]
+    errors = tuple(ruling.error for ruling in rulings if ruling.fate is Fate.ERROR)
+    evict = tuple(ruling.pod for ruling in rulings if ruling.fate is Fate.EVICT)
+    return DrainPlan(
+        evict=() if errors else evict,
+        skipped=sum(ruling.fate is Fate.SKIP for ruling in rulings),
+        warnings=tuple(warning for ruling in rulings for warning in ruling.warnings),
+        errors=errors,
+    )
+
+
+def _skip_deleted(pod: DrainPod, options: DrainOptions, now: datetime) -> _Opinion:
+    if pod.deleting is None or options.skip_deleting is None or now - pod.deleting <= options.skip_deleting:
+        return _PASS
+    return _Opinion(fate=Fate.SKIP, words="terminating for so long that it is not waited for; that does not mean that it stopped")
+
+
+def _daemon_set(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+    if not pod.daemon_set or pod.finished:
+        return _PASS
+    if pod.orphaned:
+        told = f"its DaemonSet {pod.daemon_set} does not exist"
+        return _Opinion(words=told) if options.force else _Opinion(fate=Fate.ERROR, words=f"{told} (force evicts it)")
+    if not options.ignore_daemon_sets:
+        return _Opinion(fate=Fate.ERROR, words=f"belongs to DaemonSet {pod.daemon_set} (ignore-daemonsets leaves it there)")
+    return _Opinion(fate=Fate.SKIP, words=f"left there: it belongs to DaemonSet {pod.daemon_set}")
+
+
+def _mirror(pod: DrainPod, _: DrainOptions, __: datetime) -> _Opinion:
+    return _Opinion(fate=Fate.SKIP) if pod.mirror else _PASS
+
+
+def _empty_dir(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+    if not pod.empty_dir or pod.finished:
+        return _PASS
+    if not options.delete_empty_dir:
+        return _Opinion(fate=Fate.ERROR, words="has data in an emptyDir (delete-emptydir-data gives it up)")
+    return _Opinion(words="the data in its emptyDir is lost")
+
+
+def _unmanaged(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+    if pod.managed or pod.finished:
+        return _PASS
+    if not options.force:
+        return _Opinion(fate=Fate.ERROR, words="no controller would make it anew (force evicts it)")
+    return _Opinion(words="no controller makes it anew")
+
+
+_FILTERS: tuple[Callable[[DrainPod, DrainOptions, datetime], _Opinion], ...] = (
+    _skip_deleted,
+    _daemon_set,
+    _mirror,
+    _empty_dir,
+    _unmanaged,
+)
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    text = parameters.get(name, "false").strip().lower()
+    if text not in _YES | _NO:
+        raise ValueError(f"{name}: expected true or false, got {parameters[name]!r}")
+    return text in _YES
+
+
+def _seconds(parameters: Mapping[str, str], name: str) -> timedelta | None:
+    text = parameters.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return timedelta(seconds=int(text))
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: expected a whole number of seconds, got {text!r}") from error

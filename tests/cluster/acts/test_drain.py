@@ -1,0 +1,341 @@
+"""One round of a drain against the eviction API: budgets have their say, and nobody is deleted (S29, S30, S36)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.contracts.target import DrainRequest, DrainResult
+from activities.errors import ErrorType
+from policy.drain import DrainOptions
+from simulator.api.faults import Accident, Fault
+from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
+from tests.cluster.acts.world import NOW, World, our_mark, refused
+
+pytestmark = pytest.mark.timeout(10)
+
+DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
+SHORT = DrainOptions(ignore_daemon_sets=True, grace=timedelta(0))
+"""No kubelet is here to end a pod: without a grace period the server does."""
+EVERYTHING = replace(SHORT, force=True, delete_empty_dir=True)
+
+
+@pytest.fixture
+async def ready(empty: World) -> World:
+    """A node that answers, marked as ours, in a cluster that we hold."""
+    await empty.add_node(ready="True")
+    await empty.hold_cluster_lease()
+    await empty.mark_as_ours()
+    return empty
+
+
+@pytest.fixture
+async def dead(world: World) -> World:
+    """The same with a node that is not Ready."""
+    await world.hold_cluster_lease()
+    await world.mark_as_ours()
+    return world
+
+
+async def drain(world: World, options: DrainOptions = SHORT, **changes: Any) -> DrainResult:
+    fields = {"target": await world.pinned(), "not_after": world.now + timedelta(seconds=10), "holder": HOLDER} | changes
+    return await world.isolation.drain(DrainRequest(options=options, **fields))
+
+
+HOLDER = "temporal.example:7233/default"
+
+
+async def protect(world: World, *, allowed: int) -> None:
+    """A disruption budget over every pod."""
+    budget = {"metadata": {"name": "careful"}, "spec": {"minAvailable": 1, "selector": {}}}
+    await world.others.create(DISRUPTION_BUDGETS.path(namespace="default"), budget)
+    await allow(world, allowed)
+
+
+async def allow(world: World, allowed: int) -> None:
+    status = {"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    await world.others.patch(DISRUPTION_BUDGETS.path("careful", namespace="default", subresource="status"), {"status": status})
+
+
+async def make_ready(world: World, *names: str) -> None:
+    for name in names:
+        condition = {"type": "Ready", "status": "True"}
+        path = PODS.path(name, namespace="default", subresource="status")
+        await world.others.patch(path, {"status": {"phase": "Running", "conditions": [condition]}})
+
+
+def deletes(world: World) -> list[str]:
+    """Requests of ours that would delete a pod without asking."""
+    return [
+        each.path for each in world.server.requests.log if each.method == "DELETE" and each.user_agent.startswith("nodewarden/")
+    ]
+
+
+async def test_what_may_go_is_asked_to_go_and_what_belongs_to_the_node_stays(ready: World) -> None:
+    """S29: mirror and DaemonSet pods are never touched."""
+    await add_daemon_set(ready)
+    await ready.add_pod("web", owner="ReplicaSet")
+    await ready.add_pod("logs", owner="DaemonSet")
+    await ready.add_pod("static", mirror=True)
+    await ready.add_pod("elsewhere", owner="ReplicaSet", node="node-8")
+    result = await drain(ready)
+    assert (result.evicted, result.skipped, result.left) == (1, 2, 1)
+    assert await ready.pods() == ["elsewhere", "logs", "static"]
+    again = await drain(ready)
+    assert (again.evicted, again.left) == (0, 0)
+    assert again.done
+    assert not result.done
+
+
+async def add_daemon_set(world: World, name: str = "owner") -> None:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "example"}]}}
+    body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    await world.others.create(DAEMON_SETS.path(namespace="default"), body)
+
+
+async def test_one_pod_that_a_filter_refuses_and_nothing_is_evicted(ready: World) -> None:
+    """S29: a bare pod stops the drain of all others."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    await ready.add_pod("bare")
+    ready.server.requests.reset()
+    result = await drain(ready)
+    assert result.errors == ("default/bare: no controller would make it anew (force evicts it)",)
+    assert not result.done
+    assert await ready.pods() == ["bare", "web"]
+    assert ready.writes == 0
+
+
+async def test_an_orphaned_daemon_set_pod_goes_by_force_only(ready: World) -> None:
+    """K05: and says so."""
+    await ready.add_pod("logs", owner="DaemonSet")
+    assert (await drain(ready)).errors
+    result = await drain(ready, EVERYTHING)
+    assert result.evicted == 1
+    assert "does not exist" in result.warnings[0]
+
+
+async def test_a_daemon_set_that_cannot_be_read_is_not_one_that_is_gone(ready: World) -> None:
+    """S29: doubt stops the drain."""
+    await ready.add_pod("logs", owner="DaemonSet")
+    ready.server.faults.add(Fault(accident=Accident.STATUS, path="daemonsets", status=500))
+    with refused(ErrorType.TRANSIENT, "daemonsets"):
+        await drain(ready, EVERYTHING)
+    assert await ready.pods() == ["logs"]
+
+
+async def test_a_budget_s_no_is_waited_out_and_never_turned_into_a_delete(ready: World) -> None:
+    """S30: refused round after round, evicted in the first that is allowed."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    await make_ready(ready, "web")
+    await protect(ready, allowed=0)
+    for _ in range(3):
+        result = await drain(ready, EVERYTHING)
+        assert (result.evicted, result.left) == (0, 1)
+        assert result.blocked[0].startswith("default/web: ")
+        assert "careful" in result.blocked[0]
+    assert await ready.pods() == ["web"]
+    assert deletes(ready) == []
+    await allow(ready, 1)
+    assert (await drain(ready, EVERYTHING)).evicted == 1
+    assert deletes(ready) == []
+
+
+async def test_two_budgets_over_one_pod_are_a_refusal_like_any_other(ready: World) -> None:
+    """S30, K04: the server answers 500."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    await make_ready(ready, "web")
+    await protect(ready, allowed=1)
+    body = {"metadata": {"name": "second"}, "spec": {"minAvailable": 1, "selector": {}}}
+    await ready.others.create(DISRUPTION_BUDGETS.path(namespace="default"), body)
+    result = await drain(ready)
+    assert "more than one" in result.blocked[0]
+    assert await ready.pods() == ["web"]
+
+
+async def test_a_pod_that_is_terminating_is_waited_for_and_not_asked_again(ready: World) -> None:
+    """S31: terminating is not gone."""
+    await ready.add_pod("web", owner="ReplicaSet", finalizers=("example.com/slow",))
+    assert (await drain(ready)).evicted == 1
+    ready.server.requests.reset()
+    result = await drain(ready)
+    assert (result.evicted, result.left, result.names) == (0, 1, ("default/web",))
+    assert ready.writes == 0
+
+
+async def test_a_pod_of_the_same_name_and_another_uid_is_left_alone(ready: World) -> None:
+    """S30: gone means gone or another uid; the newcomer is the next round's."""
+    await ready.add_pod("web", owner="ReplicaSet")
+
+    async def replace_it() -> None:
+        await ready.others.delete(PODS.path("web", namespace="default"), grace_seconds=0)
+        await ready.add_pod("web", owner="ReplicaSet", node="node-8")
+
+    ready.connection.before_writes.append(replace_it)
+    result = await drain(ready)
+    assert (result.evicted, result.left, result.blocked) == (0, 0, ())
+    assert await ready.pods() == ["web"]
+
+
+POD = {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "main", "image": "example"}]}}
+
+
+async def test_a_namespace_that_is_being_terminated_takes_its_pods_along(ready: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl's rule: Forbidden for that reason is waited out, any other is not. The answer is that to a create there."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    await ready.others.create(NAMESPACES.path(), {"metadata": {"name": "ending", "finalizers": ["example.com/slow"]}})
+    await ready.others.delete(NAMESPACES.path("ending"))
+    create = ready.connection.create
+
+    async def as_there(path: str, body: Any) -> Any:
+        return await create(path.replace("/default/pods/web/eviction", "/ending/pods"), POD)
+
+    monkeypatch.setattr(ready.connection, "create", as_there)
+    result = await drain(ready)
+    assert (result.evicted, result.left) == (0, 1)
+    assert "namespace is being terminated" in result.blocked[0]
+
+
+async def test_a_right_that_is_missing_is_no_reason_to_wait(ready: World) -> None:
+    await ready.add_pod("web", owner="ReplicaSet")
+    ready.server.faults.add(Fault(accident=Accident.STATUS, method="POST", path="eviction", status=403))
+    with refused(ErrorType.UNAUTHORIZED, "eviction"):
+        await drain(ready)
+
+
+async def test_a_lost_answer_is_looked_into_by_the_next_round(ready: World) -> None:
+    """S33: it was carried out; nothing is asked twice of a pod that is gone."""
+    await ready.add_pod("web", owner="ReplicaSet")
+    ready.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="POST", path="eviction", count=1))
+    result = await drain(ready)
+    assert (result.evicted, result.left) == (0, 1)
+    assert (await drain(ready)).done
+
+
+async def test_no_more_at_a_time_than_was_asked_for(ready: World) -> None:
+    for number in range(5):
+        await ready.add_pod(f"web-{number}", owner="ReplicaSet")
+    result = await drain(ready, at_most=2)
+    assert (result.evicted, result.left) == (2, 5)
+    assert len(await ready.pods()) == 3
+
+
+async def test_a_grace_period_of_our_own_goes_with_the_eviction(ready: World) -> None:
+    await ready.add_pod("web", owner="ReplicaSet", finalizers=("example.com/slow",))
+    await drain(ready, replace(SHORT, grace=timedelta(seconds=7)))
+    pod = await ready.others.get(PODS.path("web", namespace="default"))
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+class TestLastChecks:
+    async def test_without_our_mark_nothing_is_evicted(self, ready: World) -> None:
+        """S20."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        await ready.put_mark(replace(our_mark(), incident="incident-2"))
+        with refused(ErrorType.VETOED, "incident-2"):
+            await drain(ready)
+        assert await ready.pods() == ["web"]
+
+    async def test_a_node_recreated_since_is_not_drained(self, ready: World) -> None:
+        """S9."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        target = await ready.pinned()
+        await ready.recreate_node(ready="True")
+        with refused(ErrorType.TARGET_CHANGED):
+            await drain(ready, target=target)
+        assert await ready.pods() == ["web"]
+
+    async def test_without_the_cluster_lease_nothing_is_evicted(self, ready: World) -> None:
+        """S38."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        await ready.hold_cluster_lease("somebody-else")
+        with refused(ErrorType.NOT_LICENSED):
+            await drain(ready)
+        assert await ready.pods() == ["web"]
+
+    async def test_after_its_time_nothing_is_evicted(self, ready: World) -> None:
+        """S20."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        with refused(ErrorType.EXPIRED):
+            await drain(ready, not_after=NOW - timedelta(seconds=1))
+        assert await ready.pods() == ["web"]
+
+    async def test_a_worker_does_not_drain_the_node_it_runs_on(self, ready: World) -> None:
+        """S16."""
+        target = await ready.pinned()
+        own = replace(target, pinned=replace(target.pinned, node="node-1"))
+        with refused(ErrorType.OWN_NODE):
+            await drain(ready, target=own)
+
+    async def test_a_mark_that_goes_between_two_rows_ends_the_round(self, ready: World) -> None:
+        """S20: looked at again right before each row."""
+        for number in range(12):
+            await ready.add_pod(f"web-{number:02}", owner="ReplicaSet")
+        ready.connection.before_writes.append(lambda: ready.put_mark(replace(our_mark(), incident="incident-2")))
+        with refused(ErrorType.VETOED):
+            await drain(ready)
+        assert len(await ready.pods()) == 2
+
+
+class TestNotReady:
+    async def test_a_pod_with_an_attached_single_writer_volume_is_withheld(self, dead: World) -> None:
+        """S36: to evict it would start the clock of the forced detachment; the others may go."""
+        await dead.add_volume("data")
+        await dead.add_pod("db", owner="StatefulSet", claims=("data",))
+        await dead.add_pod("web", owner="ReplicaSet")
+        result = await drain(dead)
+        assert (result.evicted, result.withheld) == (1, ("default/db",))
+        pod = await dead.others.get(PODS.path("db", namespace="default"))
+        assert "deletionTimestamp" not in pod["metadata"]
+        assert (await drain(dead)).done
+
+    async def test_on_a_node_that_answers_it_goes(self, ready: World) -> None:
+        await ready.add_volume("data")
+        await ready.add_pod("db", owner="StatefulSet", claims=("data",))
+        assert (await drain(ready)).evicted == 1
+
+    @pytest.mark.parametrize(
+        ("modes", "attached", "withheld"),
+        [
+            (["ReadWriteOnce"], False, False),
+            (["ReadWriteOncePod"], True, True),
+            (["ReadWriteMany"], True, False),
+            (["ReadOnlyMany"], True, False),
+            (["ReadWriteOnce", "ReadOnlyMany"], True, True),
+        ],
+    )
+    async def test_only_what_one_machine_writes_and_is_attached_holds_a_pod(
+        self, dead: World, modes: list[str], attached: bool, withheld: bool
+    ) -> None:
+        """S36."""
+        await add_claim(dead, modes, attached=attached)
+        await dead.add_attachment("va-other", volume="pv-other")
+        await dead.add_pod("db", owner="StatefulSet", claims=("data",))
+        result = await drain(dead)
+        assert bool(result.withheld) is withheld
+        assert result.evicted == (0 if withheld else 1)
+
+    async def test_a_claim_that_is_gone_may_be_of_any_volume(self, dead: World) -> None:
+        """S36: doubt withholds."""
+        await dead.add_attachment("va-other", volume="pv-other")
+        await dead.add_pod("db", owner="StatefulSet", claims=("lost",))
+        assert (await drain(dead)).withheld == ("default/db",)
+
+    async def test_a_node_that_stops_answering_between_two_rows_ends_the_round(self, ready: World) -> None:
+        """S36: what was planned for a node that answers is not carried out on one that does not."""
+        for number in range(12):
+            await ready.add_pod(f"web-{number:02}", owner="ReplicaSet")
+        ready.connection.before_writes.append(lambda: ready.set_ready("Unknown"))
+        result = await drain(ready)
+        assert (result.evicted, result.left) == (10, 12)
+        assert len(await ready.pods()) == 2
+
+
+async def add_claim(world: World, modes: list[str], *, attached: bool) -> None:
+    spec = {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "pv-data"}
+    await world.others.create(CLAIMS.path(namespace="default"), {"metadata": {"name": "data"}, "spec": spec})
+    if attached:
+        await world.add_attachment("va-data", volume="pv-data")
