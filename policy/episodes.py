@@ -112,6 +112,8 @@ class Pinned:
     """Every device that this episode may touch, of power and of paths."""
     levels: tuple[tuple[str, ...], ...] = ()
     """The endpoints whose OFF, all of one level, is the proof (S4); none where nothing of power is configured."""
+    addresses: tuple[str, ...] = ()
+    """Its IP addresses, by which it may be heard of; they identify nobody and are never compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

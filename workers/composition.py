@@ -22,6 +22,7 @@ from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.connection import ClusterConnection
+    from activities.evidence.kdump import KdumpListener
 
 
 @asynccontextmanager
@@ -51,7 +52,8 @@ async def compose(
                     await _cluster_serving(stack, settings, client, name, connection, machines=machines, at_risk=at_risk)
                 )
         if role in {Role.ALL, Role.POWER}:
-            servings += [_power_serving(settings, site, connections) for site in settings.sites]
+            listener = await _kdump_listener(stack, settings.kdump.listen)
+            servings += [_power_serving(settings, site, connections, listener) for site in settings.sites]
         yield servings
 
 
@@ -127,7 +129,24 @@ async def _cluster_serving(
     )
 
 
-def _power_serving(settings: Settings, site: str, connections: Mapping[str, ClusterConnection]) -> Serving:
+async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener | None:
+    """One for the process, whatever sites it serves."""
+    if not listen:
+        return None
+    from activities.evidence.kdump import listening
+
+    host, _, port = listen.rpartition(":")
+    try:
+        return await stack.enter_async_context(listening(host.strip("[]"), int(port)))
+    except OSError as error:
+        message = f"kdump.listen: expected an address to listen on (UDP), got {listen!r}: {error.strerror or error}"
+        raise SettingsError(message) from error
+
+
+def _power_serving(
+    settings: Settings, site: str, connections: Mapping[str, ClusterConnection], listener: KdumpListener | None
+) -> Serving:
+    from activities.evidence.kdump import EvidenceService
     from activities.power.service import PowerService
     from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
@@ -136,6 +155,6 @@ def _power_serving(settings: Settings, site: str, connections: Mapping[str, Clus
     credentials = WorkerCredentials(objects, directory=directory)
     return Serving(
         queue=power_queue(site),
-        activities=activities_of(PowerService(credentials, own_node=settings.node_name)),
+        activities=activities_of(PowerService(credentials, own_node=settings.node_name), EvidenceService(listener)),
         slots=settings.worker.power_slots,
     )

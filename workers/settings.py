@@ -169,6 +169,20 @@ class WorkerSettings(_Section):
     )
 
 
+class KdumpSettings(_Section):
+    """The listener for fence_kdump messages, which tell that a node writes a crash dump."""
+
+    listen: str = Field(default="", description="host:port (UDP) to listen on, such as 0.0.0.0:7410; empty: not at all")
+
+    @field_validator("listen")
+    @classmethod
+    def _bindable(cls, value: str) -> str:
+        if value and not _is_host_and_port(value):
+            message = f"expected host:port such as 0.0.0.0:7410, got {value!r}"
+            raise ValueError(message)
+        return value
+
+
 class EmbeddedSettings(_Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
@@ -203,6 +217,7 @@ class Settings(BaseSettings):
     metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
     log: LogSettings = LogSettings()
     worker: WorkerSettings = WorkerSettings()
+    kdump: KdumpSettings = KdumpSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
 

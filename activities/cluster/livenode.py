@@ -58,6 +58,13 @@ class LiveNode:
         return self.document["metadata"].get("annotations") or {}
 
     @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its IP addresses, inside and outside the cluster."""
+        found = (self.document.get("status") or {}).get("addresses") or ()
+        kept = (str(each.get("address") or "") for each in found if each.get("type") in {"InternalIP", "ExternalIP"})
+        return tuple(dict.fromkeys(address for address in kept if address))
+
+    @property
     def taints(self) -> tuple[Taint, ...]:
         """All of them, in the order of the object."""
         return tuple(

@@ -166,6 +166,7 @@ def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
         not_ready_since=None if view.ready else view.ready_since,
         endpoints=plan.endpoints,
         levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
+        addresses=node.addresses,
     )
 
 

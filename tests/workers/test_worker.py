@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import socket
+import struct
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +18,10 @@ import temporalio.workflow
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior
+from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts.evidence import KdumpRequest
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect
@@ -78,12 +82,14 @@ async def test_everything_that_the_contracts_promise_is_served_exactly_once(sett
 
 def promised() -> list[str]:
     from activities.contracts.episodes import EpisodeActivities
+    from activities.contracts.evidence import EvidenceActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
     contracts = (
         EpisodeActivities,
+        EvidenceActivities,
         PowerActivities,
         ScanActivities,
         FreeingActivities,
@@ -101,6 +107,26 @@ def test_a_site_with_mounted_credentials_needs_no_cluster(clean: Path) -> None:
     assert needs_clusters(load(), Role.POWER)
     assert not needs_clusters(load(secrets_directory=clean), Role.POWER)
     assert not needs_clusters(load(), Role.WORKFLOWS)
+
+
+async def test_a_listener_for_kdump_messages_is_there_for_as_long_as_the_worker_and_a_taken_port_is_a_mistake(
+    clean: Path, client: Client
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings = load(secrets_directory=clean, kdump={"listen": where})
+        with pytest.raises(SettingsError, match=r"^kdump\.listen: expected an address"):
+            async with compose(settings, client, clusters={}, role=Role.POWER):
+                pass
+    async with compose(settings, client, clusters={}, role=Role.POWER) as servings:
+        (read,) = (found for serving in servings for found in serving.activities if name(found).endswith("read-kdump"))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as node:
+            node.sendto(struct.pack("<II", 0x1B302A40, 1), ("127.0.0.1", int(where.rpartition(":")[2])))
+        request = KdumpRequest(addresses=("127.0.0.1",))
+        async with asyncio.timeout(5):
+            while not (await ActivityEnvironment().run(read, request)).messages:
+                await asyncio.sleep(0.005)
 
 
 async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(

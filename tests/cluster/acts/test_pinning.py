@@ -295,3 +295,15 @@ class TestMarkFound:
         await ready.put_mark("not json")
         with refused(ErrorType.INVALID_CONFIG, "nodewarden.io/episode"):
             await pin(ready)
+
+
+async def test_the_ip_addresses_of_the_node_are_kept_each_once(ready: World) -> None:
+    """A kernel that dumps is known by nothing else; host names are no addresses."""
+    addresses = [
+        {"type": "InternalIP", "address": "10.0.0.7"},
+        {"type": "Hostname", "address": "node-7"},
+        {"type": "ExternalIP", "address": "203.0.113.7"},
+        {"type": "ExternalIP", "address": "10.0.0.7"},
+    ]
+    await ready.change_node({"status": {"addresses": addresses}}, subresource="status")
+    assert (await pin(ready)).pinned.addresses == ("10.0.0.7", "203.0.113.7")
