@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
+from policy.kdump import KdumpRule
+
 
 class Freeing(StrEnum):
     """How workloads of a node that is proven off are freed. `automatic`: by the taint where the server acts on it."""
@@ -156,6 +158,8 @@ class FencingPlan:
     freeing: Freeing = Freeing.AUTOMATIC
     taint_honoured: bool = True
     """Whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer)."""
+    kdump: KdumpRule | None = None
+    """How long power-off waits for a crash dump; None: nobody listens for any."""
     power_on: bool = True
     delete_node: bool = False
     """Delete the Node object as the last consequence: for those who never want the machine back under this name."""

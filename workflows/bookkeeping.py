@@ -6,7 +6,7 @@ Each is an idempotent look-and-write on the API's side (`activities/cluster/`); 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from temporalio import workflow
@@ -18,6 +18,7 @@ from activities.contracts.target import (
     EventRequest,
     IsolationActivities,
     NodeLeaseRequest,
+    NoteOffRequest,
     RestoreRequest,
     TargetActivities,
 )
@@ -99,6 +100,19 @@ class Bookkeeping:
             return await workflow.execute_activity_method(IsolationActivities.mark_schedulable, request, **self._writing(summary))
         except ActivityError as error:
             raise turn_for(error, summary) from error
+
+    async def note_off(self, off_proven: datetime | None) -> None:
+        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36). Never blocks."""
+        request = NoteOffRequest(target=self._episode.target, off_proven=off_proven)
+        told = "is" if off_proven else "is no longer"
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.note_off,
+                request,
+                **(options.report(self._episode.cluster) | {"summary": f"notes that the node {told} proven off"}),
+            )
+        except ActivityError as error:
+            self._episode.note("note-off", "failed", error_message(error))
 
     async def ask_for_a_person(self, problem: str) -> None:
         """Give the permit back, so that nobody else waits for us, and say what is wrong."""

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.contracts.target import (
     PinResult,
     Target,
@@ -36,6 +37,7 @@ from policy.episodes import (
     Step,
 )
 from policy.fencing import may_restore_path, power_due
+from policy.kdump import KdumpReading, kdump_wait
 from policy.permits import PermitRequest, Release
 from policy.plan import UNCORDON, FencingPlan
 from workflows import options
@@ -49,11 +51,13 @@ from workflows.messages import AbortRequest, AcknowledgeRequest
 from workflows.power import PowerSequence
 from workflows.sighting import Sighting
 from workflows.tries import Tries
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed
+from workflows.turns import AbortAsked, Hopeless, NeedGone, ProofLost, StepFailed, TargetChanged, Turn, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
 SEEN_DOWN_AGAIN = timedelta(seconds=5)
+HEARD_AGAIN = timedelta(seconds=10)
+"""fence_kdump speaks every 10 seconds."""
 
 
 class FencingStory:
@@ -75,6 +79,8 @@ class FencingStory:
         self._request = request
         self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
         self._resumed_at: datetime | None = None
+        self._dump_due: datetime | None = None
+        """When power-off was due for the first time: what delays it counts from there, whatever is restarted."""
         self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
 
@@ -97,6 +103,8 @@ class FencingStory:
             except AbortAsked as turn:
                 return await self._aborted(turn.reason)
             except StepFailed as turn:
+                if isinstance(turn, ProofLost):
+                    await self.desk.note_off(None)
                 ended = await self._start_over(turn.reason)
             except (Hopeless, TargetChanged) as turn:
                 ended = await self._park(turn.reason)
@@ -111,6 +119,7 @@ class FencingStory:
             if self.power.proof is None and not await self._was_switched_off():
                 await self._isolate()
                 await self._wait_before_power()
+                await self._wait_for_a_dump()
                 await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_off)
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._free)
         if self._leaves_off():
@@ -221,17 +230,47 @@ class FencingStory:
             if self.sighting.seems_changed():
                 await self.looks.before_destruction()
 
+    async def _wait_for_a_dump(self) -> None:
+        """While the node writes its crash dump power-off waits, bounded; messages that anybody can forge prove nothing (S2)."""
+        rule = self._plan.kdump
+        if rule is None or not self._plan.levels or not self.power.untouched:
+            return
+        self._dump_due = self._dump_due or workflow.now()
+        since = self.sighting.pinned.not_ready_since
+        while True:
+            reading = await self._kdump_reading()
+            answer = kdump_wait(rule, reading, not_ready_since=since, due=self._dump_due, now=workflow.now())
+            self.episode.enter(doing=f"kdump: {answer.reason}", until=workflow.now() + answer.wait if answer.wait else None)
+            if answer.wait <= timedelta(0):
+                self.episode.note("kdump", answer.state.value, answer.reason)
+                return
+            await self.episode.rest(min(answer.wait, HEARD_AGAIN), "while a crash dump may be written")
+            await self.looks.may_go_on()
+            if self.sighting.seems_changed():
+                await self.looks.before_destruction()
+
+    async def _kdump_reading(self) -> KdumpReading | None:
+        """What the listener of the node's site has heard; None where none answers."""
+        site = self._plan.levels[0][0].site
+        try:
+            return await workflow.execute_activity_method(
+                EvidenceActivities.read_kdump,
+                KdumpRequest(addresses=self.sighting.pinned.addresses),
+                **(options.power_read(site, self._plan) | {"summary": "power-management: asks whether the node dumps"}),
+            )
+        except ActivityError as error:
+            self.episode.note("kdump", "failed", error_message(error))
+            return None
+
     # Power-management -----------------------------------------------------------------------------------------------
 
     async def _power_off(self) -> None:
         """One try: whatever an earlier try may have done is waited out and read before anything is sent."""
-        if await self.power.already_off():
-            return
-        if self._take_acknowledgement():
-            return
-        await self.desk.take_node_lease(theirs_matters=not self._touched())
-        await self.power.switch_off(self._last_look_before_off)
-        await self.desk.tell("NodePoweredOff", "off is proven")
+        if not await self.power.already_off() and not self._take_acknowledgement():
+            await self.desk.take_node_lease(theirs_matters=not self._touched())
+            await self.power.switch_off(self._last_look_before_off)
+            await self.desk.tell("NodePoweredOff", "off is proven")
+        await self.desk.note_off(workflow.now())
 
     async def _last_look_before_off(self) -> None:
         await self.looks.before_destruction()
@@ -265,6 +304,7 @@ class FencingStory:
         await self.episode.wait_while_held()
         await self.desk.take_node_lease(theirs_matters=False)
         await self.freeing.untaint()
+        await self.desk.note_off(None)
         await self.looks.before_restoring()
         if self.power.powered_on_at is None:
             self.sighting.remember_boot()

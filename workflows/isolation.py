@@ -14,12 +14,14 @@ from operator import or_
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import FreeCutRequest, FreeingActivities, FreeResult, IsolationActivities
+from activities.contracts.target import FreeCutRequest, FreeingActivities, FreeResult, IsolationActivities, TaintRequest
 from policy.episodes import PathProof, Step
+from policy.nodes import Taint
 from policy.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from workflows import options
 from workflows.bookkeeping import Bookkeeping
 from workflows.devices import POLL_INTERVAL, longer
+from workflows.draining import Draining
 from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.paths import Paths
@@ -39,6 +41,7 @@ class IsolationSequence:
         self._tries = tries
         self._paths = Paths(episode, plan, desk, looks)
         self._volumes = Volumes(episode, plan)
+        self._draining = Draining(episode, looks)
         self._detached_from: PowerDevice | None = None
         self._done: set[int] = set()
         self.freed = False
@@ -85,6 +88,10 @@ class IsolationSequence:
         match method.act:
             case Act.CORDON:
                 await self._cordon()
+            case Act.TAINT:
+                await self._taint(method)
+            case Act.DRAIN:
+                await self._draining.carry_out(method)
             case Act.CUT_PATH:
                 await self._paths.cut(_device_of(method), method.timeout)
             case Act.QUARANTINE:
@@ -102,6 +109,24 @@ class IsolationSequence:
         result = await self._desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
         self._episode.note("mark-unschedulable", "ok", result.detail)
         await self._desk.tell("NodeIsolated", self._episode.reason)
+
+    async def _taint(self, method: PlannedMethod) -> None:
+        taint = Taint(
+            key=method.parameters.get("key", ""),
+            value=method.parameters.get("value", ""),
+            effect=method.parameters.get("effect", "NoSchedule"),
+        )
+        await self._looks.before_destruction()
+        request = TaintRequest(target=self._episode.target, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
+        try:
+            result = await workflow.execute_activity_method(
+                IsolationActivities.taint,
+                request,
+                **(options.cluster_write(self._episode.cluster) | {"summary": f"isolation: taints the node {taint.key}"}),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the node can't be tainted") from error
+        self._episode.note("taint", "ok", result.detail)
 
     async def _detach_volumes(self, device: PowerDevice, timeout: timedelta | None) -> None:
         await self._desk.take_node_lease(theirs_matters=not self._paths.touched)

@@ -15,6 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.episodes import EpisodeActivities
+from activities.contracts.evidence import EvidenceActivities
 from activities.contracts.power import PowerActivities
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
@@ -93,7 +94,7 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         )
         for activities_queue, contracts in (
             (WORKFLOW_QUEUE, (EpisodeActivities,)),
-            (power_queue("default"), (PowerActivities,)),
+            (power_queue("default"), (PowerActivities, EvidenceActivities)),
             (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities)),
         ):
             names = sorted(name for contract in contracts for name in contract.__abstractmethods__)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts.target import DrainResult
 from policy.episodes import Need, NeedKind, Outcome
+from policy.kdump import KdumpRule
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing
@@ -251,3 +254,88 @@ async def test_a_quarantine_is_noted_licenses_nothing_and_is_lifted_in_recovery(
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert (world.count("quarantine"), world.count("lift-quarantine")) == (2, 1)
     assert world.noted == set()
+
+
+DRAIN = PlannedMethod(name="drain", act=Act.DRAIN, parameters={"ignore-daemonsets": "true"}, timeout=timedelta(minutes=1))
+
+
+async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_proof(
+    env: WorkflowEnvironment,
+) -> None:
+    """S30."""
+    rounds = [
+        DrainResult(evicted=2, left=1, names=("default/web",)),
+        DrainResult(evicted=1, withheld=("default/db-0: attached",)),
+    ]
+    world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=deque(rounds))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert (world.count("drain"), [entry.detail for entry in result.record if entry.act == "drain"]) == (
+        2,
+        ["3 pods evicted; left: db-0: attached"],
+    )
+
+
+async def test_a_budget_that_blocks_a_drain_does_not_hold_up_fencing_for_ever(env: WorkflowEnvironment) -> None:
+    blocked = DrainResult(left=1, names=("default/db-0",), blocked=("default/db-0: budget db",))
+    world = World(plan=plan(isolation=(DRAIN,)), drains=deque([blocked] * 100))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["incomplete"]
+
+
+async def test_a_pod_that_a_filter_refuses_fails_the_step_before_anything_is_evicted(env: WorkflowEnvironment) -> None:
+    """S29."""
+    refused = DrainResult(errors=("default/bare: nothing manages it",))
+    world = World(plan=plan(isolation=(DRAIN,), tries=1, restarts=0), drains=deque([refused]))
+    async with fencing(env, world) as run:
+        assert "default/bare: nothing manages it" in (await run.parked()).problem
+    assert world.commands == []
+
+
+async def test_a_taint_of_the_configuration_is_set_in_its_place(env: WorkflowEnvironment) -> None:
+    taint = PlannedMethod(name="keep-away", act=Act.TAINT, parameters={"key": "example.org/sick", "effect": "NoSchedule"})
+    world = World(plan=plan(isolation=(taint, CORDON)))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.acts.index("taint example.org/sick") < world.acts.index("cordon")
+
+
+async def test_power_off_waits_for_a_crash_dump_and_no_longer(env: WorkflowEnvironment) -> None:
+    """S2: messages delay, they prove nothing."""
+    world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    heard = [entry for entry in result.record if entry.act == "kdump"]
+    assert [entry.outcome for entry in heard] == ["ended"]
+    assert heard[0].at - result.started >= timedelta(minutes=2)
+    assert world.acts.index("read-kdump") < world.acts.index("off")
+
+
+async def test_messages_that_never_end_hold_power_off_no_longer_than_the_bound(env: WorkflowEnvironment) -> None:
+    """Anybody can send them."""
+    world = World(plan=plan(kdump=KdumpRule(longest=timedelta(minutes=5))), kdump=timedelta(days=1))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    (heard,) = [entry for entry in result.record if entry.act == "kdump"]
+    assert (heard.outcome, heard.at - result.started < timedelta(minutes=6)) == ("overdue", True)
+
+
+async def test_without_a_listener_a_configured_wait_is_short_and_said(env: WorkflowEnvironment) -> None:
+    world = World(plan=plan(kdump=KdumpRule()))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert "no listener of kdump messages answers" in [entry.detail for entry in result.record if entry.act == "kdump"]
+
+
+async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnvironment) -> None:
+    """S36: nobody is warned of data at risk while the machine is proven off."""
+    world = World()
+    async with fencing(env, world) as run:
+        await run.result()
+    order = [act for act in world.acts if act in {"off", "note-off", "taint", "note-on", "on"}]
+    assert order == ["off", "note-off", "taint", "note-on", "on"]

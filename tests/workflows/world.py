@@ -24,6 +24,7 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
+from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.contracts.power import (
     CommandResult,
     LiftRequest,
@@ -59,6 +60,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
+from policy.kdump import KdumpReading
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
@@ -103,6 +105,11 @@ class World:
     boot_id: str = "boot-1"
     pods: int = 3
     cut_pods: int = 2
+    drains: deque[DrainResult] = field(default_factory=deque)
+    """What rounds of a drain answer; then it is done."""
+    kdump: timedelta | None = None
+    """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
+    kdump_began: datetime | None = None
     volumes: dict[str, VolumeState] = field(default_factory=dict)
     after_detaching: VolumeState = VolumeState.AVAILABLE
     storage: CutStorage | None = None
@@ -203,7 +210,9 @@ class World:
         return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
-class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EpisodeActivities):
+class ScriptedTarget(
+    TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EvidenceActivities, EpisodeActivities
+):
     """The world behind the contracts."""
 
     def __init__(self, world: World) -> None:
@@ -310,7 +319,7 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
         await self.world.act("drain")
-        return DrainResult()
+        return self.world.drains.popleft() if self.world.drains else DrainResult()
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
@@ -417,6 +426,24 @@ class ScriptedTarget(TargetActivities, IsolationActivities, FreeingActivities, P
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
         return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="power-management.read-kdump")
+    async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
+        world = self.world
+        await world.act("read-kdump")
+        if world.kdump is None:
+            raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen")
+        first, dumping = world.kdump_began or clock(), world.kdump
+        world.kdump_began = first
+        last = min(clock(), first + dumping) if dumping else None
+        return KdumpReading(
+            at=clock(),
+            listening=first - timedelta(hours=1),
+            address="10.0.0.7",
+            first=first if last else None,
+            last=last,
+            messages=3 if last else 0,
+        )
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
