@@ -35,13 +35,17 @@ class NeedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Why an episode exists. `since`: when the node began to offend; None where nobody said."""
+    """Why an episode exists. `since`: when the node began to offend; None where nobody said.
+
+    cause: what ails the node, in a word that is the same each time (`ReadyUnknown`); "" where a person asks.
+    """
 
     kind: NeedKind = NeedKind.PERSON
     reason: str = ""
     check: ObjectRef | None = None
     requester: str = ""
     since: datetime | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

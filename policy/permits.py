@@ -76,13 +76,20 @@ class PermitAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """An episode gives its permit back: it ended (`outcome`) or parked (`parked`, with `problem`)."""
+    """An episode gives its permit back: it ended (`outcome`) or parked (`parked`, with `problem`).
+
+    cause: what ailed the node, "" where an episode was asked for by hand or touched nothing; workloads: what stood against the
+    node when it was to be freed. Both are for the alarm about repetitions (`policy/repeats.py`).
+    """
 
     node: str
     incident: str
     outcome: str = ""
     parked: bool = False
     problem: str = ""
+    cause: str = ""
+    workloads: tuple[str, ...] = ()
+    node_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from temporalio.service import RPCError
 
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind
 from policy.healthcheck import ObjectRef
+from policy.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.scanners import ScannerHandle, StartedScanner
@@ -168,9 +169,11 @@ class Nodewarden:
         """The scanner of a cluster; whether one runs shows when it is asked."""
         return ScannerHandle(self.client, cluster)
 
-    async def start_scanner(self, cluster: str, *, cap: int = 1, wait: timedelta = timedelta(seconds=60)) -> StartedScanner:
+    async def start_scanner(
+        self, cluster: str, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+    ) -> StartedScanner:
         """See `ScannerHandle.start`."""
-        return await self.scanner(cluster).start(cap=cap, wait=wait)
+        return await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm)
 
     async def stop_scanner(self, cluster: str, *, who: str, reason: str) -> str:
         """See `ScannerHandle.stop`."""

@@ -12,6 +12,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from policy.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure
@@ -45,14 +46,17 @@ class ScannerHandle:
         self._handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(self.workflow_id)
         self._what = f"scanner of {cluster}"
 
-    async def start(self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60)) -> StartedScanner:
+    async def start(
+        self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+    ) -> StartedScanner:
         """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
         a history of another version is replaced: a scanner without carried state builds its table again from our marks.
         """
         ours = await holder(self._client)
+        wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
         for _ in range(2):
             try:
-                run_id = await self._start(ours, cap=cap, wait=wait)
+                run_id = await self._start(wanted)
             except WorkflowAlreadyStartedError as error:
                 if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
@@ -80,15 +84,15 @@ class ScannerHandle:
             return True  # terminated: over, too
         return True
 
-    async def _start(self, ours: str, *, cap: int, wait: timedelta) -> str | None:
+    async def _start(self, wanted: ScannerInput) -> str | None:
         try:
             started: WorkflowHandle[Any, Any] = await self._client.start_workflow(
                 SCANNER,
-                ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait),
+                wanted,
                 id=self.workflow_id,
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                static_summary=f"scans {self.cluster}, at most {cap} disrupted at once",
+                static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]
                 ),

@@ -103,10 +103,13 @@ async def _cluster_serving(
 ) -> Serving:
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
+    from activities.cluster.mirroring import ClusterMirror
+    from activities.cluster.nodefences import NodeFences
     from activities.cluster.scan import ClusterScan
     from activities.cluster.targets import ClusterTarget
     from activities.permitbook import ScannerPermits
 
+    fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
     scan = await stack.enter_async_context(
         ClusterScan(
             name,
@@ -116,13 +119,15 @@ async def _cluster_serving(
             overlap=settings.scan.overlap,
             takeover=settings.scan.takeover,
             at_risk=at_risk,
+            fences=fences,
         )
     )
     return Serving(
         queue=cluster_queue(name),
         activities=activities_of(
             scan,
-            ClusterTarget(name, connection, ScannerPermits(client), machines=machines),
+            ClusterTarget(name, connection, ScannerPermits(client), machines=machines, fences=fences),
+            ClusterMirror(name, connection, fences=fences),
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name),
         ),

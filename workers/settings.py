@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from policy.overlaps import Overlap
+from policy.repeats import RepeatAlarm
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -149,6 +150,31 @@ class ScanSettings(_Section):
         return value
 
 
+class RepeatAlarmSettings(_Section):
+    """When a node that is fenced again and again is told of; each cluster's scanner takes this when it is started."""
+
+    count: int = Field(default=3, ge=2, le=50, description="so many fencings of a node for one reason raise it")
+    window: Duration = Field(default=timedelta(hours=24), description="within which they are counted, at most 720h")
+
+    @field_validator("window")
+    @classmethod
+    def _not_for_ever(cls, value: timedelta) -> timedelta:
+        if not timedelta(minutes=1) <= value <= timedelta(hours=720):
+            message = "expected between 1m and 720h"
+            raise ValueError(message)
+        return value
+
+    def alarm(self) -> RepeatAlarm:
+        """For the scanner."""
+        return RepeatAlarm(count=self.count, window=self.window)
+
+
+class NodeFenceSettings(_Section):
+    """The NodeFences that mirror episodes, where their kind is installed."""
+
+    kept_for: Duration = Field(default=timedelta(hours=1), description="how long one stays after its episode has ended")
+
+
 class LogSettings(_Section):
     """What is written to stderr."""
 
@@ -213,6 +239,8 @@ class Settings(BaseSettings):
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
     )
     scan: ScanSettings = ScanSettings()
+    repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
+    node_fence: NodeFenceSettings = NodeFenceSettings()
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
     metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
     log: LogSettings = LogSettings()

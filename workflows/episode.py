@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -33,6 +34,7 @@ from policy.report import Observation
 from workflows import options, search
 from workflows.ids import scanner_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.mirror import Mirror
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -49,6 +51,9 @@ class Episode:
         self.node = node
         self.incident = incident
         self.reason = reason
+        self.cause = ""
+        self.workloads: tuple[str, ...] = ()
+        """What was seen to stand against the node when it was to be freed."""
         self.zone = ""
         self.started = workflow.now()
         self.phase = Phase.NEW
@@ -66,6 +71,7 @@ class Episode:
         self.holder = ""
         self.control_plane = False
         self._target: Target | None = None
+        self.mirror: Mirror | None = None
         self.record: list[RecordEntry] = []
         self.observation: Observation | None = None
         self.abort_asked: AbortRequest | None = None
@@ -91,7 +97,10 @@ class Episode:
         """Add a line to the decision record; the oldest go when it is full, and a line says so."""
         if len(self.record) >= MAXIMUM_RECORD:
             del self.record[1 : len(self.record) - MAXIMUM_RECORD + 2]
-        self.record.append(RecordEntry(at=workflow.now(), step=self.step, act=act, outcome=outcome, detail=detail))
+        entry = RecordEntry(at=workflow.now(), step=self.step, act=act, outcome=outcome, detail=detail)
+        self.record.append(entry)
+        if self.mirror is not None:
+            self.mirror.hear(entry)
 
     def enter(self, *, phase: Phase | None = None, step: Step | None = None, doing: str, until: datetime | None = None) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
@@ -99,11 +108,13 @@ class Episode:
             self.phase = phase
             self.note("phase", phase.value)
             workflow.upsert_search_attributes([search.PHASE.value_set(phase.value)])
-        if step is not None:
-            self.step = step.value
+        if step is not None and step.value != self.step:
+            self.step, self.try_number = step.value, 1
         self.doing = doing
         self.until = until
         self._show()
+        if self.mirror is not None and self._target is not None:
+            self.mirror.show(self.status(), self._target)
 
     def introduce(self, *, zone: str, reason: str) -> None:
         """Set the search attributes by which this episode is found, however it was started."""
@@ -276,6 +287,8 @@ class Episode:
     async def give_back_permit(self, release: Release) -> None:
         """Tell the scanner; a failed signal is swallowed because the scanner also describes its holders."""
         self.permit = False
+        uid = self._target.pinned.uid if self._target else ""
+        release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid)
         scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))
         try:
             await scanner.signal("release", release)

@@ -48,6 +48,7 @@ from workflows.freeing import FreeingSequence
 from workflows.isolation import IsolationSequence
 from workflows.looks import Looks
 from workflows.messages import AbortRequest, AcknowledgeRequest
+from workflows.mirror import Mirror
 from workflows.power import PowerSequence
 from workflows.sighting import Sighting
 from workflows.tries import Tries
@@ -83,6 +84,7 @@ class FencingStory:
         """When power-off was due for the first time: what delays it counts from there, whatever is restarted."""
         self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
+        self.episode.mirror = self._mirror = Mirror(incident)
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -177,6 +179,7 @@ class FencingStory:
     def _take_pin(self, pin: PinResult) -> None:
         info = workflow.info()
         self._plan, self._need = pin.plan, pin.need
+        self.episode.cause = pin.need.cause
         self.episode.control_plane = pin.control_plane
         self.episode.observation = pin.observation
         self.episode.target = Target(
@@ -361,6 +364,8 @@ class FencingStory:
         After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
         (S35).
         """
+        if not self._touched() and self._plan.levels and self._need.kind is not NeedKind.CLEAN_UP:
+            self.episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
         patient = outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}
         left = await self.isolation.undo(may_restore=self._may_restore_path, patient=patient)
         keep_cordon = UNCORDON.act not in {method.act for method in self._plan.recovery}
@@ -412,6 +417,8 @@ class FencingStory:
             Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
         )
         self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        ended = workflow.now()
+        await self._mirror.finish()
         return EpisodeResult(
             outcome=outcome,
             incident=self.episode.incident,
@@ -419,7 +426,7 @@ class FencingStory:
             node=self.episode.node,
             message=message,
             started=self.episode.started,
-            ended=workflow.now(),
+            ended=ended,
             off_proof=self.episode.off_proof,
             restart_proof=self.episode.restart_proof,
             left_off=began and self._leaves_off(),

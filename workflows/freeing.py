@@ -57,6 +57,7 @@ class FreeingSequence:
 
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
         before = left = await self._left()
+        self._episode.workloads = before.workloads or self._episode.workloads
         pause = POLL_INTERVAL
         while True:
             if choice is Freeing.DELETION:

@@ -206,6 +206,7 @@ class Granting:
             check=candidate.check,
             requester=candidate.check.key,
             since=candidate.since,
+            cause=candidate.reason,
         )
         return FencingInput(
             cluster=self._grantor.cluster,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from policy.permits import Permit, PermitRequest
+from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
 from policy.report import ScanReport
 
 
@@ -71,6 +72,8 @@ class ScannerState:
     opened: int = 0
     known: bool = False
     """Whether the table is complete: carried over, or built again from our marks on a complete view."""
+    incidents: tuple[PastIncident, ...] = ()
+    """What the alarm about repetitions remembers; bounded in `policy/repeats.py`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class ScannerInput:
     """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
 
     holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
-    cluster that may be disrupted at once.
+    cluster that may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are told as a repetition.
     """
 
     cluster: str = ""
@@ -86,6 +89,7 @@ class ScannerInput:
     concurrency: int = 1
     wait: timedelta = timedelta(seconds=60)
     state: ScannerState | None = None
+    repeat_alarm: RepeatAlarm = DEFAULT_ALARM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from workflows.conversation import by_a_person
 from workflows.granting import Granting, Grantor
 from workflows.ids import episode_id, scanner_id
 from workflows.messages import Refused, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+from workflows.repeating import Repeating
 
 HISTORY_LIMIT = 3000
 """Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
@@ -42,6 +43,7 @@ class HealthScanner:
         self._holder = request.holder
         grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
         self._granting = Granting(grantor, state)
+        self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
@@ -90,6 +92,7 @@ class HealthScanner:
                 await self._admit(self._report)
                 await self._tell_episodes(self._report)
                 await self._publish(self._report)
+            await self._repeating.tell()
             self._show()
 
     async def _learn_our_name(self) -> None:
@@ -124,6 +127,7 @@ class HealthScanner:
             if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
                 await self._admit(self._report)
                 await self._publish(self._report)
+            await self._repeating.tell()
         try:
             self._report = await self._scan
         except ActivityError as error:
@@ -242,6 +246,7 @@ class HealthScanner:
     def release(self, release: Release) -> None:
         """An episode ended or parked."""
         self._granting.take_release(release)
+        self._repeating.hear(release)
         self._news += 1
 
     @workflow.update
@@ -357,6 +362,7 @@ class HealthScanner:
             scans=self._scans,
             opened=granting.opened,
             known=granting.known,
+            incidents=self._repeating.incidents,
         )
         return ScannerInput(
             cluster=self._input.cluster,
@@ -364,6 +370,7 @@ class HealthScanner:
             concurrency=self._input.concurrency,
             wait=self._input.wait,
             state=state,
+            repeat_alarm=self._input.repeat_alarm,
         )
 
     async def _give_back_lease(self) -> None:

@@ -52,6 +52,7 @@ VOLUME_ATTACHMENTS = Resource(
 NODE_HEALTH_CHECKS = Resource(
     api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
 )
+NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
 OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
     api_version="machine.openshift.io/v1beta1", kind="MachineHealthCheck", plural="machinehealthchecks"

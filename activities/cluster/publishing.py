@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.connection import JsonObject
 from activities.cluster.events import EventRecorder, Happening
 from activities.cluster.following import POLICY_KINDS
-from activities.cluster.paths import Resource
+from activities.cluster.paths import NODES, Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
 from activities.cluster.statuses.common import Situation, StatusChange, another_controller
@@ -26,6 +26,7 @@ from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
+from policy.episode_events import EventReason
 from policy.healthcheck import ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
@@ -78,6 +79,7 @@ class Publishing:
                 written += 1
                 failed += [refused for each in change.happenings if (refused := await self._tell(each))]
         failed += await self._tell_of_targets(request)
+        uids = {candidate.node: candidate.uid for candidate in parts.candidates}
         for refusal in request.refusals:
             found = self._view.check_objects.get(refusal.check.key)
             if found is None:
@@ -91,6 +93,11 @@ class Publishing:
             )
             if refused := await self._tell(happening, once=True):
                 failed.append(refused)
+            if uid := uids.get(refusal.node):
+                message = f"not fenced for {refusal.check.key}: {refusal.message or refusal.reason}"
+                about = ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=refusal.node)
+                skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
+                failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
         return PublishResult(written=written, failed=tuple(failed))
 
     async def _tell_of_targets(self, request: PublishRequest) -> list[str]:

@@ -20,6 +20,7 @@ from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import utc_now
+from activities.cluster.nodefences import NodeFences
 from activities.cluster.progress import marks_of
 from activities.cluster.publishing import Publishing
 from activities.cluster.reflector import WatchLimits
@@ -54,6 +55,7 @@ class ClusterScan(ScanActivities):
         overlap: Overlap = Overlap.STRICTEST,
         takeover: bool = False,
         at_risk: DataAtRisk | None = None,
+        fences: NodeFences | None = None,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -71,6 +73,8 @@ class ClusterScan(ScanActivities):
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
         self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
         self._publishing = Publishing(self.view, clock=own_clock)
+        self._fences = fences
+        self._sweeping: asyncio.Task[int] | None = None
         self._essences: OrderedDict[str, str] = OrderedDict()
         self._answered_at = float("-inf")
         self._given_back = 0
@@ -82,6 +86,9 @@ class ClusterScan(ScanActivities):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._lease.stop()
         await self._risks.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.view.close()
 
     @activity.defn(name="scan.observe-cluster")
@@ -89,6 +96,7 @@ class ClusterScan(ScanActivities):
         """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
         require_cluster(request.cluster, self._cluster)
         ending = asyncio.Event()
+        self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
 
@@ -141,6 +149,13 @@ class ClusterScan(ScanActivities):
         if self._essences.get(known_digest) != essence:
             return 0.0
         return self._answered_at + COSMETIC_SECONDS - asyncio.get_running_loop().time()
+
+    def _sweep(self, request: ScanRequest) -> None:
+        """Take NodeFences away whose time is over, beside the scan and not ended with it: one that is answered at once leaves no
+        time. A scanner that has not had its first report does not know who is open."""
+        idle = self._sweeping is None or self._sweeping.done()
+        if self._fences is not None and request.known_digest and idle:
+            self._sweeping = asyncio.create_task(self._fences.sweep(request.watching), name="sweep of NodeFences")
 
     async def _shutting_down(self, ending: asyncio.Event) -> None:
         await activity.wait_for_worker_shutdown()

@@ -7,17 +7,16 @@ Each activity is a few lines here and an idea of its own beside: the plan in `pl
 from dataclasses import replace
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection
-from activities.cluster.events import EventRecorder, Happening
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
 from activities.cluster.machine_reading import Connections
 from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
+from activities.cluster.mirroring import EpisodeTeller
+from activities.cluster.nodefences import NodeFences
 from activities.cluster.nodelease import release_node_lease, take_node_lease
-from activities.cluster.paths import NODES
 from activities.cluster.plans import plan_for
 from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import (
@@ -34,7 +33,6 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned
-from policy.healthcheck import ObjectRef
 from policy.moments import written
 from policy.plan import FencingPlan
 
@@ -50,13 +48,14 @@ class ClusterTarget(TargetActivities):
         *,
         machines: ClusterConnection | None = None,
         clock: Clock | None = None,
+        fences: NodeFences | None = None,
     ) -> None:
         self._cluster = cluster
         self._connection = connection
         self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock)
-        self._events = EventRecorder(connection, clock=self._clock)
+        self._teller = EpisodeTeller(connection, fences, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: FencingInput) -> PinResult:
@@ -141,17 +140,7 @@ class ClusterTarget(TargetActivities):
         """Tell it where people look first; a story that cannot be told stops no fencing."""
         pinned = request.target.pinned
         require_cluster(request.target.cluster, self._cluster)
-        happening = Happening(
-            about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=pinned.node),
-            uid=pinned.uid,
-            reason=request.reason,
-            message=request.message,
-            warning=request.warning,
-        )
-        try:
-            await self._events.tell(happening)
-        except ApplicationError as error:
-            activity.logger.warning("the Event %s on Node/%s was not written: %s", request.reason, pinned.node, error.message)
+        await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
 
 
 def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:

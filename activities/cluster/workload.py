@@ -25,6 +25,9 @@ from policy.nodes import Taint
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 MAXIMUM_NAMES = 10
+MAXIMUM_WORKLOADS = 20
+RANDOMLY_NAMED = frozenset({"ReplicaSet", "ReplicationController", "Job"})
+"""Owners whose pods have another name each time."""
 
 INLINE_DISKS = frozenset(
     {"awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "portworxVolume", "rbd", "vsphereVolume"}
@@ -85,6 +88,14 @@ class Pod(msgspec.Struct):
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def workload(self) -> str:
+        """`namespace/name`, or `namespace/Kind/name` of the owner where the pod's own name is made up anew each time."""
+        owner = next((each for each in self.metadata.owner_references or () if each.controller), None)
+        if owner is not None and owner.kind in RANDOMLY_NAMED:
+            return f"{self.metadata.namespace}/{owner.kind}/{owner.name}"
+        return self.key
 
     @property
     def belongs_to_node(self) -> bool:
@@ -227,7 +238,13 @@ async def count(connection: ClusterConnection, standing: Standing, taint: Taint)
     used = await volumes_of(connection, staying) if standing.attachments else UsedVolumes()
     attachments = [each for each in standing.attachments if not used.has(each)]
     names = [pod.key for pod in counted] + [f"VolumeAttachment/{each.metadata.name}" for each in attachments]
-    return Workload(pods=len(counted), attachments=len(attachments), names=tuple(names[:MAXIMUM_NAMES]))
+    workloads = sorted({pod.workload for pod in counted})
+    return Workload(
+        pods=len(counted),
+        attachments=len(attachments),
+        names=tuple(names[:MAXIMUM_NAMES]),
+        workloads=tuple(workloads[:MAXIMUM_WORKLOADS]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

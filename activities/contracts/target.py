@@ -134,11 +134,15 @@ class FreeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments."""
+    """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments.
+
+    workloads: the same pods by a name that is the same after each restart: those of a ReplicaSet or Job by that, bounded.
+    """
 
     pods: int
     attachments: int
     names: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ their apiVersion changes.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from simulator.api import errors, moments
 from simulator.api.errors import Cause
@@ -18,6 +19,7 @@ from simulator.api.validation import unchangeable
 
 DEFINITIONS: StorageKey = ("apiextensions.k8s.io", "customresourcedefinitions")
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+APPROVAL = "api-approved.kubernetes.io"
 
 
 class Definitions:
@@ -165,6 +167,7 @@ def _check(document: Document) -> list[Cause]:
     if spec["scope"] not in ("Namespaced", "Cluster"):
         message = f'Unsupported value: "{spec["scope"]}": supported values: "Cluster", "Namespaced"'
         causes.append(Cause(field="spec.scope", message=message, reason="FieldValueNotSupported"))
+    causes += _check_approval(document)
     if sum(bool(version.get("storage")) for version in spec["versions"]) != 1:
         message = "Invalid value: must have exactly one version marked as storage version"
         causes.append(Cause(field="spec.versions", message=message))
@@ -180,6 +183,22 @@ def _check(document: Document) -> list[Cause]:
         else:
             causes += _check_schema(schema, f"{where}.schema.openAPIV3Schema", root=True)
     return causes
+
+
+def _check_approval(document: Document) -> list[Cause]:
+    """The community's own groups take a kind only with the address of its review, or with the word that there was none."""
+    if not f".{document['spec']['group']}".endswith((".k8s.io", ".kubernetes.io")):
+        return []
+    field = f"metadata.annotations[{APPROVAL}]"
+    approval = (document["metadata"].get("annotations") or {}).get(APPROVAL, "")
+    if not approval:
+        message = f'Required value: protected groups must have approval annotation "{APPROVAL}"'
+        return [Cause(field=field, message=message, reason="FieldValueRequired")]
+    url = urlsplit(approval)
+    if approval.startswith("unapproved") or (url.scheme and url.netloc):
+        return []
+    message = f'Invalid value: "{approval}": must be a URL, or a reason that starts with "unapproved"'
+    return [Cause(field=field, message=message)]
 
 
 def _check_schema(schema: dict[str, Any], where: str, *, root: bool = False) -> list[Cause]:

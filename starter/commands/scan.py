@@ -29,7 +29,9 @@ def start(
         name = session.one_cluster(settings)
         async with Nodewarden.connect(settings) as warden:
             await session.expect_served(warden, settings, name)
-            started = await warden.start_scanner(name, cap=cap or settings.scan.cap, wait=settings.scan.wait)
+            started = await warden.start_scanner(
+                name, cap=cap or settings.scan.cap, wait=settings.scan.wait, repeat_alarm=settings.repeat_alarm.alarm()
+            )
         text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
         say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)
         return None

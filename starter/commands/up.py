@@ -84,7 +84,8 @@ async def _look_after(
     from workers.together import alongside
 
     rivals: dict[str, str] = {}
-    started = {name: await warden.start_scanner(name, cap=cap, wait=settings.scan.wait) for name in clusters}
+    alarm = settings.repeat_alarm.alarm()
+    started = {name: await warden.start_scanner(name, cap=cap, wait=settings.scan.wait, repeat_alarm=alarm) for name in clusters}
 
     def note(statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:

@@ -252,6 +252,21 @@ async def test_a_refusal_is_told_once(scan: ClusterScan, person: ApiClient) -> N
     assert event["involvedObject"]["uid"] == (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
 
 
+async def test_a_sick_node_is_told_too_why_it_is_left_alone(scan: ClusterScan, person: ApiClient) -> None:
+    """A step that a policy skips is told where people look first."""
+    await person.create(CHECKS, check(duration="0s"))
+    patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
+    await person.patch(f"{NODES}/node-1/status", patch)
+    await until(lambda: [candidate.node for candidate in scan.view.parts().candidates] == ["node-1"])
+    refusal = Refusal(node="node-1", check=REF, reason="CapReached", message="1 of 1 in use: node-2")
+    for _ in range(3):
+        await publish(scan, (), refusals=(refusal,))
+    [event] = [each for each in (await person.list(EVENTS))["items"] if each["involvedObject"]["kind"] == "Node"]
+    assert (event["reason"], event["type"], event["count"]) == ("FencingSkipped", "Normal", 1)
+    assert event["message"] == "not fenced for NodeHealthCheck/workers: 1 of 1 in use: node-2"
+    assert event["involvedObject"]["uid"] == (await person.get(f"{NODES}/node-1"))["metadata"]["uid"]
+
+
 async def test_the_same_event_counts_whoever_tells_it(api: ApiServer, person: ApiClient) -> None:
     happening = Happening(about=REF, uid="u", reason="Disabled", message="it is so", warning=True)
     async with ClusterConnection.to(api.url, token="abc") as one, ClusterConnection.to(api.url, token="abc") as two:

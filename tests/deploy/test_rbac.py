@@ -14,9 +14,12 @@ from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
+from activities.cluster.mirroring import ClusterMirror
+from activities.cluster.nodefences import NodeFences
 from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
+from activities.contracts.mirror import MirrorRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -31,7 +34,8 @@ from activities.contracts.target import (
     Target,
 )
 from policy.drain import DrainOptions
-from policy.episodes import FencingInput, Need, NeedKind, OffProof, PathProof, Reading
+from policy.episode_events import EpisodeEvent, EventReason
+from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Reading, Step
 from policy.healthcheck import ObjectRef
 from policy.plan import CredentialRef, CutStorage
 from policy.power import PowerState
@@ -50,6 +54,7 @@ HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
 SERVICE_ACCOUNT = "system:serviceaccount:nodewarden:nodewarden"
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
+CRDS = ("crds/fencingtemplates.nodewarden.io.yaml", "crds/nodefences.ha.k8s.io.yaml")
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
 
@@ -67,7 +72,7 @@ async def api() -> AsyncIterator[ApiServer]:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             for document in [
                 definition(),
-                *documents("crds/fencingtemplates.nodewarden.io.yaml", "rbac.yaml", "worker.yaml"),
+                *documents(*CRDS, "rbac.yaml", "worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
             await _furnish(person)
@@ -242,6 +247,29 @@ async def _episode(worker: ClusterConnection) -> None:
         )
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
+    await _mirror(worker, sick)
+
+
+async def _mirror(worker: ClusterConnection, target: Target) -> None:
+    """The episode as people see it: written, written again, told, and taken away."""
+    fences = NodeFences(worker, kept_for=timedelta(0))
+    mirror = ClusterMirror(CLUSTER, worker, fences=fences)
+    for sequence, phase in enumerate((Phase.RUNNING, Phase.FINAL), start=1):
+        status = EpisodeStatus(
+            incident=target.incident,
+            cluster=CLUSTER,
+            node=SICK,
+            kind=Kind.FENCING,
+            phase=phase,
+            step=Step.RECOVERY.value,
+            doing="",
+            reason="Ready is Unknown",
+            started=datetime.now(UTC),
+        )
+        event = EpisodeEvent(reason=EventReason.STEP_STARTED, message=f"state {sequence}")
+        request = MirrorRequest(target=target, status=status, sequence=sequence, at=datetime.now(UTC), events=(event,))
+        await ActivityEnvironment().run(mirror.mirror, request)
+    assert await fences.sweep(()) == 1
 
 
 async def _whole_story(worker: ClusterConnection) -> None:

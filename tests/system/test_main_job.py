@@ -17,7 +17,7 @@ from temporalio.client import WorkflowExecutionStatus
 from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready, is_terminating, name_of, namespace_of, node_of
-from simulator.resources import EVENTS, LEASES, STATEFUL_SETS
+from simulator.resources import EVENTS, LEASES, STATEFUL_SETS, Resource
 from simulator.storage import WriteInterval
 from starter.errors import RequestError
 from tests import report
@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
 TITLE = "main job"
 DATABASE, NAMESPACE = "database", "demo"
+NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 STEPS = ("isolation", "power-management", "recovery")
 
 
@@ -187,17 +188,23 @@ async def _can_be_found(showing: Showing) -> None:
 
 
 async def _events_tell(showing: Showing) -> None:
-    """`kubectl describe node` shows what was done, with the incident."""
+    """`kubectl describe node` shows what was done, with the incident; `kubectl get nodefences` how it stands."""
+    fence = await showing.system.client.get(NODE_FENCES.path(f"node-fence-{showing.before.node}"))
+    assert (fence["step"], fence["status"], fence["outcome"]) == ("Recovery", "Final", "recovered")
+    assert fence["incident"] == showing.result.incident
     listed = await showing.system.client.list(EVENTS.path(namespace="default"))
     ours = [
         event
         for event in listed["items"]
-        if event["involvedObject"]["kind"] == "Node"
-        and event["involvedObject"]["name"] == showing.before.node
+        if event["involvedObject"]["name"] in {showing.before.node, fence["metadata"]["name"]}
         and showing.result.incident in event["message"]
     ]
     ours.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
-    assert [event["reason"] for event in ours] == ["NodeIsolated", "NodePoweredOff", "EpisodeEnded"]
+    story = ["NodeIsolated", "NodePoweredOff", "EpisodeEnded"]
+    for kind in ("Node", "NodeFence"):
+        told = [event["reason"] for event in ours if event["involvedObject"]["kind"] == kind]
+        assert [reason for reason in told if reason in story] == story
+        assert (told.count("StepStarted"), told.count("StepSucceeded")) == (3, 3)
     assert "recovered" in next(event["message"] for event in ours if event["reason"] == "EpisodeEnded")
 
 

@@ -44,8 +44,10 @@ WRITTEN_IN_A_FENCING = {
     "update leases",
     "delete leases",
     "create events",
+    "create nodefences",
+    "update nodefences",
 }
-"""All that one fencing of a node without workloads writes: its node, the check's status, the two Leases, Events."""
+"""All that one fencing of a node without workloads writes: its node, the check's status, two Leases, Events, its mirror."""
 
 TITLE = "opt-in: requests for a change that nodewarden made"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from policy.repeats import RepeatAlarm
 from workers.clusters import ClusterSettings
 from workers.setting_sources import SettingsError
 from workers.settings import LogFormat, load
@@ -199,3 +200,18 @@ def test_a_warning_of_data_at_risk_is_neither_impossible_nor_a_nuisance(clean: P
     write(clean / "nodewarden.yaml", f"scan: {{{key}: {value}}}\n")
     with pytest.raises(SettingsError, match=rf"scan\.{key} .*: expected at"):
         load()
+
+
+def test_an_alarm_about_repetitions_and_the_life_of_a_node_fence_can_be_set(clean: Path) -> None:
+    assert load().repeat_alarm.alarm() == RepeatAlarm()
+    text = "repeat_alarm: {count: 2, window: 48h}\nnode_fence: {kept_for: 10m}\n"
+    settings = load(config=write(clean / "nodewarden.yaml", text))
+    assert settings.repeat_alarm.alarm() == RepeatAlarm(count=2, window=timedelta(hours=48))
+    assert settings.node_fence.kept_for == timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("bad", ["{count: 1}", "{count: 3, window: 5s}", "{window: 1000h}"])
+def test_an_alarm_that_is_none_is_refused(clean: Path, bad: str) -> None:
+    """Once is no repetition, and what is remembered travels in the scanner's state."""
+    with pytest.raises(SettingsError, match="repeat_alarm"):
+        load(config=write(clean / "nodewarden.yaml", f"repeat_alarm: {bad}\n"))

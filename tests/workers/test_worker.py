@@ -83,6 +83,7 @@ async def test_everything_that_the_contracts_promise_is_served_exactly_once(sett
 def promised() -> list[str]:
     from activities.contracts.episodes import EpisodeActivities
     from activities.contracts.evidence import EvidenceActivities
+    from activities.contracts.mirror import MirrorActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
@@ -90,6 +91,7 @@ def promised() -> list[str]:
     contracts = (
         EpisodeActivities,
         EvidenceActivities,
+        MirrorActivities,
         PowerActivities,
         ScanActivities,
         FreeingActivities,

@@ -25,6 +25,7 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
+from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.power import (
     CommandResult,
     LiftRequest,
@@ -259,7 +260,9 @@ def now() -> datetime:
     return activity.info().started_time
 
 
-class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EpisodeActivities):
+class AdversarialActivities(
+    TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EpisodeActivities, MirrorActivities
+):
     """Every contract, before the adversary of the episode that asks."""
 
     def __init__(self) -> None:
@@ -349,6 +352,14 @@ class AdversarialActivities(TargetActivities, IsolationActivities, FreeingActivi
     async def note_off(self, request: NoteOffRequest) -> ActResult:
         await self._after(await self._before("note-off"))
         return ActResult(changed=True, detail="noted")
+
+    @activity.defn(name="target.mirror")
+    async def mirror(self, request: MirrorRequest) -> None:
+        """Never of any consequence, so no mishap is spent on it (`test_mirror.py` does)."""
+
+    @activity.defn(name="scan.tell-repetition")
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        raise AssertionError("the scanner tells of repetitions, not the episode")
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:

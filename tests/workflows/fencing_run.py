@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.episodes import EpisodeActivities
 from activities.contracts.evidence import EvidenceActivities
+from activities.contracts.mirror import MirrorActivities
 from activities.contracts.power import PowerActivities
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
@@ -95,7 +96,7 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         for activities_queue, contracts in (
             (WORKFLOW_QUEUE, (EpisodeActivities,)),
             (power_queue("default"), (PowerActivities, EvidenceActivities)),
-            (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities)),
+            (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities, MirrorActivities)),
         ):
             names = sorted(name for contract in contracts for name in contract.__abstractmethods__)
             await stack.enter_async_context(

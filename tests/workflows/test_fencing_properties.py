@@ -24,6 +24,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.episodes import EpisodeActivities
+from activities.contracts.mirror import MirrorActivities
 from activities.contracts.power import PowerActivities
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 from policy import episodes
@@ -116,7 +117,7 @@ async def activities(env: WorkflowEnvironment) -> AsyncIterator[AdversarialActiv
         for queue, contracts in (
             (WORKFLOW_QUEUE, (EpisodeActivities,)),
             (power_queue("default"), (PowerActivities,)),
-            (cluster_queue(CLUSTER), (TargetActivities, IsolationActivities, FreeingActivities)),
+            (cluster_queue(CLUSTER), (TargetActivities, IsolationActivities, FreeingActivities, MirrorActivities)),
         ):
             names = sorted(name for contract in contracts for name in contract.__abstractmethods__)
             await stack.enter_async_context(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio import activity
-from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -29,12 +29,14 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
+from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, NeedKind
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
+from policy.repeats import RepeatAlarm
 from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
 from workflows import options
@@ -78,7 +80,7 @@ def report(*nodes: str, **changes: object) -> ScanReport:
 
 
 @dataclass
-class ScriptedCluster(ScanActivities, EpisodeActivities):
+class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
     """A cluster whose report a test sets; a long poll that waits like the real one."""
 
     current: ScanReport = field(default_factory=report)
@@ -88,6 +90,8 @@ class ScriptedCluster(ScanActivities, EpisodeActivities):
     known: dict[str, EpisodeDescription] = field(default_factory=dict)
     described: list[tuple[str, ...]] = field(default_factory=list)
     published: list[PublishRequest] = field(default_factory=list)
+    repetitions: list[RepetitionRequest] = field(default_factory=list)
+    telling_errors: int = 0
     released: int = 0
     restless: int = 0
     """How many scans answer at once with a new digest."""
@@ -130,6 +134,17 @@ class ScriptedCluster(ScanActivities, EpisodeActivities):
     async def publish_status(self, request: PublishRequest) -> PublishResult:
         self.published.append(request)
         return PublishResult(written=1)
+
+    @activity.defn(name="scan.tell-repetition")
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        if self.telling_errors:
+            self.telling_errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "the API server said no")
+        self.repetitions.append(request)
+
+    @activity.defn(name="target.mirror")
+    async def mirror(self, request: MirrorRequest) -> None:
+        raise AssertionError("episodes show themselves")
 
     @activity.defn(name="scan.release-lease")
     async def release_lease(self, request: ScanRequest) -> None:
@@ -215,18 +230,20 @@ class Scan:
 
 
 @asynccontextmanager
-async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, **changes: object) -> AsyncIterator[Scan]:
-    """Start a scanner of a cluster of its own."""
+async def scanning(
+    env: WorkflowEnvironment, world: ScriptedCluster, *, client: Client | None = None, **changes: object
+) -> AsyncIterator[Scan]:
+    """Start a scanner of a cluster of its own. client: of its worker, where it is not the environment's."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
     queue = f"scanners-{cluster}"
     async with (
-        Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        Worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.name_deployment]),
         Worker(
             env.client,
             task_queue=cluster_queue(cluster),
-            activities=[world.observe_cluster, world.publish_status, world.release_lease],
+            activities=[world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition],
         ),
     ):
         handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
@@ -502,9 +519,9 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
     """S14: permits, parked lines and counts outlive every roll."""
     world = ScriptedCluster()
     world.show(report("node-1", "node-2"))
-    async with scanning(env, world, holder="") as scan:
+    async with scanning(env, world, holder="", repeat_alarm=RepeatAlarm(count=2)) as scan:
         await scan.has_opened(1)
-        await scan.release(world.opened[0], parked=True, outcome="", problem="x")
+        await scan.release(world.opened[0], parked=True, outcome="", problem="x", cause="Ready")
         await scan.has_opened(2)
         for episode, parked in zip(world.opened, (True, False), strict=True):
             world.known[episode.node] = EpisodeDescription(
@@ -520,6 +537,11 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
         assert description.run_id != scan.handle.first_execution_run_id
         assert len(world.opened) == 2
         assert (world.named, status.holder) == (1, "default/0815"), "the name is carried over too"
+        await scan.release(world.opened[0], incident="another", cause="Ready")
+        async with asyncio.timeout(20):
+            while not world.repetitions:
+                await asyncio.sleep(0.01)
+        assert world.repetitions[0].repetition.incidents == (world.opened[0].incident, "another")
 
 
 async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:

@@ -25,6 +25,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
+from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.power import (
     CommandResult,
     LiftRequest,
@@ -155,6 +156,10 @@ class World:
     commands: list[str] = field(default_factory=list)
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
+    pin_errors: deque[ApplicationError] = field(default_factory=deque)
+    mirrored: list[MirrorRequest] = field(default_factory=list)
+    mirror_errors: deque[ApplicationError] = field(default_factory=deque)
+    """What showing the episode to people fails with."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An act named here waits until the event is set, so that a test can do something in the middle."""
 
@@ -211,7 +216,13 @@ class World:
 
 
 class ScriptedTarget(
-    TargetActivities, IsolationActivities, FreeingActivities, PowerActivities, EvidenceActivities, EpisodeActivities
+    TargetActivities,
+    IsolationActivities,
+    FreeingActivities,
+    PowerActivities,
+    EvidenceActivities,
+    EpisodeActivities,
+    MirrorActivities,
 ):
     """The world behind the contracts."""
 
@@ -222,6 +233,8 @@ class ScriptedTarget(
     async def pin(self, request: FencingInput) -> PinResult:
         world = self.world
         await world.act("pin")
+        if world.pin_errors:
+            raise world.pin_errors.popleft()
         pinned = Pinned(
             node=NODE,
             uid=world.uid,
@@ -368,7 +381,7 @@ class ScriptedTarget(
     @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: ActRequest) -> Workload:
         names = tuple(f"pod-{number}" for number in range(self.world.pods))
-        return Workload(pods=self.world.pods, attachments=0, names=names)
+        return Workload(pods=self.world.pods, attachments=0, names=names, workloads=names)
 
     @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
@@ -512,6 +525,18 @@ class ScriptedTarget(
         if endpoint not in world.stuck:
             world.paths[endpoint] = state
         return CommandResult(sent=before is not state, before=before, began_at=clock(), ended_at=clock())
+
+    @activity.defn(name="target.mirror")
+    async def mirror(self, request: MirrorRequest) -> None:
+        if (gate := self.world.gates.get("mirror")) is not None:
+            await gate.wait()
+        if self.world.mirror_errors:
+            raise self.world.mirror_errors.popleft()
+        self.world.mirrored.append(request)
+
+    @activity.defn(name="scan.tell-repetition")
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        raise AssertionError("the scanner tells of repetitions, not the episode")
 
     @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:

@@ -271,7 +271,8 @@ class TestCounting:
         await off.add_pod("kube-proxy", mirror=True)
         await off.add_pod("logs", owner="DaemonSet")
         await off.add_pod("job", phase="Succeeded")
-        assert await count(off) == Workload(pods=1, attachments=1, names=("default/db-0", "VolumeAttachment/va-data"))
+        names = ("default/db-0", "VolumeAttachment/va-data")
+        assert await count(off) == Workload(pods=1, attachments=1, names=names, workloads=("default/db-0",))
         assert off.writes == 0
 
     @pytest.mark.parametrize("toleration", [EVERYTHING_TOLERATED, OUT_OF_SERVICE_TOLERATED])
@@ -309,3 +310,16 @@ class TestCounting:
         counted = await count(off)
         assert counted.pods == 15
         assert len(counted.names) == 10
+
+    async def test_pods_whose_names_are_made_up_anew_are_known_by_their_owner(self, off: World) -> None:
+        """What stood against the node at one incident is compared with what stood there at the next."""
+        for number in range(2):
+            await off.add_pod(f"web-5d9c-{number}xk2p", owner="ReplicaSet")
+        await off.add_pod("db-0", owner="StatefulSet")
+        await off.add_pod("bare")
+        assert (await count(off)).workloads == ("default/ReplicaSet/owner", "default/bare", "default/db-0")
+
+    async def test_workloads_are_a_few_more(self, off: World) -> None:
+        for number in range(25):
+            await off.add_pod(f"web-{number:02}")
+        assert len((await count(off)).workloads) == 20

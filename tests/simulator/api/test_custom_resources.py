@@ -260,3 +260,30 @@ def test_paths_of_printer_columns(path: str, expected: list[Any]) -> None:
         "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Busy", "status": "False"}]},
     }
     assert json_path(document, path) == expected
+
+
+async def test_spec_and_status_of_a_custom_kind_are_what_its_schema_says(client: Client) -> None:
+    """Without the subresource `status` is a field like any other; some kinds have a word there."""
+    schema = {"type": "object", "properties": {"status": {"type": "string", "enum": ["New", "Done"]}}}
+    await client.made(DEFINITIONS, definition(schema, status=False))
+    made = await client.made(GADGETS, {**gadget("g"), "status": "Done"})
+    assert made["status"] == "Done"
+    assert (await client.post(GADGETS, {**gadget("h"), "status": {"phase": "Done"}})).status == 422
+
+
+@pytest.mark.parametrize(
+    ("group", "approval", "status"),
+    [
+        ("ha.k8s.io", "", 422),
+        ("ha.k8s.io", "yes", 422),
+        ("ha.k8s.io", "unapproved, an experiment", 201),
+        ("kubernetes.io", "https://example.org/review/1", 201),
+        ("cluster.x-k8s.io", "", 201),
+    ],
+)
+async def test_the_communitys_own_groups_ask_for_an_approval(client: Client, group: str, approval: str, status: int) -> None:
+    made = definition()
+    made["spec"]["group"], made["metadata"]["name"] = group, f"gadgets.{group}"
+    if approval:
+        made["metadata"]["annotations"] = {"api-approved.kubernetes.io": approval}
+    assert (await client.post(DEFINITIONS, made)).status == status

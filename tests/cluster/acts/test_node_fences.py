@@ -1,0 +1,352 @@
+"""An episode as an object in the API: what stands on it, who may overwrite it, and when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.mirroring import ClusterMirror
+from activities.cluster.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
+from activities.cluster.scan import ClusterScan
+from activities.cluster.targets import ClusterTarget
+from activities.contracts.mirror import MirrorRequest, RepetitionRequest
+from activities.contracts.scan import ScanRequest
+from activities.contracts.target import EventRequest
+from activities.errors import ErrorType
+from policy.episode_events import EpisodeEvent, EventReason
+from policy.episodes import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, Step
+from policy.repeats import Repetition
+from simulator.api.faults import Accident, Fault
+from simulator.client import ApiError
+from simulator.objects import JsonObject
+from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
+from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, ROOT, World, off_proof, refused
+
+FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+NAME = f"node-fence-{NODE}"
+DEFINITION: JsonObject = yaml.safe_load((ROOT / "deploy/crds/nodefences.ha.k8s.io.yaml").read_text(encoding="utf-8"))
+
+
+@dataclass
+class Mirrored:
+    """The mirror of one cluster that has the kind, with an episode to be shown."""
+
+    world: World
+    fences: NodeFences
+    mirror: ClusterMirror
+    environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
+
+    async def request(self, sequence: int = 1, phase: Phase = Phase.RUNNING, **fields: Any) -> MirrorRequest:
+        named = {name: fields.pop(name) for name in ("jobs", "outcome", "message", "events", "target", "at") if name in fields}
+        status = EpisodeStatus(
+            incident=INCIDENT,
+            cluster=CLUSTER,
+            node=NODE,
+            kind=Kind.FENCING,
+            phase=phase,
+            step=Step.POWER_MANAGEMENT.value,
+            doing="commands power off",
+            reason="NodeHealthCheck/workers: Ready is Unknown",
+            started=NOW - timedelta(minutes=5),
+            try_number=3,
+        )
+        request = MirrorRequest(
+            target=await self.world.pinned(), status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",)
+        )
+        return replace(request, **named)
+
+    async def show(self, *args: Any, **fields: Any) -> None:
+        await self.environment.run(self.mirror.mirror, await self.request(*args, **fields))
+
+    async def fence(self) -> JsonObject:
+        return await self.world.others.get(FENCES.path(NAME))
+
+    async def names(self) -> list[str]:
+        return sorted(each["metadata"]["name"] for each in (await self.world.others.list(FENCES.path()))["items"])
+
+    async def events(self) -> list[tuple[str, str, str]]:
+        found = (await self.world.others.list(EVENTS.path(namespace="default")))["items"]
+        return sorted((each["involvedObject"]["kind"], each["reason"], each["type"]) for each in found)
+
+
+@pytest.fixture
+def without_kind(world: World) -> Mirrored:
+    """A cluster whose owners have not installed NodeFence."""
+    fences = NodeFences(world.connection, clock=world.clock)
+    return Mirrored(world, fences, ClusterMirror(CLUSTER, world.connection, fences=fences, clock=world.clock))
+
+
+@pytest.fixture
+async def mirrored(without_kind: Mirrored) -> Mirrored:
+    """One whose owners have."""
+    await without_kind.world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), DEFINITION)
+    return without_kind
+
+
+async def test_it_has_the_seeds_fields_at_the_top(mirrored: Mirrored) -> None:
+    await mirrored.show()
+    fence = await mirrored.fence()
+    seed = {field: fence[field] for field in ("apiVersion", "kind", "node", "step", "status", "retries", "jobs")}
+    assert seed == {
+        "apiVersion": "ha.k8s.io/v1",
+        "kind": "NodeFence",
+        "node": NODE,
+        "step": "Power-Management",
+        "status": "Running",
+        "retries": 2,
+        "jobs": ["power-off-1"],
+    }
+    assert "namespace" not in fence["metadata"]
+    assert "ownerReferences" not in fence["metadata"]
+    assert (fence["phase"], fence["incident"], fence["workflowId"]) == ("running", INCIDENT, f"episode/{CLUSTER}/{NODE}")
+    assert fence["startedAt"] == "2026-11-21T11:55:00.000000Z"
+
+
+async def test_what_is_written_is_what_the_definition_describes(mirrored: Mirrored) -> None:
+    """A server drops what its schema does not know, without a word."""
+    proof = replace(off_proof(), acknowledgement=Acknowledgement(who="ada", why="saw it", at=NOW))
+    restart = RestartProof(boot_id="boot-2", previous_boot_id="boot-1", seen_at=NOW)
+    path = PathProof(commanded_at=NOW, readings=proof.readings)
+    final = await mirrored.request(
+        9,
+        Phase.FINAL,
+        off_proof=proof,
+        path_proofs=(path,),
+        restart_proof=restart,
+        restarts=1,
+        outcome="recovered",
+        message="it is back",
+    )
+    await mirrored.environment.run(mirrored.mirror.mirror, final)
+    fence, written = await mirrored.fence(), mirrored.fences._document(NAME, final)
+    assert {key: fence[key] for key in written if key != "metadata"} == {
+        key: value for key, value in written.items() if key != "metadata"
+    }
+    assert fence["proof"]["off"]["readings"] == [{"endpoint": ENDPOINT, "state": "off", "at": "2026-11-21T11:59:55.000000Z"}]
+    schema = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    assert schema.keys() - written.keys() == {"problem"}  # it has ended: nothing is in the way any more
+
+
+async def test_a_problem_is_shown_while_it_stands(mirrored: Mirrored) -> None:
+    await mirrored.show(1, Phase.NEEDS_HUMAN, problem="the BMC says on")
+    fence = await mirrored.fence()
+    assert (fence["status"], fence["phase"], fence["problem"]) == ("Error", "needs-human", "the BMC says on")
+    await mirrored.show(2, Phase.RUNNING)
+    assert "problem" not in await mirrored.fence()
+
+
+async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) -> None:
+    """Its worker was lost for a while, and comes back with what was true then."""
+    late = await mirrored.request(1, Phase.NEW)
+    await mirrored.show(2, Phase.DONE)
+    before = mirrored.world.writes
+    await mirrored.environment.run(mirrored.mirror.mirror, late)
+    assert (await mirrored.fence())["status"] == "Done"
+    assert mirrored.world.writes == before
+
+
+async def test_the_same_state_is_written_once(mirrored: Mirrored) -> None:
+    for _ in range(3):
+        await mirrored.show()
+    assert mirrored.world.writes == 1
+
+
+async def test_the_next_incident_overwrites_and_the_one_before_never_again(mirrored: Mirrored) -> None:
+    late = await mirrored.request(8, Phase.FINAL, outcome="aborted")
+    await mirrored.show(7, Phase.NEEDS_HUMAN, problem="a person is needed")
+    await mirrored.show(1, Phase.NEW, incident="incident-2", started=NOW)
+    await mirrored.environment.run(mirrored.mirror.mirror, late)
+    fence = await mirrored.fence()
+    assert (fence["incident"], fence["status"]) == ("incident-2", "New")
+    assert {"problem", "outcome", "expiresAt"}.isdisjoint(fence)
+
+
+async def test_a_run_that_was_reset_counts_anew(mirrored: Mirrored) -> None:
+    """Only one run of an episode is open, and it is the one that writes."""
+    await mirrored.show(7, Phase.DONE)
+    await mirrored.show(2, Phase.RUNNING, target=await mirrored.world.pinned(run_id="run-2"))
+    assert (await mirrored.fence())["status"] == "Running"
+
+
+async def test_two_writers_at_once_lose_nothing(mirrored: Mirrored) -> None:
+    """What is written carries the version that was read."""
+    await mirrored.show(1)
+    newer = await mirrored.request(3, Phase.DONE)
+    mirrored.world.connection.before_writes.append(lambda: NodeFences(mirrored.world.connection).show(newer))
+    await mirrored.show(2, Phase.ERROR)
+    assert (await mirrored.fence())["status"] == "Done"
+
+
+async def test_somebody_elses_object_is_left_as_it_is(mirrored: Mirrored) -> None:
+    """The proposal's own controller may still be about."""
+    theirs = {"apiVersion": "ha.k8s.io/v1", "kind": "NodeFence", "metadata": {"name": NAME}, "node": NODE, "status": "New"}
+    await mirrored.world.others.create(FENCES.path(), theirs)
+    before = await mirrored.fence()
+    await mirrored.show()
+    mirrored.world.now += timedelta(days=9)
+    await mirrored.fences.sweep(())
+    assert await mirrored.fence() == before
+
+
+async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_while(without_kind: Mirrored) -> None:
+    request = await without_kind.request(events=(EpisodeEvent(reason=EventReason.STEP_STARTED, message="isolation"),))
+    await without_kind.environment.run(without_kind.mirror.mirror, request)
+    request_log = without_kind.world.server.requests
+    target, asked = await without_kind.world.pinned(), request_log.counts.total()
+    for number in range(2, 5):
+        shown = replace(request, sequence=number, events=(), target=target)
+        await without_kind.environment.run(without_kind.mirror.mirror, shown)
+    assert await without_kind.fences.sweep(()) == 0
+    assert request_log.counts.total() == asked
+    assert await without_kind.events() == [("Node", "StepStarted", "Normal")]
+
+
+async def test_without_the_right_the_node_is_told_all_the_same(mirrored: Mirrored) -> None:
+    mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="/nodefences"))
+    await mirrored.show(events=(EpisodeEvent(reason=EventReason.STEP_FAILED, message="power-management: no answer"),))
+    assert await mirrored.events() == [("Node", "StepFailed", "Warning")]
+
+
+async def test_each_event_stands_on_the_node_and_on_its_fence(mirrored: Mirrored) -> None:
+    await mirrored.show(events=(EpisodeEvent(reason=EventReason.STEP_SKIPPED, message="power-management: a veto"),))
+    assert await mirrored.events() == [("Node", "StepSkipped", "Normal"), ("NodeFence", "StepSkipped", "Normal")]
+    [on_fence] = [
+        each
+        for each in (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"]
+        if each["involvedObject"]["kind"] == "NodeFence"
+    ]
+    assert on_fence["involvedObject"]["uid"] == (await mirrored.fence())["metadata"]["uid"]
+    assert on_fence["message"] == f"incident {INCIDENT}: power-management: a veto"
+
+
+async def test_what_the_episode_tells_by_itself_stands_on_both_too(mirrored: Mirrored) -> None:
+    world = mirrored.world
+    await mirrored.show()
+    target = ClusterTarget(CLUSTER, world.connection, world.permits, fences=NodeFences(world.connection))
+    request = EventRequest(target=await world.pinned(), reason="NeedsHuman", message="off is not proven", warning=True)
+    await mirrored.environment.run(target.record_event, request)
+    assert await mirrored.events() == [("Node", "NeedsHuman", "Warning"), ("NodeFence", "NeedsHuman", "Warning")]
+
+
+async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirrored: Mirrored) -> None:
+    again = Repetition(
+        node=NODE, cause="ReadyUnknown", count=3, window=timedelta(hours=24), incidents=("a", "b"), workloads=("default/db-0",)
+    )
+    await mirrored.show()
+    await mirrored.environment.run(mirrored.mirror.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
+    assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
+    told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
+    assert told["message"].endswith("there each time: default/db-0")
+
+
+async def test_an_api_that_is_away_is_asked_twice_and_then_given_up(mirrored: Mirrored) -> None:
+    """The first attempt fails for the retry's sake; the second tells the Events that can be told."""
+    world = mirrored.world
+    event = EpisodeEvent(reason=EventReason.STEP_STARTED, message="isolation")
+    request = await mirrored.request(events=(event,))
+    world.server.faults.add(Fault(accident=Accident.STATUS, status=500, path="/nodefences"))
+    with refused(ErrorType.TRANSIENT):
+        await mirrored.environment.run(mirrored.mirror.mirror, request)
+    assert await mirrored.events() == []
+    second = ActivityEnvironment()
+    second.info = replace(second.info, attempt=2)
+    await second.run(mirrored.mirror.mirror, request)
+    assert await mirrored.events() == [("Node", "StepStarted", "Normal")]
+
+
+async def test_a_request_of_another_cluster_is_refused(mirrored: Mirrored) -> None:
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await mirrored.show(target=await mirrored.world.pinned(cluster="other"))
+
+
+# Going --------------------------------------------------------------------------------------------------------------
+
+
+async def swept(mirrored: Mirrored, at: datetime, *held: str) -> list[str]:
+    """What is left after a look of another worker at that moment."""
+    await NodeFences(mirrored.world.connection, clock=lambda: at).sweep(held)
+    return await mirrored.names()
+
+
+async def test_it_stays_its_time_after_the_end_and_then_goes(mirrored: Mirrored) -> None:
+    await mirrored.show(9, Phase.FINAL, outcome="recovered")
+    assert await swept(mirrored, NOW + KEPT_FOR - timedelta(seconds=1)) == [NAME]
+    assert await swept(mirrored, NOW + KEPT_FOR) == []
+
+
+async def test_how_long_it_stays_is_set(mirrored: Mirrored) -> None:
+    kept = NodeFences(mirrored.world.connection, kept_for=timedelta(minutes=2), clock=mirrored.world.clock)
+    await kept.show(await mirrored.request(9, Phase.FINAL, outcome="recovered"))
+    assert await swept(mirrored, NOW + timedelta(minutes=2)) == []
+
+
+async def test_what_a_terminated_episode_has_left_goes_unless_one_holds_the_node(mirrored: Mirrored) -> None:
+    """A parked episode may wait for its person for weeks."""
+    await mirrored.show(3, Phase.NEEDS_HUMAN, problem="a person is needed")
+    assert await swept(mirrored, NOW + ABANDONED_AFTER - timedelta(seconds=1)) == [NAME]
+    assert await swept(mirrored, NOW + 30 * ABANDONED_AFTER, NODE) == [NAME]
+    assert await swept(mirrored, NOW + ABANDONED_AFTER, "another-node") == []
+
+
+async def test_one_that_begins_anew_while_it_is_looked_at_stays(mirrored: Mirrored) -> None:
+    await mirrored.show(9, Phase.FINAL, outcome="recovered")
+    new = await mirrored.request(1, Phase.NEW, incident="incident-2", started=NOW + KEPT_FOR)
+    mirrored.world.connection.before_writes.append(lambda: mirrored.fences.show(new))
+    assert await swept(mirrored, NOW + KEPT_FOR) == [NAME]
+    assert (await mirrored.fence())["incident"] == "incident-2"
+
+
+@pytest.mark.parametrize(("known_digest", "left"), [("", [NAME]), ("digest-of-the-first-report", [])])
+async def test_scans_take_away_what_is_over(mirrored: Mirrored, known_digest: str, left: list[str]) -> None:
+    """Not the first of a scanner that has no memory yet: it can't say who is open."""
+    await mirrored.show(9, Phase.FINAL, outcome="recovered")
+    clock: Callable[[], datetime] = lambda: NOW + KEPT_FOR  # noqa: E731 - shorter than a function
+    fences = NodeFences(mirrored.world.connection, clock=clock)
+    async with ClusterScan(CLUSTER, mirrored.world.connection, fences=fences) as scan:
+        request = ScanRequest(cluster=CLUSTER, holder="us", known_digest=known_digest, wait=timedelta(milliseconds=300))
+        await mirrored.environment.run(scan.observe_cluster, request)
+        async with asyncio.timeout(5):
+            while await mirrored.names() != left:
+                await asyncio.sleep(0.01)
+    assert await mirrored.names() == left
+
+
+# The definition -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_takes_the_kind_only_with_its_approval(world: World) -> None:
+    """The group is the community's: without the annotation it is refused."""
+    unapproved = {**DEFINITION, "metadata": {"name": DEFINITION["metadata"]["name"]}}
+    with pytest.raises(ApiError) as refusal:
+        await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), unapproved)
+    assert refusal.value.status == 422
+    assert "api-approved.kubernetes.io" in str(refusal.value)
+
+
+async def test_it_reads_in_a_table(mirrored: Mirrored) -> None:
+    await mirrored.show(1, Phase.NEEDS_HUMAN, problem="the BMC says on")
+    headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io", "Authorization": "Bearer abc"}
+    async with aiohttp.ClientSession() as session, session.get(mirrored.world.server.url + FENCES.path(), headers=headers) as got:
+        table = await got.json()
+    shown = {column["name"]: cell for column, cell in zip(table["columnDefinitions"], table["rows"][0]["cells"], strict=True)}
+    assert shown.pop("Started")
+    assert shown == {
+        "Name": NAME,
+        "Node": NODE,
+        "Step": "Power-Management",
+        "Status": "Error",
+        "Phase": "needs-human",
+        "Retries": 2,
+        "Outcome": None,
+        "Problem": "the BMC says on",
+        "Incident": INCIDENT,
+        "Reason": "NodeHealthCheck/workers: Ready is Unknown",
+    }

@@ -1,0 +1,188 @@
+"""What people with kubectl see of an episode: which states, in which order, and that showing it is never in its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.contracts.target import LookVerdict
+from activities.errors import ErrorType, failure
+from policy.episodes import Need, NeedKind, Outcome, Phase
+from policy.nodefence import STATUSES, STEPS, retries
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import NODE, World, plan
+from workflows import options
+from workflows.fencing import Fencing
+from workflows.messages import PersonRequest
+
+AWAY = failure(ErrorType.UNREACHABLE, "the API server is away")
+
+
+def states(world: World) -> list[tuple[str, str, int]]:
+    """Step, status and retries of each state that was shown, as the NodeFence spells them."""
+    return [(STEPS[each.status.step], STATUSES[each.status.phase], retries(each.status)) for each in world.mirrored]
+
+
+def events(world: World) -> list[str]:
+    """The reasons of the Events that were told, in their order."""
+    return [event.reason.value for each in world.mirrored for event in each.events]
+
+
+async def shown(world: World, phase: Phase) -> None:
+    """Wait until the latest state is of that phase."""
+    async with asyncio.timeout(20):
+        while not world.mirrored or world.mirrored[-1].status.phase is not phase:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment) -> None:
+    """The seed's words, in the order of its automaton; and nothing is written between two states."""
+    world = World()
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert states(world) == [
+        ("Isolation", "New", 0),
+        ("Isolation", "Running", 0),
+        ("Power-Management", "Running", 0),
+        ("Power-Management", "Done", 0),
+        ("Recovery", "Done", 0),
+        ("Recovery", "Final", 0),
+    ]
+    assert [each.sequence for each in world.mirrored] == [1, 2, 3, 4, 5, 6]
+    last = world.mirrored[-1]
+    assert (last.outcome, last.message) == ("recovered", result.message)
+    assert (last.status.off_proof, last.status.restart_proof) == (result.off_proof, result.restart_proof)
+    done = ("mark-unschedulable", "power-off", "taint-out-of-service", "untaint-out-of-service", "power-on", "mark-schedulable")
+    assert last.jobs == tuple(f"{method}-{result.incident}" for method in done)
+
+
+async def test_each_step_is_told_from_its_start_to_its_result(env: WorkflowEnvironment) -> None:
+    world = World()
+    async with fencing(env, world) as run:
+        await run.result()
+    step = ["StepStarted", "StepSucceeded"]
+    assert events(world) == [*step, "StepStarted", "WorkloadsFreed", "StepSucceeded", *step]
+    told = [act.removeprefix("event ") for act in world.acts if act.startswith("event ")]
+    assert told == ["NodeIsolated", "NodePoweredOff", "EpisodeEnded"]
+
+
+async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: WorkflowEnvironment) -> None:
+    """needs-human is spelled Error, as the seed has no word for it; the problem says what a person is needed for."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        await shown(world, Phase.NEEDS_HUMAN)
+        power = "Power-Management"
+        assert states(world) == [
+            ("Isolation", "New", 0),
+            ("Isolation", "Running", 0),
+            (power, "Running", 0),
+            (power, "Running", 1),
+            (power, "Error", 1),
+            ("Isolation", "New", 0),
+            ("Isolation", "Running", 0),
+            (power, "Running", 0),
+            (power, "Running", 1),
+            (power, "Error", 1),
+            (power, "Error", 1),
+        ]
+        last = world.mirrored[-1].status
+        assert (last.phase, last.restarts) == (Phase.NEEDS_HUMAN, 1)
+        assert "says on" in last.problem
+        incident = last.incident
+        tries = tuple(f"power-off-{incident}{number}" for number in ("", "-2", "-3", "-4"))
+        assert tuple(job for job in world.mirrored[-1].jobs if job.startswith("power-off")) == tries
+    flow = ["StepStarted", "StepSucceeded", "StepStarted", "StepRetried", "StepFailed"]
+    assert events(world) == [*flow, "FlowRestarted", *flow]
+    [retried, _] = [event for each in world.mirrored for event in each.events if event.reason == "StepRetried"]
+    assert retried.message.startswith("power-management: try 2 after try 1 of 2: off is not proven within 4 s")
+
+
+async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(env: WorkflowEnvironment) -> None:
+    world = World(looks=deque([LookVerdict.GO, LookVerdict.VETOED]))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    [skipped] = [event for each in world.mirrored for event in each.events if event.reason == "StepSkipped"]
+    assert skipped.message == "power-management: given up before power-off: scripted vetoed"
+    assert states(world)[-1] == ("Recovery", "Final", 0)
+    assert not any(job.startswith("power-off") for job in world.mirrored[-1].jobs)
+
+
+async def test_a_clean_up_ends_what_a_terminated_episode_has_left_to_be_seen(env: WorkflowEnvironment) -> None:
+    """S35: the next episode's states overwrite it. Nothing was skipped: there was nothing to do."""
+    world = World(ready=True, adopted="old", need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
+    async with fencing(env, world) as run:
+        await run.result()
+    assert states(world)[-1] == ("Recovery", "Final", 0)
+    assert "StepSkipped" not in events(world)
+
+
+async def test_an_episode_that_goes_on_after_a_person_is_shown_to_its_end(env: WorkflowEnvironment) -> None:
+    world = World(boots=False, plan=plan(boot_timeout=timedelta(seconds=30)))
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.boot_id, world.ready = "boot-2", True
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="it is well"))
+        await run.result()
+    assert ("Power-Management", "Error", 0) in states(world)
+    assert states(world)[-1] == ("Recovery", "Final", 0)
+
+
+async def test_nothing_waits_for_what_is_shown(env: WorkflowEnvironment) -> None:
+    """The node is off, freed, on and restored while the first state still waits to be written."""
+    world = World()
+    world.gates["mirror"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("release-lease")
+        assert world.mirrored == []
+        world.gates["mirror"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert states(world)[-1] == ("Recovery", "Final", 0)
+
+
+async def test_a_mirror_that_always_fails_fails_no_episode(env: WorkflowEnvironment) -> None:
+    """What can't be shown is given up; the story is the same."""
+    world = World(mirror_errors=deque([AWAY] * 100))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.mirrored == []
+    assert (world.count("off"), world.count("on"), world.pods) == (1, 1, 0)
+
+
+async def test_after_a_failure_the_latest_state_is_what_is_shown_and_no_event_is_lost(env: WorkflowEnvironment) -> None:
+    """The states that waited behind the failure are passed over, what they had to tell is not."""
+    world = World(mirror_errors=deque([failure(ErrorType.INVALID_CONFIG, "the server says no")]))
+    world.gates["mirror"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("release-lease")
+        world.gates["mirror"].set()
+        await run.result()
+    assert states(world)[-1] == ("Recovery", "Final", 0)
+    assert {step for step, _, _ in states(world)} == {"Recovery"}
+    assert events(world)[-4:] == ["WorkloadsFreed", "StepSucceeded", "StepStarted", "StepSucceeded"]
+
+
+async def test_a_worker_that_is_lost_while_it_shows_a_state_holds_up_nothing(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never answers: its time is over, and the episode has ended long since but for that."""
+    monkeypatch.setattr(options, "LOST_WORKER", timedelta(milliseconds=200))
+    world = World()
+    world.gates["mirror"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+        assert world.mirrored == []
+        assert world.acts[-1] == "event EpisodeEnded"
+
+
+async def test_an_episode_that_never_pinned_its_node_is_not_shown(env: WorkflowEnvironment) -> None:
+    """Whose NodeFence would that be?"""
+    world = World(pin_errors=deque([failure(ErrorType.INVALID_CONFIG, f"no template for {NODE}")]))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.REFUSED
+    assert world.mirrored == []
