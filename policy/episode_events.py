@@ -28,6 +28,8 @@ class EventReason(StrEnum):
     NODE_ISOLATED = "NodeIsolated"
     PATH_CUT = "PathCut"
     VOLUMES_DETACHED = "VolumesDetached"
+    QUARANTINED = "Quarantined"
+    QUARANTINE_LIFTED = "QuarantineLifted"
     PATH_RESTORED = "PathRestored"
     NODE_POWERED_OFF = "NodePoweredOff"
     WORKLOADS_FREED = "WorkloadsFreed"
