@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from policy.credential_names import names_a_credential
 from policy.fields import Fields
 from policy.nodes import NodeView
 from policy.plan import CredentialKind, CredentialRef, PowerDevice
-from policy.power_drivers import known_drivers, parameters_of
+from policy.power_drivers import canonical, parameters_of, unknown
 from policy.power_drivers.contract import DriverParameters, ParameterError
 
 DEVICE_FIELDS = ("driver", "site", "parameters", "nodeParameters", "secretRef")
@@ -23,8 +24,6 @@ SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _VARIABLE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
 _IDENTIFYING_VARIABLES = frozenset({"NodeName", "ProviderID"})
-_CREDENTIALS = frozenset({"user", "username", "login", "pass", "kg", "hexkg", "community", "apikey", "privatekey"})
-_CREDENTIAL_PARTS = ("password", "passwd", "secret", "token", "credential")
 
 
 class DeviceReader:
@@ -51,10 +50,12 @@ class DeviceReader:
 
     def _device(self, fields: Fields) -> PowerDevice:
         fields.only(*DEVICE_FIELDS)
-        driver = _name(fields, "driver")
+        driver = canonical(_name(fields, "driver", also="_"))
         takes = parameters_of(driver)
         if takes is None:
-            raise fields.refuse("driver", f"expected one of {known_drivers()}, got {driver!r}")
+            raise fields.refuse("driver", unknown(driver))
+        if takes.fabric:
+            raise fields.refuse("driver", f"{driver} cuts a path and leaves the machine running: expected a power device")
         shared = _values(fields.within_or_empty("parameters"))
         by_node = fields.within_or_empty("nodeParameters")
         own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
@@ -142,7 +143,7 @@ def _values(fields: Fields) -> dict[str, str]:
     """Parameters are texts; whole numbers are taken too, as people write ports without quotes."""
     values: dict[str, str] = {}
     for key in fields.names():
-        if _names_a_credential(key):
+        if names_a_credential(key):
             # The value is not shown: it may be one (S12).
             raise fields.refuse(key, "is a credential: expected it in a Secret, named by secretRef")
         value = fields.value(key)
@@ -154,19 +155,14 @@ def _values(fields: Fields) -> dict[str, str]:
     return values
 
 
-def _names_a_credential(key: str) -> bool:
-    plain = key.lower().replace("-", "").replace("_", "")
-    return plain in _CREDENTIALS or any(part in plain for part in _CREDENTIAL_PARTS)
-
-
 def _with_node_name(value: str, name: str) -> str:
     """Another node's value as far as we can fill it in: its providerID is not known here."""
     return _VARIABLE.sub(lambda match: name if match[1] == "NodeName" else match[0], value)
 
 
-def _name(fields: Fields, field: str, default: str | None = None) -> str:
-    """Driver and site become parts of endpoints and task queues."""
+def _name(fields: Fields, field: str, default: str | None = None, *, also: str = "") -> str:
+    """Driver and site become parts of endpoints and task queues. `also`: a character that counts as a dash here."""
     name = fields.text(field, default)
-    if _NAME.fullmatch(name) is None:
+    if _NAME.fullmatch(name.replace(also, "-") if also else name) is None:
         raise fields.refuse(field, f"expected lower-case letters, digits and dashes, got {name!r}")
     return name

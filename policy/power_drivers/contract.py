@@ -28,6 +28,7 @@ class DriverParameters:
     that tell one node's device from another's (S10). secret: those that only a reference may give (S12). needed: those of the
     secret ones without which it can't log in; empty where the worker has an identity of its own (a cloud account).
     from_provider_id: the identifying parameters that a Node's `spec.providerID` gives; empty where it is another platform's.
+    fabric: off cuts a path to storage or network, and the machine runs on: never a power device (S1).
     """
 
     names: tuple[str, ...]
@@ -37,6 +38,7 @@ class DriverParameters:
     secret: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()
     any_name: bool = False
+    fabric: bool = False
     from_provider_id: Callable[[str], Mapping[str, str]] | None = None
 
 
