@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client
@@ -152,14 +153,18 @@ def _power_serving(
     settings: Settings, site: str, connections: Mapping[str, ClusterConnection], listener: KdumpListener | None
 ) -> Serving:
     from activities.evidence.kdump import EvidenceService
+    from activities.power.registry import driver_for
     from activities.power.service import PowerService
     from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
     directory = settings.secrets_directory
     objects = MountedObjects(directory) if directory is not None else ClusterObjects(connections)
     credentials = WorkerCredentials(objects, directory=directory)
+    drivers = partial(driver_for, further_agents=frozenset(settings.worker.fence_agents))
     return Serving(
         queue=power_queue(site),
-        activities=activities_of(PowerService(credentials, own_node=settings.node_name), EvidenceService(listener)),
+        activities=activities_of(
+            PowerService(credentials, own_node=settings.node_name, drivers=drivers), EvidenceService(listener)
+        ),
         slots=settings.worker.power_slots,
     )

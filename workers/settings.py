@@ -187,6 +187,9 @@ class WorkerSettings(_Section):
 
     cached_workflows: int = Field(default=1000, ge=1, description="open episodes kept in memory, about 100 KiB each")
     power_slots: int = Field(default=8, ge=1, le=200, description="power devices of one site acted on at once")
+    fence_agents: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        default=(), description="fence agents taken besides those of the published package that switch and read a device"
+    )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
     )

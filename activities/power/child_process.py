@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from activities.errors import ErrorType
@@ -30,8 +30,11 @@ class Ended:
     timed_out: bool
 
 
-async def run(command: Sequence[str], stdin: bytes, deadline: Deadline) -> Ended:
-    """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind."""
+async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind.
+
+    environment: all of the child's; None: ours. Never for secrets (S12).
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -39,6 +42,7 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline) -> Ended
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env=environment,
         )
     except OSError as error:
         message = f"no process could be started for a power operation: {error.strerror}"

@@ -8,6 +8,7 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials, DriverFactory, PowerDriver
 from activities.power.errors import PowerError, invalid
 from policy.plan import PowerDevice
+from policy.power_drivers.fence_agents import canonical
 
 
 def _ec2() -> DriverFactory:
@@ -34,7 +35,7 @@ def _redfish() -> DriverFactory:
     return RedfishFactory()
 
 
-# One line per driver; fence agents share one, whatever their name.
+# One line per driver; fence agents share one, whatever their name (`_factory`).
 DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
@@ -43,9 +44,12 @@ DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
 }
 
 
-def driver_for(device: PowerDevice, credentials: Credentials) -> PowerDriver:
-    """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9)."""
-    factory = _factory(device.driver)
+def driver_for(device: PowerDevice, credentials: Credentials, *, further_agents: frozenset[str] = frozenset()) -> PowerDriver:
+    """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9).
+
+    further_agents: fence agents that this worker takes besides the published ones.
+    """
+    factory = _factory(device.driver, further_agents)
     endpoint = factory.endpoint_of(device.parameters)
     if endpoint != device.endpoint:
         message = f"{device.endpoint}: the device's parameters lead to {endpoint}, not to the pinned endpoint"
@@ -58,7 +62,13 @@ def endpoint_of(driver: str, parameters: Mapping[str, str]) -> str:
     return _factory(driver).endpoint_of(parameters)
 
 
-def _factory(name: str) -> DriverFactory:
-    if name not in DRIVERS:
-        raise invalid(f"power driver {name!r} is not known: expected one of {', '.join(sorted(DRIVERS))}")
-    return DRIVERS[name]()
+def _factory(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
+    if name in DRIVERS:
+        return DRIVERS[name]()
+    agent = canonical(name)
+    if agent is None:
+        expected = f"expected one of {', '.join(sorted(DRIVERS))} or a fence agent's name"
+        raise invalid(f"power driver {name!r} is not known: {expected}")
+    from activities.power.fence_agent import FenceAgentFactory
+
+    return FenceAgentFactory(agent=agent, further=further_agents)

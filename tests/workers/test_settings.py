@@ -37,6 +37,14 @@ def test_the_environment_beats_the_file_key_by_key(clean: Path, monkeypatch: pyt
     assert settings.log.format is LogFormat.JSON
 
 
+def test_further_fence_agents_are_listed_in_the_file_or_the_environment(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load().worker.fence_agents == ()
+    write(clean / "nodewarden.yaml", "worker: {fence_agents: [fence_dummy]}\n")
+    assert load().worker.fence_agents == ("fence_dummy",)
+    monkeypatch.setenv("NODEWARDEN_WORKER__FENCE_AGENTS", "fence_ours,fence_dummy")
+    assert load().worker.fence_agents == ("fence_ours", "fence_dummy")
+
+
 def test_temporals_own_variables_are_understood_and_ours_beat_them(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "temporal.example:7233")
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "theirs")
