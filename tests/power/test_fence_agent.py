@@ -18,9 +18,11 @@ from activities.power import fence_agent
 from activities.power.driver import Credentials
 from activities.power.errors import PowerError
 from activities.power.fence_agent import FenceAgentFactory
+from activities.power.fence_agent_metadata import installed
 from activities.power.registry import driver_for, endpoint_of
 from policy.plan import PowerDevice
 from policy.power import PowerCapability, PowerState
+from policy.power_drivers import fence_agents
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
@@ -68,7 +70,7 @@ async def test_f01_off_asks_first_sets_once_and_is_no_proof(agent: ScriptedAgent
         await driver.off(within(6))
     else:
         with pytest.raises(PowerError) as caught:
-            await driver.off(within(2.5))
+            await driver.off(within(4))
         assert caught.value.type == case["error"], str(caught.value)
     assert len(agent.calls("off")) == case["sets"]
     if case["reads"]:
@@ -150,7 +152,7 @@ async def test_on_is_commanded_once_though_the_agent_would_try_twice(agent: Scri
     """S33."""
     agent.script(status=["off"])
     with pytest.raises(PowerError) as caught:
-        await agent.driver().on(within(2.5))
+        await agent.driver().on(within(4))
     assert caught.value.type is ErrorType.AMBIGUOUS
     assert agent.calls("on") == ["on"]
 
@@ -219,7 +221,7 @@ async def test_the_seeds_eaton_strip_is_switched(chassis_in_process: Chassis) ->
     machine = chassis_in_process.machine("node-1")
     access = Access(community=COMMUNITY)
     async with await start_pdu(chassis_in_process, {1: "node-1", 2: "node-2"}, access, model="eaton") as strip:
-        driver = on_pdu(strip, "fence_eaton_snmp", **{"snmp-version": "1"})
+        driver = on_pdu(strip, "fence_eaton_snmp", power_wait="0", **{"snmp-version": "1"})
         await driver.off(within(8))
         assert (await driver.read(within(5))).state is PowerState.OFF
     assert [entry.command for entry in machine.log] == ["off"]
@@ -252,7 +254,8 @@ async def test_an_agent_sees_nothing_of_ours_and_its_secrets_by_its_input_only(
 
 @needs("fence_apc_snmp", "snmpget")
 async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in_process: Chassis) -> None:
-    """S12: the agent would write it into the arguments of snmpget, where every user of the machine can read it."""
+    """S12: the agent would write it into the arguments of snmpget, where every user of the machine can read it. The tool soon
+    blanks it there, and so does ipmitool: too late for who looks at the right moment. Here it never was."""
     asked = asyncio.Event()
 
     async def never(machine: Machine, command: str) -> None:
@@ -260,14 +263,16 @@ async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in
         await asyncio.Event().wait()
 
     chassis_in_process.machine("node-1").before_set = never
-    off = asyncio.create_task(on_pdu(pdu).off(within(2.0)))
-    await asked.wait()
+    off = asyncio.create_task(on_pdu(pdu).off(within(8.0)))
+    async with asyncio.timeout(8):
+        await asked.wait()
     family = await _family_with(b"snmpset", os.getpid())
     seen = b"".join(family.values())
     with pytest.raises(PowerError) as caught:
         await off
     assert caught.value.type is ErrorType.AMBIGUOUS
     assert COMMUNITY.encode() not in seen
+    assert f"\x00-c\x00\x00127.0.0.1:{pdu.port}\x00".encode() in seen
     assert COMMUNITY not in f"{caught.value}{on_pdu(pdu)!r}"
 
 
@@ -295,7 +300,7 @@ async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chass
         await bmc.stop()
     assert [entry.command for entry in machine.log] == ["off"]
     assert any(b"/usr/bin/ipmitool" in seen and b"power\0off" in seen for seen in family)
-    assert not any(PASSWORD.encode() in seen for seen in family)
+    assert not any(PASSWORD.encode() in seen or b"X" * len(PASSWORD) in seen for seen in family)
 
 
 @needs("fence_dummy")
@@ -331,6 +336,19 @@ async def test_a_parameter_that_the_agent_does_not_know_is_left_out_and_named(pd
     assert reading.detail == "fence_apc_snmp knows no bogus: left out"
 
 
+@needs("fence_apc")
+async def test_what_a_plan_knows_of_agents_is_what_they_say_of_themselves() -> None:
+    """S9, S10: their default ports, whether they have plugs, what they can be asked for."""
+    for name in ("apc", "brocade", "cisco_ucs", "eaton_snmp", "ipmilan", "lpar", "redfish", "rsb"):
+        agent_name = f"fence_{name}"
+        metadata = (await installed(agent_name, within(10))).metadata
+        port = metadata.parameters["ipport"].default
+        assert f":{port}" in endpoint_of(agent_name, {"ip": "a"} | ({} if metadata.has("port_as_ip") else {"plug": "1"}))
+        assert metadata.has("port_as_ip") == (agent_name in fence_agents.SINGLE_MACHINE_AGENTS)
+        assert ("diag" in metadata.actions) == fence_agents.pulses_interrupt(agent_name)
+        assert {"status", "on", "off"} <= metadata.actions
+
+
 # Its process -----------------------------------------------------------------------------------------------------------------
 
 
@@ -354,27 +372,29 @@ async def test_a_cancelled_operation_leaves_no_process_and_no_file(
 
 
 WORKER = """
-import asyncio, sys
-from tests.power.agents import agent_driver
+import asyncio, pathlib, sys
+from tests.power.agents import ScriptedAgent
 from tests.power.conftest import within
-driver = agent_driver("fence_apc_snmp", {"ip": "127.0.0.1", "ipport": sys.argv[1], "plug": "1"}, community="x")
-asyncio.run(driver.off(within(1.0)))
+asyncio.run(ScriptedAgent(folder=pathlib.Path(sys.argv[1])).driver().off(within(4.0)))
 """
 
 
-@needs("fence_apc_snmp", "snmpget")
-async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(pdu: Pdu) -> None:
+@needs_library
+async def test_an_agent_dies_by_its_deadline_when_the_worker_was_killed(agent: ScriptedAgent) -> None:
     """S34: after deadline and margin nothing of a lost worker is in flight."""
-    pdu.silent = True
+    agent.script(status=["on"], answer_takes=60)
     root = Path(__file__).parents[2]
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, str(pdu.port), cwd=root)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, str(agent.folder), cwd=root)
     try:
-        family = await _family_with(b"snmpwalk", worker.pid)
+        async with asyncio.timeout(20):
+            while not agent.calls("status"):
+                await asyncio.sleep(0.01)
+        family = _family(worker.pid)
     finally:
         worker.kill()
         await worker.wait()
-    assert any(alive(pid) for pid in family)
-    async with asyncio.timeout(5):
+    assert any(b"fence_scripted" in seen and alive(pid) for pid, seen in family.items())
+    async with asyncio.timeout(8):
         for pid in family:
             await gone(pid)
 
@@ -460,11 +480,10 @@ def _family(parent: int) -> dict[int, bytes]:
 
 
 async def _family_with(program: bytes, parent: int) -> dict[int, bytes]:
-    while True:
-        family = _family(parent)
-        if any(program in seen for seen in family.values()):
-            return family
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        while not any(program in seen for seen in _family(parent).values()):
+            await asyncio.sleep(0.01)
+    return _family(parent)
 
 
 def _links(folder: Path) -> list[str]:

@@ -28,7 +28,7 @@ class PduBench(Bench):
     """Outlet 3 of a strip feeds the machine; there is no outlet 9."""
 
     secrets = (ACCESS.password, ACCESS.privacy_password, ACCESS.username)
-    stalls_within = 1.5
+    stalls_within = 2.0
 
     def __init__(self, pdu: Pdu, machine: Machine) -> None:
         self._pdu = pdu
@@ -80,7 +80,7 @@ class TestFenceAgent(DriverConformance):
         await bench.ignore_off()
         driver = bench.driver()
         with pytest.raises(PowerError, match="may have been carried out") as caught:
-            await driver.off(within(3))
+            await driver.off(within(PATIENCE / 2))
         assert caught.value.type is ErrorType.AMBIGUOUS
         assert await bench.commands() == ["off"]
         assert (await driver.read(within(PATIENCE))).state is PowerState.ON
