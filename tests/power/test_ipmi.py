@@ -1,10 +1,9 @@
-"""IPMI over real UDP: what is carried out, what is read, and what each failure lets one conclude."""
+"""IPMI over real UDP: what only IPMI has. What every driver promises is tried in `test_ipmi_conformance.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -15,39 +14,7 @@ from activities.power.errors import PowerError
 from policy.power import PowerCapability, PowerState
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
-from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, Stand, ipmi_driver, within
-
-
-async def test_a_machine_is_switched_off_read_as_off_and_switched_on_again(stand: Stand) -> None:
-    """S2, S33: off is what was read after the off, and each command reached the machine once."""
-    driver = stand.driver()
-    assert (await driver.read(within(10))).state is PowerState.ON
-
-    await driver.off(within(10))
-    ended_at = datetime.now(UTC)
-    reading = await driver.read(within(10))
-    assert reading.state is PowerState.OFF
-    assert reading.at >= ended_at
-    assert reading.endpoint == driver.endpoint == f"ipmi://127.0.0.1:{stand.bmc.port}"
-
-    await driver.on(within(10))
-    assert (await driver.read(within(10))).state is PowerState.ON
-    assert [(entry.command, entry.to_power) for entry in stand.machine.log] == [("off", "off"), ("on", "on")]
-
-
-async def test_off_is_accepted_by_a_machine_that_is_off_already(stand: Stand) -> None:
-    driver = stand.driver()
-    await driver.off(within(10))
-    await driver.off(within(10))
-    assert stand.machine.power == "off"
-
-
-async def test_a_wrong_password_is_unauthorized_and_commands_nothing(stand: Stand) -> None:
-    with pytest.raises(PowerError, match="refused the user, the password") as caught:
-        await stand.driver(password="not-the-one").off(within(10))
-    assert caught.value.type is ErrorType.UNAUTHORIZED
-    assert stand.machine.log == []
 
 
 async def test_an_unknown_user_is_unauthorized(stand: Stand) -> None:
@@ -94,19 +61,6 @@ async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -
     assert caught.value.type is ErrorType.UNREACHABLE
 
 
-async def test_a_command_carried_out_whose_answer_is_lost_is_ambiguous(stand: Stand) -> None:
-    never = asyncio.Event()
-
-    async def lose_the_answer(machine: Machine, command: str) -> None:
-        await never.wait()
-
-    stand.machine.after_set = lose_the_answer
-    with pytest.raises(PowerError) as caught:
-        await stand.driver().off(within(1.0))
-    assert caught.value.type is ErrorType.AMBIGUOUS
-    assert stand.machine.power == "off"
-
-
 async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
     """S33: a question is asked again when the answer is long in coming, a command never."""
     stand.machine.set_faults(delay=1.1)
@@ -114,21 +68,6 @@ async def test_a_slow_bmc_gets_a_command_once(stand: Stand) -> None:
     stand.machine.set_faults()
     await stand.driver().read(within(10))  # a BMC takes one after the other, so a copy of the off would be done by now
     assert len(stand.machine.commands("off")) == 1
-
-
-async def test_a_bmc_that_accepts_off_and_leaves_the_machine_on_reads_on(stand: Stand) -> None:
-    """S2: an accepted command is no proof."""
-    stand.machine.set_faults(ignore_off=True)
-    await stand.driver().off(within(10))
-    assert (await stand.driver().read(within(10))).state is PowerState.ON
-
-
-async def test_a_machine_that_needs_time_to_go_off_reads_on_until_it_is(stand: Stand) -> None:
-    stand.machine.set_faults(settle=0.6)
-    await stand.driver().off(within(10))
-    assert (await stand.driver().read(within(10))).state is PowerState.ON
-    await stand.machine.wait_for("off")
-    assert (await stand.driver().read(within(10))).state is PowerState.OFF
 
 
 async def test_a_refusal_is_never_taken_for_success(stand: Stand) -> None:
@@ -182,14 +121,6 @@ async def test_a_cipher_that_was_asked_for_is_not_replaced_by_a_weaker_one(stand
     with pytest.raises(PowerError, match="cipher suites") as caught:
         await stand.driver(cipher="17").read(within(5))
     assert caught.value.type is ErrorType.NOT_SUPPORTED
-
-
-async def test_an_act_whose_deadline_is_over_is_not_begun(python_stand: Stand) -> None:
-    """S20."""
-    with pytest.raises(PowerError, match="its time was over before it began") as caught:
-        await python_stand.driver().off(within(-0.1))
-    assert caught.value.type is ErrorType.EXPIRED
-    assert python_stand.machine.log == []
 
 
 async def test_twelve_machines_are_read_at_the_same_time(chassis: Chassis, tmp_path: Path) -> None:

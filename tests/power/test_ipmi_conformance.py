@@ -47,8 +47,8 @@ class IpmiBench(Bench):
 
 
 @pytest.fixture
-def bench(python_stand: Stand) -> IpmiBench:
-    return IpmiBench(python_stand)
+def bench(stand: Stand) -> IpmiBench:
+    return IpmiBench(stand)
 
 
 class TestIpmi(DriverConformance):
