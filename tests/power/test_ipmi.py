@@ -57,7 +57,7 @@ async def test_a_bmc_that_hangs_in_mid_command_is_ambiguous_by_the_deadline(stan
 async def test_a_bmc_that_hangs_while_read_is_unreachable(python_stand: Stand) -> None:
     python_stand.machine.set_faults(hang=True)
     with pytest.raises(PowerError, match="login succeeded but 'read' was not answered") as caught:
-        await python_stand.driver().read(within(0.7))
+        await python_stand.driver().read(within(1.5))
     assert caught.value.type is ErrorType.UNREACHABLE
 
 
