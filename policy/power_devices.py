@@ -17,13 +17,12 @@ from policy.nodes import NodeView
 from policy.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.power_drivers import canonical, parameters_of, unknown
 from policy.power_drivers.contract import DriverParameters, ParameterError
+from policy.variables import VariableError, fill_in, identifies, with_node_name
 
 DEVICE_FIELDS = ("driver", "site", "parameters", "nodeParameters", "secretRef")
 SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey")
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_VARIABLE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
-_IDENTIFYING_VARIABLES = frozenset({"NodeName", "ProviderID"})
 
 
 class DeviceReader:
@@ -92,21 +91,13 @@ class DeviceReader:
         )
 
     def _identified(self, takes: DriverParameters, written: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        return any(
-            key in takes.identifying and (key in own or _IDENTIFYING_VARIABLES & set(_VARIABLE.findall(value)))
-            for key, value in written.items()
-        )
+        return any(key in takes.identifying and (key in own or identifies(value)) for key, value in written.items())
 
     def _rendered(self, fields: Fields, field: str, value: str) -> str:
-        known = {"NodeName": self._node.name, "ProviderID": self._node.provider_id}
-        for variable in _VARIABLE.findall(value):
-            if not known.get(variable):
-                why = "the node has none" if variable in known else f"expected one of {', '.join(sorted(known))}"
-                raise fields.refuse(field, f"{{{{ .{variable} }}}} can't be filled in: {why}")
-        rendered = _VARIABLE.sub(lambda match: known[match[1]], value)
-        if "{{" in rendered or "}}" in rendered:
-            raise fields.refuse(field, f"expected variables like {{{{ .NodeName }}}}, got {value!r}")
-        return rendered
+        try:
+            return fill_in(value, self._node)
+        except VariableError as error:
+            raise fields.refuse(field, str(error)) from error
 
     def _refuse_a_neighbours_endpoint(
         self, fields: Fields, takes: DriverParameters, endpoint: str, shared: Mapping[str, str], by_node: Fields
@@ -117,7 +108,7 @@ class DeviceReader:
                 continue
             theirs = {**shared, **_values(by_node.within(other))}
             try:
-                found = takes.endpoint({key: _with_node_name(value, other) for key, value in theirs.items()})
+                found = takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()})
             except ParameterError:
                 continue  # refused when it is that node's turn; whatever it means, it is not this device
             if found == endpoint:
@@ -153,11 +144,6 @@ def _values(fields: Fields) -> dict[str, str]:
             raise fields.refuse(key, "expected a non-empty string (quote it) or a whole number")
         values[key] = value.strip()
     return values
-
-
-def _with_node_name(value: str, name: str) -> str:
-    """Another node's value as far as we can fill it in: its providerID is not known here."""
-    return _VARIABLE.sub(lambda match: name if match[1] == "NodeName" else match[0], value)
 
 
 def _name(fields: Fields, field: str, default: str | None = None, *, also: str = "") -> str:

@@ -12,6 +12,16 @@ from datetime import timedelta
 
 from policy.fields import Fields
 from policy.healthcheck import ObjectRef
+from policy.limits import (
+    LONGEST_ACT,
+    LONGEST_BOOT,
+    LONGEST_FREEING,
+    LONGEST_OFF,
+    LONGEST_RETRY_INTERVAL,
+    LONGEST_WAIT,
+    MOST_RESTARTS,
+    MOST_TRIES,
+)
 from policy.nodes import NodeView
 from policy.plan import FencingPlan, Freeing
 from policy.power_devices import DeviceReader
@@ -19,17 +29,6 @@ from policy.power_devices import DeviceReader
 GROUP = "nodewarden.io"
 VERSION = "v1alpha1"
 KIND = "FencingTemplate"
-
-LONGEST_ACT = timedelta(seconds=30)
-"""An act that may take longer could not be waited out before its outcome is read (S34)."""
-
-# A workflow polls and repeats within these; with them its history is bounded, whatever a template says.
-LONGEST_WAIT = timedelta(hours=24)
-LONGEST_RETRY_INTERVAL = timedelta(minutes=10)
-LONGEST_OFF = timedelta(minutes=10)
-LONGEST_FREEING = timedelta(minutes=30)
-LONGEST_BOOT = timedelta(hours=2)
-MOST_TRIES, MOST_RESTARTS = 10, 5
 
 _SECOND = timedelta(seconds=1)
 

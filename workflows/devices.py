@@ -20,7 +20,7 @@ from activities.errors import ErrorType, error_type
 from policy.episodes import Reading
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
-from policy.templates import LONGEST_ACT
+from policy.limits import LONGEST_ACT
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import Hopeless, StepFailed, Turn, is_unclear, told_of, turn_for

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from policy.errors import PolicyError
+from policy.limits import MOST_RESTARTS, MOST_TRIES
 from policy.plan import CredentialRef, FencingPlan, Freeing
 from policy.power_devices import DEVICE_FIELDS, SECRET_FIELDS
-from policy.templates import MOST_RESTARTS, MOST_TRIES, PLAN_FIELDS, parse_fencing_template
+from policy.templates import PLAN_FIELDS, parse_fencing_template
 from tests.policy.builders import a_node
 
 CRD = Path(__file__).parents[2] / "deploy" / "crds" / "fencingtemplates.nodewarden.io.yaml"
