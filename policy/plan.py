@@ -127,6 +127,17 @@ class PlannedMethod:
     tries: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KdumpWait:
+    """How long after NotReady a node may begin to report that its kernel is dumping, so that its power-off waits.
+
+    trusted: nobody else can send such messages on this network, so they prove the kernel dead (the seed's reading).
+    """
+
+    window: timedelta = timedelta(seconds=60)
+    trusted: bool = False
+
+
 CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
 UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
@@ -163,6 +174,10 @@ class FencingPlan:
     power_on: bool = True
     delete_node: bool = False
     """Delete the Node object as the last consequence: for those who never want the machine back under this name."""
+    terminate_instance: bool = False
+    """Give the cloud machine up for good once it is proven off."""
+    kdump: KdumpWait | None = None
+    """None: nobody listens whether the node is dumping."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,141 @@
+"""From a `FenceConfig` to the `FencingPlan` that an episode keeps. Nothing is decided here: the configuration has said it all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+from policy.errors import PolicyError
+from policy.fence.config import Action, FenceConfig, Method, Settings, Step
+from policy.fence.own import YES
+from policy.fence.validation import levels_of
+from policy.plan import Act, FencingPlan, Freeing, KdumpWait, PlannedMethod, PowerDevice
+
+_ACTS = {
+    Action.CORDON: Act.CORDON,
+    Action.UNCORDON: Act.UNCORDON,
+    Action.TAINT: Act.TAINT,
+    Action.DRAIN: Act.DRAIN,
+    Action.OFF: Act.CUT_PATH,
+    Action.ON: Act.RESTORE_PATH,
+    Action.DETACH_VOLUMES: Act.DETACH_VOLUMES,
+    Action.QUARANTINE: Act.QUARANTINE,
+    Action.LIFT_QUARANTINE: Act.LIFT_QUARANTINE,
+    Action.FREE_PODS: Act.FREE_CUT_PODS,
+}
+"""What methods of isolation and recovery become; of devices only those that carry paths get so far."""
+
+
+def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_health_check: bool = True) -> FencingPlan:
+    """The plan. Raises PolicyError for a configuration with an error in it: it never holds in part.
+
+    taint_honoured: whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer).
+    after_health_check: the node has been judged unhealthy for a check's own time, so that it need not stay `new` once more.
+    """
+    if config.errors:
+        raise PolicyError(config.subject, "fence configuration", f"{len(config.errors)} errors, the first: {config.errors[0]}")
+    settings = config.settings
+    freeing = _freeing(config)
+    if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:
+        problem = "this cluster's controllers do not act on the out-of-service taint; expected free-pods"
+        raise PolicyError(config.subject, Step.POWER_MANAGEMENT.value, problem)
+    default = FencingPlan(source=config.subject, levels=())
+    plan = FencingPlan(
+        source=config.subject,
+        levels=_levels(config.power_management),
+        isolation=tuple(_planned(method) for method in config.isolation if method.action is not Action.KDUMP),
+        recovery=_recovery(config),
+        wait_before_isolation=timedelta(0) if after_health_check else _or(settings.grace, default.wait_before_isolation),
+        wait_before_power=_or(settings.wait_before_power, default.wait_before_power),
+        tries=settings.tries if settings.tries is not None else default.tries,
+        restarts=settings.restarts if settings.restarts is not None else default.restarts,
+        retry_interval=_or(settings.retry_interval, default.retry_interval),
+        act_deadline=_or(settings.act_deadline, default.act_deadline),
+        off_timeout=_or(settings.off_timeout, default.off_timeout),
+        free_timeout=_free_timeout(config, settings, default.free_timeout),
+        boot_timeout=_or(settings.boot_timeout, default.boot_timeout),
+        freeing=freeing,
+        taint_honoured=taint_honoured,
+        power_on=any(method.device is not None and method.action.has_on for method in config.power_management),
+        delete_node=settings.delete_node or _has(config, Action.DELETE_NODE),
+        terminate_instance=_has(config, Action.TERMINATE),
+        kdump=_kdump(config),
+        warnings=config.warnings,
+    )
+    return plan if plan.levels else replace(plan, power_on=default.power_on)
+
+
+def _or(value: timedelta | None, default: timedelta) -> timedelta:
+    return value if value is not None else default
+
+
+def _has(config: FenceConfig, action: Action) -> bool:
+    return any(method.action is action for method in config.power_management)
+
+
+def _levels(methods: tuple[Method, ...]) -> tuple[tuple[PowerDevice, ...], ...]:
+    found = []
+    for level in levels_of(methods):
+        devices: dict[str, PowerDevice] = {}
+        for method in methods:
+            if method.device is not None and method.level == level and method.action.has_off:
+                devices.setdefault(method.device.endpoint, method.device)
+        if devices:
+            found.append(tuple(devices.values()))
+    return tuple(found)
+
+
+def _planned(method: Method) -> PlannedMethod:
+    return PlannedMethod(
+        name=method.name,
+        act=_ACTS[method.action],
+        device=method.device,
+        parameters={} if method.device is not None else dict(method.parameters),
+        delay=method.delay,
+        timeout=method.timeout,
+        tries=method.tries,
+    )
+
+
+def _recovery(config: FenceConfig) -> tuple[PlannedMethod, ...]:
+    """A quarantine is lifted with what it was imposed with."""
+    quarantine = next((method for method in config.isolation if method.action is Action.QUARANTINE), None)
+    found = []
+    for method in config.recovery:
+        planned = _planned(method)
+        if planned.act is Act.LIFT_QUARANTINE and quarantine is not None:
+            planned = replace(planned, device=quarantine.device)
+        found.append(planned)
+    return tuple(found)
+
+
+def _freeing(config: FenceConfig) -> Freeing:
+    """What is listed; where nothing is, what the cluster does best (the proposal frees everything after power management)."""
+    if config.settings.freeing is not None:
+        return config.settings.freeing
+    taint = _has(config, Action.OUT_OF_SERVICE_TAINT)
+    deletion = _has(config, Action.FREE_PODS) or _has(config, Action.RELEASE_VOLUMES)
+    if taint and not deletion:
+        return Freeing.OUT_OF_SERVICE_TAINT
+    return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
+
+
+def _free_timeout(config: FenceConfig, settings: Settings, default: timedelta) -> timedelta:
+    freeing = {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES}
+    timeouts = [each.timeout for each in config.power_management if each.action in freeing and each.timeout is not None]
+    return max(timeouts, default=_or(settings.free_timeout, default))
+
+
+def _kdump(config: FenceConfig) -> KdumpWait | None:
+    method = next((each for each in _all(config) if each.action is Action.KDUMP), None)
+    if method is None:
+        return None
+    return KdumpWait(
+        window=timedelta(seconds=int(method.parameters["window"])) if "window" in method.parameters else KdumpWait().window,
+        trusted=method.parameters.get("trusted", "no").lower() in YES,
+    )
+
+
+def _all(config: FenceConfig) -> Iterable[Method]:
+    return (*config.isolation, *config.power_management, *config.recovery)

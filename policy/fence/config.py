@@ -1,0 +1,138 @@
+"""The one typed fence configuration of a node, whatever it was written in.
+
+It carries references to credentials, never a credential (S12). With a single error in it nothing of it holds: a configuration is
+applied whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from policy.plan import Freeing, PowerDevice
+
+CLUSTER = "cluster"
+"""The driver of what is done to objects of the cluster."""
+
+
+class Step(StrEnum):
+    """The three steps, in their order, in the words of records and of `fence plan`."""
+
+    ISOLATION = "isolation"
+    POWER_MANAGEMENT = "power-management"
+    RECOVERY = "recovery"
+
+
+class Source(StrEnum):
+    """At which level of the fallback the winning object was found; for our own kinds their name stands instead."""
+
+    NODE = "node"
+    TYPE = "type"
+    DEFAULT = "default"
+
+
+class Action(StrEnum):
+    """What a method does. The device ones first: reboot and restart are an off half and an on half, never a reset (S5)."""
+
+    OFF = "off"
+    ON = "on"
+    REBOOT = "reboot"
+    RESTART = "restart"
+    CORDON = "mark-unschedulable"
+    UNCORDON = "mark-schedulable"
+    TAINT = "taint"
+    DRAIN = "drain"
+    FREE_PODS = "free-pods"
+    OUT_OF_SERVICE_TAINT = "out-of-service-taint"
+    RELEASE_VOLUMES = "release-volumes"
+    DETACH_VOLUMES = "detach-volumes"
+    QUARANTINE = "quarantine"
+    LIFT_QUARANTINE = "lift-quarantine"
+    DELETE_NODE = "delete-node"
+    TERMINATE = "terminate-instance"
+    KDUMP = "kdump"
+
+    @property
+    def has_off(self) -> bool:
+        """Whether a device is switched off by it."""
+        return self in {Action.OFF, Action.REBOOT, Action.RESTART}
+
+    @property
+    def has_on(self) -> bool:
+        """Whether a device is switched on by it."""
+        return self in {Action.ON, Action.REBOOT, Action.RESTART}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One method of a step. name: as its configuration calls it. template: the object that it is an instance of, "" without one.
+
+    parameters: what it was told, under the names it was written with and filled in for the node; secret ones are in the device's
+    credentials. device: what is switched, in the driver's own names. fabric: the device carries a path (a switch port), so that
+    off cuts it and proves nothing about power. level: of power devices, the first whose devices are all off fences the node.
+    """
+
+    name: str
+    action: Action
+    driver: str = CLUSTER
+    template: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    device: PowerDevice | None = None
+    fabric: bool = False
+    level: int = 1
+    delay: timedelta = timedelta(0)
+    timeout: timedelta | None = None
+    tries: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds for the whole flow; None: the default of a plan.
+
+    grace: how long a node stays `new` before isolation where no health check has waited already. policies: names of fence
+    policies that hold for it.
+    """
+
+    grace: timedelta | None = None
+    wait_before_power: timedelta | None = None
+    tries: int | None = None
+    restarts: int | None = None
+    retry_interval: timedelta | None = None
+    act_deadline: timedelta | None = None
+    off_timeout: timedelta | None = None
+    free_timeout: timedelta | None = None
+    boot_timeout: timedelta | None = None
+    freeing: Freeing | None = None
+    delete_node: bool = False
+    policies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceConfig:
+    """How a node is fenced. name: of the winning object, "default" for what holds without any. subject: the same with its kind.
+
+    warnings and errors are sentences that name object and field and never a value that may be secret.
+    """
+
+    node: str
+    name: str
+    source: str
+    subject: str
+    isolation: tuple[Method, ...] = ()
+    power_management: tuple[Method, ...] = ()
+    recovery: tuple[Method, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    def step(self, step: Step) -> tuple[Method, ...]:
+        """The methods of one step, in their order."""
+        match step:
+            case Step.ISOLATION:
+                return self.isolation
+            case Step.POWER_MANAGEMENT:
+                return self.power_management
+            case Step.RECOVERY:
+                return self.recovery

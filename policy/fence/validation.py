@@ -1,0 +1,204 @@
+"""The rules that a configuration must hold as a whole, once each of its methods could be read.
+
+What would free something before its proof, switch the wrong way round, or do nothing and call it success is refused here, before
+anything is done: a node that is about to lose its power is no place to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from policy.fence.config import Action, FenceConfig, Method, Step
+from policy.fence.findings import Findings
+
+CONSEQUENCES = frozenset(
+    {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES, Action.DELETE_NODE, Action.TERMINATE}
+)
+"""What may only follow an off that is proven (S1)."""
+
+
+def judge(config: FenceConfig) -> FenceConfig:
+    """The configuration with what is wrong with it as a whole. One that could not be read wholly is not judged further."""
+    if config.errors:
+        return config
+    findings = Findings()
+    _Judge(config, findings).judge()
+    return replace(config, warnings=(*config.warnings, *findings.warnings), errors=(*config.errors, *findings.errors))
+
+
+def proving_paths(config: FenceConfig) -> tuple[Method, ...]:
+    """Methods of isolation that cut paths and read it back: they prove enough for the pods that used exactly those (S1)."""
+    return tuple(method for method in config.isolation if cuts_path(method))
+
+
+def cuts_path(method: Method) -> bool:
+    """Whether the method cuts a path of the node, and that can be read back."""
+    return method.action is Action.DETACH_VOLUMES or (method.fabric and method.action is Action.OFF)
+
+
+class _Judge:
+    def __init__(self, config: FenceConfig, findings: Findings) -> None:
+        self._config = config
+        self._findings = findings
+
+    def judge(self) -> None:
+        self._isolation()
+        self._power()
+        self._recovery()
+        for step in Step:
+            self._twice(step)
+
+    def _refuse(self, step: Step, problem: str) -> None:
+        self._findings.refuse(self._config.subject, step.value, problem)
+
+    def _warn(self, step: Step, problem: str) -> None:
+        self._findings.warn(self._config.subject, step.value, problem)
+
+    def _isolation(self) -> None:
+        cut = False
+        for method in self._config.isolation:
+            if method.action is Action.FREE_PODS and not cut:
+                self._refuse(Step.ISOLATION, f"{method.name} frees pods before anything is proven: expected a path cut before it")
+            if method.device is not None and method.action.has_on:
+                self._refuse(Step.ISOLATION, f"{method.name} switches on: expected that in {_place_of_on(method)}")
+            elif method.device is not None and method.action.has_off and not method.fabric:
+                self._refuse(Step.ISOLATION, f"{method.name} takes the power: expected that in {Step.POWER_MANAGEMENT.value}")
+            if method.action is Action.DETACH_VOLUMES:
+                self._warn(Step.ISOLATION, f"{method.name} is forced on a running machine: what it has not written is lost")
+            cut = cut or cuts_path(method)
+
+    def _power(self) -> None:
+        methods = self._config.power_management
+        for method in methods:
+            if method.fabric:
+                self._refuse(
+                    Step.POWER_MANAGEMENT,
+                    f"{method.name} switches a path, which proves nothing about power: expected it in isolation and recovery",
+                )
+        methods = tuple(method for method in methods if not method.fabric)
+        if not any(method.device is not None and method.action.has_off for method in methods):
+            self._without_off(methods)
+            return
+        for level in levels_of(methods):
+            self._level([method for method in methods if method.level == level and method.device is not None])
+        self._consequences(methods)
+
+    def _without_off(self, methods: tuple[Method, ...]) -> None:
+        if methods:
+            names = ", ".join(method.name for method in methods)
+            self._refuse(
+                Step.POWER_MANAGEMENT, f"{names}: nothing is switched off before, so nothing is proven; expected an off first"
+            )
+        elif not proving_paths(self._config):
+            self._refuse(
+                Step.POWER_MANAGEMENT,
+                "is empty, and isolation cuts no path that can be read back: nothing executed is never success",
+            )
+
+    def _level(self, methods: list[Method]) -> None:
+        off: dict[str, Method] = {}
+        on: dict[str, Method] = {}
+        for method in methods:
+            device = method.device
+            if device is None or method.action is Action.TERMINATE:
+                continue
+            endpoint = device.endpoint
+            if method.action.has_off:
+                if endpoint in on:
+                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches off what {on[endpoint].name} has switched on")
+                elif endpoint in off:
+                    self._same_plug(off[endpoint], method)
+                elif any(not each.action.has_off for each in on.values()):
+                    self._warn(Step.POWER_MANAGEMENT, f"{method.name} comes before any on: first all devices are off")
+                off.setdefault(endpoint, method)
+            if method.action.has_on:
+                if endpoint not in off:
+                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches on what nothing before it has switched off")
+                elif endpoint in on and on[endpoint] is not method:
+                    self._refuse(Step.POWER_MANAGEMENT, f"{method.name} switches on what {on[endpoint].name} has switched on")
+                on.setdefault(endpoint, method)
+        left = [method.name for endpoint, method in off.items() if endpoint not in on]
+        if left and len(left) < len(off):
+            self._refuse(Step.POWER_MANAGEMENT, f"{', '.join(left)}: expected an on for every device, or for none")
+        elif left and not any(method.action is Action.TERMINATE for method in self._config.power_management):
+            self._warn(Step.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
+
+    def _same_plug(self, first: Method, second: Method) -> None:
+        if first.device == second.device and Action.OFF in {first.action, second.action}:
+            self._warn(Step.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: it is switched off once")
+        else:
+            self._refuse(Step.POWER_MANAGEMENT, f"{second.name} and {first.name} are the same plug: expected one of them")
+
+    def _consequences(self, methods: tuple[Method, ...]) -> None:
+        off = on = False
+        for method in methods:
+            if method.action in CONSEQUENCES and not off:
+                self._refuse(
+                    Step.POWER_MANAGEMENT, f"{method.name} comes before an off that could be proven: expected it behind one"
+                )
+            elif method.action in CONSEQUENCES and on:
+                self._warn(Step.POWER_MANAGEMENT, f"{method.name} is done before the on: once off is proven, and while it lasts")
+            if method.action is Action.KDUMP and off:
+                self._refuse(Step.POWER_MANAGEMENT, f"{method.name} comes behind an off: a machine without power dumps nothing")
+            off = off or (method.device is not None and method.action.has_off)
+            on = on or method.action is Action.ON
+        ending = next((method for method in methods if method.action is Action.TERMINATE), None)
+        if ending is None or ending.device is None:
+            return
+        if any(method.device is not None and method.action.has_on for method in methods):
+            self._refuse(Step.POWER_MANAGEMENT, f"{ending.name}: what is given up can't be switched on again")
+        elif not any(
+            method.device and method.device.endpoint == ending.device.endpoint for method in methods if method is not ending
+        ):
+            self._refuse(Step.POWER_MANAGEMENT, f"{ending.name} is about another machine than is switched off before")
+
+    def _recovery(self) -> None:
+        cut = {each.device.endpoint: each for each in self._config.isolation if each.fabric and each.device is not None}
+        restored = set()
+        for method in self._config.recovery:
+            if method.device is None or method.action is Action.LIFT_QUARANTINE:
+                continue
+            if not method.fabric:
+                self._refuse(
+                    Step.RECOVERY,
+                    f"{method.name} switches power, but a node without it never gets here: expected it in "
+                    f"{Step.POWER_MANAGEMENT.value}",
+                )
+            elif method.action is not Action.ON:
+                self._refuse(Step.RECOVERY, f"{method.name} cuts a path: expected that in {Step.ISOLATION.value}")
+            elif method.device.endpoint not in cut:
+                self._refuse(Step.RECOVERY, f"{method.name} switches on what isolation has not switched off")
+            restored.add(method.device.endpoint)
+        for endpoint, method in cut.items():
+            if endpoint not in restored:
+                self._warn(Step.RECOVERY, f"nothing undoes {method.name}: the path stays cut")
+        self._undone(Action.CORDON, Action.UNCORDON, "the node stays unschedulable", needed=False)
+        self._undone(Action.QUARANTINE, Action.LIFT_QUARANTINE, "the instance stays in quarantine", needed=True)
+
+    def _undone(self, done: Action, undone: Action, otherwise: str, *, needed: bool) -> None:
+        first = next((method for method in self._config.isolation if method.action is done), None)
+        second = next((method for method in self._config.recovery if method.action is undone), None)
+        if first is not None and second is None:
+            self._warn(Step.RECOVERY, f"nothing undoes {first.name}: {otherwise}")
+        if second is not None and first is None and needed:
+            self._refuse(Step.RECOVERY, f"{second.name} undoes what isolation has not done")
+
+    def _twice(self, step: Step) -> None:
+        seen: dict[object, Method] = {}
+        for method in self._config.step(step):
+            if method.device is not None and step is Step.POWER_MANAGEMENT and method.action is not Action.TERMINATE:
+                continue  # by plug, above
+            what = (method.action, method.device.endpoint if method.device else tuple(sorted(method.parameters.items())))
+            if what in seen:
+                self._refuse(step, f"{method.name} does the same as {seen[what].name}: expected one of them")
+            seen.setdefault(what, method)
+
+
+def levels_of(methods: Iterable[Method]) -> list[int]:
+    """The levels of power devices, in the order in which they are tried."""
+    return sorted({method.level for method in methods if method.device is not None})
+
+
+def _place_of_on(method: Method) -> str:
+    return Step.RECOVERY.value if method.fabric else Step.POWER_MANAGEMENT.value
