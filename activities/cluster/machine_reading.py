@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.connection import JsonObject
 from activities.cluster.decoding import NODE_DECODING
 from activities.cluster.machines_decoding import decode_cluster, decode_machine, machine_decoding
 from activities.cluster.paths import (
@@ -22,6 +22,7 @@ from activities.cluster.paths import (
     Resource,
     in_version,
 )
+from activities.cluster.reading import ApiReader
 from activities.cluster.refusals import ObjectNotFound
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
@@ -49,10 +50,10 @@ PLURALS = {"NodeHealthCheck": NODE_HEALTH_CHECKS.plural, "MachineHealthCheck": "
 class Connections:
     """Where nodes live, and where Cluster API's objects do."""
 
-    nodes: ClusterConnection
-    machines: ClusterConnection
+    nodes: ApiReader
+    machines: ApiReader
 
-    def of(self, api_version: str) -> ClusterConnection:
+    def of(self, api_version: str) -> ApiReader:
         """The connection by which objects of that version are read."""
         return self.machines if api_version.startswith("cluster.x-k8s.io/") else self.nodes
 
@@ -176,7 +177,7 @@ async def machines_of(connections: Connections, check: HealthCheck, node: str) -
     return [*found, *await _tied(connections.nodes, unnamed, node)] if unnamed else found
 
 
-async def _tied(connection: ClusterConnection, unnamed: list[MachineView], node: str) -> list[MachineView]:
+async def _tied(connection: ApiReader, unnamed: list[MachineView], node: str) -> list[MachineView]:
     """Those of the Machines that name no Node which are the node's all the same. All Nodes are asked for: where several answer to
     one Machine, nobody knows whose it is (S9)."""
     inventory = Inventory(sees_all_nodes=False)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.connection import JsonObject
 from activities.cluster.machine_reading import CAPI_GROUP, CAPI_VERSIONS, Connections, Subject, machines_of
 from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -21,6 +21,7 @@ from activities.cluster.paths import (
     Resource,
     in_version,
 )
+from activities.cluster.reading import ApiReader
 from activities.cluster.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
@@ -134,7 +135,7 @@ def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
     return next((rung.template for rung in rungs if is_fencing_template(rung.template)), None)
 
 
-async def _read(connection: ClusterConnection, ref: ObjectRef, named_by: str) -> JsonObject:
+async def _read(connection: ApiReader, ref: ObjectRef, named_by: str) -> JsonObject:
     if not is_fencing_template(ref):
         raise failure(
             ErrorType.INVALID_CONFIG,
@@ -148,7 +149,7 @@ async def _read(connection: ClusterConnection, ref: ObjectRef, named_by: str) ->
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}, which does not exist") from error
 
 
-async def _only_one(connection: ClusterConnection, node: NodeView, unreadable: list[str]) -> JsonObject:
+async def _only_one(connection: ApiReader, node: NodeView, unreadable: list[str]) -> JsonObject:
     found = await _all(connection, FENCING_TEMPLATES.path())
     if len(found) == 1:
         return found[0]
@@ -164,7 +165,7 @@ async def _only_one(connection: ClusterConnection, node: NodeView, unreadable: l
     )
 
 
-async def _all(connection: ClusterConnection, path: str) -> list[JsonObject]:
+async def _all(connection: ApiReader, path: str) -> list[JsonObject]:
     try:
         return await connection.list_objects(path)
     except ObjectNotFound:
