@@ -79,6 +79,15 @@ class Fields:
             raise self.refuse(name, f"expected a whole number {bounds}, got {shown(value)}")
         return value
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        """true or false, or the default where the field is absent."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.refuse(name, f"expected true or false, got {shown(value)}")
+        return value
+
     def duration(
         self,
         name: str,

@@ -105,7 +105,6 @@ class Settings:
     free_timeout: timedelta | None = None
     boot_timeout: timedelta | None = None
     freeing: Freeing | None = None
-    delete_node: bool = False
     policies: tuple[str, ...] = ()
 
 

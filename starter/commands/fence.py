@@ -67,8 +67,9 @@ def fence(
 
 
 def _template(text: str) -> ObjectRef | None:
+    from policy.fence.specs import GROUP, VERSION
     from policy.healthcheck import ObjectRef
-    from policy.templates import GROUP, KIND, VERSION
+    from policy.templates import KIND
     from workers.setting_sources import SettingsError
 
     if not text:

@@ -337,7 +337,8 @@ def test_the_schema_and_the_reader_know_the_same_fields() -> None:
 
 def test_the_defaults_of_the_schema_are_those_of_a_plan() -> None:
     defaults = {name: field["default"] for name, field in plan_schema()["properties"].items() if "default" in field}
-    assert set(defaults) == set(PLAN_FIELDS) - {"power"}
+    told = {"power", "powerLevels", "powerOn", "isolation", "recovery", "kdump"}
+    assert set(defaults) == set(PLAN_FIELDS) - told
     assert a_plan(**defaults) == a_plan()
 
 

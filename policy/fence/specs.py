@@ -1,0 +1,251 @@
+"""The part that our own kinds have in common: steps, devices and settings of a `FenceConfig` and of a `FencingTemplate`.
+
+Which object holds, and for whom, is `own_objects.py` and `policy/templates.py`; devices are `policy/power_devices.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from policy.errors import shown
+from policy.fence.config import Action, Method, Settings, Step
+from policy.fence.own import OWN_METHODS, OwnMethod
+from policy.fields import Fields
+from policy.limits import (
+    LONGEST_ACT,
+    LONGEST_BOOT,
+    LONGEST_DELAY,
+    LONGEST_FREEING,
+    LONGEST_METHOD,
+    LONGEST_OFF,
+    LONGEST_RETRY_INTERVAL,
+    LONGEST_WAIT,
+    MOST_LEVELS,
+    MOST_RESTARTS,
+    MOST_TRIES,
+)
+from policy.nodes import NodeView
+from policy.plan import FencingPlan, Freeing, PowerDevice
+from policy.power_devices import DEVICE_FIELDS, DeviceReader
+
+GROUP = "nodewarden.io"
+VERSION = "v1alpha1"
+
+SPEC_FIELDS = (
+    "isolation",
+    "power",
+    "powerLevels",
+    "powerOn",
+    "recovery",
+    "freeing",
+    "deleteNode",
+    "terminateInstance",
+    "kdump",
+    "waitBeforeIsolation",
+    "waitBeforePower",
+    "tries",
+    "restarts",
+    "retryInterval",
+    "actDeadline",
+    "offTimeout",
+    "freeTimeout",
+    "bootTimeout",
+)
+METHOD_FIELDS = ("method", "action", "tries", *DEVICE_FIELDS)
+KDUMP_FIELDS = ("window", "trusted")
+
+_SECOND = timedelta(seconds=1)
+_LONGEST_WINDOW = timedelta(hours=1)
+
+_FREED_BY = {Freeing.DELETION: Action.FREE_PODS, Freeing.OUT_OF_SERVICE_TAINT: Action.OUT_OF_SERVICE_TAINT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What is common to our kinds, read for one node."""
+
+    isolation: tuple[Method, ...]
+    power_management: tuple[Method, ...]
+    recovery: tuple[Method, ...]
+    settings: Settings
+    warnings: tuple[str, ...] = ()
+
+
+def read_spec(spec: Fields, *, node: NodeView, namespace: str, cordon: bool) -> Spec:
+    """The whole of it. namespace: where Secrets live unless they say otherwise, "" where they must say. cordon: whether isolation
+    and recovery that are left out are a cordon and its end, or nothing. Raises PolicyError for the first thing that is wrong."""
+    devices = DeviceReader(node=node, namespace=namespace)
+    freeing = _freeing(spec)
+    settings = _settings(spec, freeing)
+    kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
+    cordoned = (Method(name=Action.CORDON.value, action=Action.CORDON),) if cordon else ()
+    uncordoned = (Method(name=Action.UNCORDON.value, action=Action.UNCORDON),) if cordon else ()
+    return Spec(
+        isolation=_methods(spec, "isolation", Step.ISOLATION, devices, cordoned),
+        power_management=(*kdump, *_power(spec, devices, freeing)),
+        recovery=_methods(spec, "recovery", Step.RECOVERY, devices, uncordoned),
+        settings=settings,
+        warnings=("freeing is none: what ran on the node stays bound to it",) if freeing is Freeing.NONE else (),
+    )
+
+
+def _settings(spec: Fields, freeing: Freeing) -> Settings:
+    default = FencingPlan(source="", levels=())
+    return Settings(
+        grace=spec.duration("waitBeforeIsolation", default.wait_before_isolation, maximum=LONGEST_WAIT),
+        wait_before_power=spec.duration("waitBeforePower", default.wait_before_power, maximum=LONGEST_WAIT),
+        tries=spec.whole("tries", default.tries, minimum=1, maximum=MOST_TRIES),
+        restarts=spec.whole("restarts", default.restarts, minimum=0, maximum=MOST_RESTARTS),
+        retry_interval=spec.duration("retryInterval", default.retry_interval, maximum=LONGEST_RETRY_INTERVAL),
+        act_deadline=spec.duration("actDeadline", default.act_deadline, minimum=_SECOND, maximum=LONGEST_ACT),
+        off_timeout=spec.duration("offTimeout", default.off_timeout, minimum=_SECOND, maximum=LONGEST_OFF),
+        free_timeout=spec.duration("freeTimeout", default.free_timeout, minimum=_SECOND, maximum=LONGEST_FREEING),
+        boot_timeout=spec.duration("bootTimeout", default.boot_timeout, minimum=_SECOND, maximum=LONGEST_BOOT),
+        freeing=freeing,
+    )
+
+
+def _freeing(spec: Fields) -> Freeing:
+    written = spec.text("freeing", Freeing.AUTOMATIC.value)
+    if written not in set(Freeing):
+        raise spec.refuse("freeing", f"expected one of {', '.join(Freeing)}, got {written!r}")
+    return Freeing(written)
+
+
+# Power management -----------------------------------------------------------------------------------------------------------
+
+
+def _power(spec: Fields, devices: DeviceReader, freeing: Freeing) -> tuple[Method, ...]:
+    levels = _levels(spec, devices)
+    on = spec.flag("powerOn", default=not spec.flag("terminateInstance", default=False))
+    action = Action.REBOOT if on else Action.OFF
+    switched = [
+        Method(
+            name=name or device.driver,
+            action=action,
+            driver=device.driver,
+            parameters=device.parameters,
+            device=device,
+            level=number,
+            delay=device.delay,
+            timeout=device.off_timeout,
+        )
+        for number, level in enumerate(levels, start=1)
+        for name, device in level
+    ]
+    consequences = []
+    if switched and freeing in _FREED_BY:
+        consequences.append(Method(name=_FREED_BY[freeing].value, action=_FREED_BY[freeing]))
+    if spec.flag("deleteNode", default=False):
+        consequences.append(Method(name=Action.DELETE_NODE.value, action=Action.DELETE_NODE))
+    if spec.flag("terminateInstance", default=False):
+        device = switched[0].device if switched else None
+        driver = device.driver if device is not None else "nothing"
+        consequences.append(Method(name=Action.TERMINATE.value, action=Action.TERMINATE, driver=driver, device=device))
+    return (*switched, *consequences)
+
+
+def _levels(spec: Fields, devices: DeviceReader) -> list[list[tuple[str, PowerDevice]]]:
+    if not spec.has("powerLevels"):
+        # Without any device and any path nothing would be done: the reader says so.
+        return [devices.read_named(spec, "power")] if spec.has("power") or not spec.has("isolation") else []
+    if spec.has("power"):
+        raise spec.refuse("powerLevels", "power is written, too: expected one of them")
+    found = []
+    for level in spec.each("powerLevels"):
+        level.only("devices")
+        found.append(devices.read_named(level, "devices"))
+    if not 1 <= len(found) <= MOST_LEVELS:
+        raise spec.refuse("powerLevels", f"expected from 1 to {MOST_LEVELS} levels, got {len(found)}")
+    return found
+
+
+def _kdump(fields: Fields) -> Method:
+    fields.only(*KDUMP_FIELDS)
+    told = {}
+    if fields.has("window"):
+        window = fields.duration("window", minimum=_SECOND, maximum=_LONGEST_WINDOW)
+        told["window"] = str(int(window.total_seconds()))
+    if fields.has("trusted"):
+        told["trusted"] = "yes" if fields.flag("trusted", default=False) else "no"
+    return Method(name=Action.KDUMP.value, action=Action.KDUMP, parameters=told)
+
+
+# Isolation and recovery -----------------------------------------------------------------------------------------------------
+
+
+def _methods(spec: Fields, field: str, step: Step, devices: DeviceReader, default: tuple[Method, ...]) -> tuple[Method, ...]:
+    if not spec.has(field):
+        return default
+    return tuple(_method(fields, step, devices) for fields in spec.each(field))
+
+
+def _method(fields: Fields, step: Step, devices: DeviceReader) -> Method:
+    fields.only(*METHOD_FIELDS)
+    delay = fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY)
+    timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_METHOD) if fields.has("timeout") else None
+    tries = fields.whole("tries", minimum=1, maximum=MOST_TRIES) if fields.has("tries") else None
+    found = _of_ours(fields, step, devices) if fields.has("method") else _of_path(fields, devices)
+    return Method(
+        name=fields.text("name", found.name),
+        action=found.action,
+        driver=found.driver,
+        parameters=found.parameters,
+        device=found.device,
+        fabric=found.fabric,
+        delay=delay,
+        timeout=timeout,
+        tries=tries,
+    )
+
+
+def _of_ours(fields: Fields, step: Step, devices: DeviceReader) -> Method:
+    word = fields.text("method")
+    own = OWN_METHODS.get(word)
+    known = [name for name, each in OWN_METHODS.items() if step in each.steps]
+    if own is None or step not in own.steps:
+        raise fields.refuse("method", f"expected one of {', '.join(known)} in {step.value}, got {shown(word)}")
+    if fields.has("action"):
+        raise fields.refuse("action", f"{word} is an action of its own: leave it out")
+    if own.of_instance:
+        device = devices.of_instance(fields)
+        if missing := [name for name in own.required if name not in device.parameters]:
+            raise fields.refuse("parameters", f"{word} needs {', '.join(missing)}")
+        return Method(name=word, action=own.action, driver=device.driver, parameters=device.parameters, device=device)
+    for field in DEVICE_FIELDS:
+        if field not in {"name", "parameters", "delay", "timeout"} and fields.has(field):
+            raise fields.refuse(field, f"{word} acts on the cluster's objects: leave it out")
+    return Method(name=word, action=own.action, parameters=_told(fields.within_or_empty("parameters"), word, own))
+
+
+def _told(fields: Fields, word: str, own: OwnMethod) -> dict[str, str]:
+    told = {}
+    for name in fields.names():
+        if name not in own.parameters:
+            expected = f"expected one of {', '.join(own.parameters)}" if own.parameters else "it takes none"
+            raise fields.refuse(name, f"is not a parameter of {word}; {expected}")
+        value = fields.value(name)
+        told[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else fields.text(name)
+        if not own.parameters[name].takes(told[name]):
+            raise fields.refuse(name, f"expected {own.parameters[name].value}, got {shown(value)}")
+    if missing := [name for name in own.required if name not in told]:
+        raise fields.refuse("", f"{word} needs {', '.join(missing)}")
+    return told
+
+
+def _of_path(fields: Fields, devices: DeviceReader) -> Method:
+    if not fields.has("driver"):
+        raise fields.refuse("method", "expected a method of ours, or the driver of a device that carries a path")
+    written = fields.text("action")
+    if written not in {Action.OFF.value, Action.ON.value}:
+        raise fields.refuse("action", f"expected off or on, got {shown(written)}")
+    device = devices.of_path(fields)
+    return Method(
+        name=device.driver,
+        action=Action(written),
+        driver=device.driver,
+        parameters=device.parameters,
+        device=device,
+        fabric=True,
+    )
