@@ -127,7 +127,14 @@ async def _cluster_serving(
         queue=cluster_queue(name),
         activities=activities_of(
             scan,
-            ClusterTarget(name, connection, ScannerPermits(client), machines=machines, fences=fences),
+            ClusterTarget(
+                name,
+                connection,
+                ScannerPermits(client),
+                machines=machines,
+                fences=fences,
+                fence_namespace=settings.fence_namespace,
+            ),
             ClusterMirror(name, connection, fences=fences),
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name),

@@ -241,6 +241,11 @@ class Settings(BaseSettings):
     secrets_directory: UserPath | None = Field(
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
     )
+    fence_namespace: str = Field(
+        default="default",
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        description="namespace in which fence configuration is read from ConfigMaps, by name",
+    )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()

@@ -18,9 +18,9 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
 from activities.errors import ErrorType, error_type
 from policy.episodes import Reading
+from policy.limits import LONGEST_ACT
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
-from policy.limits import LONGEST_ACT
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import Hopeless, StepFailed, Turn, is_unclear, told_of, turn_for

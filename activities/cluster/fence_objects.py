@@ -24,7 +24,8 @@ Answer = TypeVar("Answer")
 
 
 async def answered(reader: ApiReader, namespace: str, read: Callable[[Shelf], Answer]) -> Answer:
-    """What `read` makes of the objects, once it misses none. Errors: those of reading the API, but for objects that we may not see."""
+    """What `read` makes of the objects, once it misses none. Errors: those of reading the API; an object that we may not see is
+    no error here, but something that the reader is told."""
     objects: dict[ObjectName, Found] = {}
     for _ in range(MOST_ROUNDS):
         shelf = Shelf(namespace, objects)

@@ -1,4 +1,4 @@
-"""Objects from files in the place of an API: the same paths, the same refusals, no server. Used by what is decided about one node."""
+"""Objects from files in the place of an API: the same paths and the same refusals, without any server."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Which FencingTemplate holds for a node, and the plan it becomes: resolved once at the start of an episode, then kept.
+"""Which fence configuration holds for a node, and the plan it becomes: resolved once at the start of an episode, then kept.
 
-The order: the template the request names, else the one the node's health checks name, else the only one in the cluster. Whatever
-is ambiguous or unreadable is refused with what to write: a wrong fence configuration shoots the wrong machine. How a template is
-read is `policy/templates.py`; no secret is read here, plans carry references only (S12).
+The order: the template the request names, else the one the node's health checks name, else a FenceConfig that is about the node,
+else ConfigMaps of the node-fencing proposal, else the only FencingTemplate in the cluster, else the default: the instance of the
+providerID. Whatever is ambiguous or unreadable is refused with what to write, and nothing else is fallen back to: a wrong fence
+configuration shoots the wrong machine. How each kind is read is `policy/fence/`; no secret is read here, plans carry references
+only (S12).
 """
 
 from __future__ import annotations
@@ -12,9 +14,11 @@ from collections.abc import Iterable
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import JsonObject
+from activities.cluster.fence_objects import answered
 from activities.cluster.machine_reading import CAPI_GROUP, CAPI_VERSIONS, Connections, Subject, machines_of
 from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
+    FENCE_CONFIGS,
     FENCING_TEMPLATES,
     NODE_HEALTH_CHECKS,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
@@ -27,14 +31,24 @@ from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
+from policy.fence.compiling import compile_config
+from policy.fence.config import FenceConfig
+from policy.fence.configmaps import read_config_maps, winner_for
+from policy.fence.findings import Findings
+from policy.fence.own_objects import chosen as chosen_fence_config
+from policy.fence.own_objects import read_fence_config
+from policy.fields import Fields
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.nodes import NodeView
 from policy.plan import FencingPlan
 from policy.rules import rules_of
-from policy.templates import is_fencing_template, parse_fencing_template
+from policy.templates import is_fencing_template, read_fencing_template
 
 TAINT_HONOURED_SINCE = (1, 26)
 """Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""
+
+FENCE_NAMESPACE = "default"
+"""Where ConfigMaps with fence configuration are read, unless the worker's settings say otherwise."""
 
 TEMPLATE_GROUP = FENCING_TEMPLATES.api_version.partition("/")[0]
 HOW_TO = (
@@ -46,29 +60,56 @@ MAXIMUM_NAMED = 5
 CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
 
-async def plan_for(connections: Connections, node: NodeView, template: ObjectRef | None, need: Need) -> FencingPlan:
-    """The plan for this node. Errors: InvalidConfig, saying what to write."""
-    connection = connections.nodes
-    version = await connection.server_version()
+async def plan_for(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+) -> FencingPlan:
+    """The plan for this node. namespace: where ConfigMaps are read. Errors: InvalidConfig, saying what to write."""
+    version = await connections.nodes.server_version()
     honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
     if need.kind is NeedKind.CLEAN_UP:
         # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
         return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
-    chosen = await _template_object(connections, node, template, need)
+    config = await configuration_for(connections, node, template, need, namespace=namespace)
+    if config.errors:
+        more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""
+        raise failure(ErrorType.INVALID_CONFIG, "; ".join(config.errors[:MAXIMUM_NAMED]) + more)
     try:
-        plan = parse_fencing_template(chosen, node, taint_honoured=honoured)
+        return compile_config(config, taint_honoured=honoured, after_health_check=need.kind is NeedKind.CHECK)
     except PolicyError as error:
         raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
-    if not plan.devices:
-        raise failure(ErrorType.INVALID_CONFIG, f"{plan.source}: no power device for Node/{node.name}")
-    return plan
 
 
-async def _template_object(connections: Connections, node: NodeView, template: ObjectRef | None, need: Need) -> JsonObject:
-    connection = connections.nodes
-    if template is not None:
-        return await _read(connection, template, "the request")
+async def configuration_for(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+) -> FenceConfig:
+    """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
     unreadable: list[str] = []
+    chosen = await _template_named(connections, node, template, need, unreadable)
+    reader = connections.nodes
+    try:
+        if chosen is not None:
+            return read_fencing_template(chosen, node)
+        own = chosen_fence_config(await _all(reader, FENCE_CONFIGS.path()), node)
+        winner = await answered(reader, namespace, lambda shelf: winner_for(node, shelf, Findings()))
+        if own is not None and winner.holder is not None:
+            found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
+            raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
+        if own is not None:
+            return read_fence_config(own, node)
+        only = await _only_template(reader, node, unreadable) if winner.holder is None else None
+        if only is not None:
+            return read_fencing_template(only, node)
+        return await answered(reader, namespace, lambda shelf: read_config_maps(node, shelf))
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+
+
+async def _template_named(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str]
+) -> JsonObject | None:
+    """The template that the request or the node's health checks name, None where nobody names one."""
+    if template is not None:
+        return await _read(connections.nodes, template, "the request")
     named = await _named_by_checks(connections, node, need, unreadable)
     if len(named) > 1:
         raise failure(
@@ -78,8 +119,8 @@ async def _template_object(connections: Connections, node: NodeView, template: O
         )
     if named:
         ref, check = next(iter(named.items()))
-        return await _read(connection, ref, check)
-    return await _only_one(connection, node, unreadable)
+        return await _read(connections.nodes, ref, check)
+    return None
 
 
 async def _named_by_checks(connections: Connections, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
@@ -149,14 +190,11 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str) -> JsonObj
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}, which does not exist") from error
 
 
-async def _only_one(connection: ApiReader, node: NodeView, unreadable: list[str]) -> JsonObject:
-    found = await _all(connection, FENCING_TEMPLATES.path())
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise failure(
-            ErrorType.INVALID_CONFIG, f"Node/{node.name}: there is no {FENCING_TEMPLATES.kind} in this cluster: {HOW_TO}"
-        )
+async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str]) -> JsonObject | None:
+    """The only template of a cluster without any other fence configuration, None where there is none."""
+    found = await _all(reader, FENCING_TEMPLATES.path())
+    if len(found) <= 1:
+        return found[0] if found else None
     broken = f"; health checks that cannot be read: {'; '.join(unreadable[:MAXIMUM_NAMED])}" if unreadable else ""
     names = _listed(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in found)
     raise failure(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from policy.errors import PolicyError
-from policy.fence.config import Action, FenceConfig, Method, Settings, Step
+from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Settings, Step
 from policy.fence.own import YES
 from policy.fence.validation import levels_of
 from policy.plan import Act, FencingPlan, Freeing, KdumpWait, PlannedMethod, PowerDevice
@@ -35,6 +35,9 @@ def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_he
     """
     if config.errors:
         raise PolicyError(config.subject, "fence configuration", f"{len(config.errors)} errors, the first: {config.errors[0]}")
+    for method in _all(config):
+        if method.driver == INSTANCE:
+            raise PolicyError(config.subject, method.name, f"nothing says which instance Node/{config.node} is")
     settings = config.settings
     freeing = _freeing(config)
     if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:

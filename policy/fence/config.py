@@ -17,6 +17,10 @@ CLUSTER = "cluster"
 """The driver of what is done to objects of the cluster."""
 
 
+INSTANCE = "instance"
+"""The driver of an instance that is not known: nothing says which one, or in which cloud it is."""
+
+
 class Step(StrEnum):
     """The three steps, in their order, in the words of records and of `fence plan`."""
 

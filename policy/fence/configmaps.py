@@ -15,17 +15,18 @@ from datetime import timedelta
 from policy.errors import PolicyError, shown
 from policy.fence.agents import ACTIONS, READING, UNREAD, driver_of, known_agent
 from policy.fence.cluster_config import CONFIG_KEY, NAME, read_cluster_config
-from policy.fence.config import Action, FenceConfig, Method, Source, Step
+from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Source, Step
 from policy.fence.definitions import METHOD_PREFIX, Definition, Definitions, require_node
 from policy.fence.devices import DeviceLines
 from policy.fence.findings import Findings
-from policy.fence.instances import instance_driver
+from policy.fence.instances import UnknownInstanceError, instance_driver
 from policy.fence.lines import Line, read_lines, seconds, whole_number
 from policy.fence.own import OWN_METHODS, SLIPS, OwnMethod
 from policy.fence.shelf import ConfigMap, Shelf
 from policy.fence.validation import judge
 from policy.limits import LONGEST_DELAY, LONGEST_METHOD, LONGEST_OFF, MOST_LEVELS, MOST_TRIES
 from policy.nodes import NodeView
+from policy.plan import PowerDevice
 from policy.power_drivers.contract import DriverParameters
 from policy.variables import VariableError, fill_in
 
@@ -211,13 +212,23 @@ class _Methods:
         )
 
     def _of_instance(self, step: Step, method: Definition, own: OwnMethod) -> Method:
-        driver, takes, implied = instance_driver(self._node, method, self._common)
+        try:
+            driver, takes, implied = instance_driver(self._node, method, self._common)
+        except UnknownInstanceError as error:
+            return self._of_unknown_instance(method, own, error)
         found = self._device(step, method, driver, takes, implied=implied)
         given = found.device.parameters if found.device is not None else {}
         if missing := [name for name in own.required if name not in given]:
             expected = "one of its parameters" if missing[0] in takes.names else f"another method: {driver} can't do this"
             raise method.refuse(f"{method.name} needs {', '.join(missing)}; expected {expected}")
         return replace(found, action=own.action, driver=driver)
+
+    def _of_unknown_instance(self, method: Definition, own: OwnMethod, error: UnknownInstanceError) -> Method:
+        """To be shown all the same. A Node that is there and says nothing is an error; one that is not there may yet say it."""
+        tell = self._findings.refuse if self._node.uid else self._findings.warn
+        tell(error.subject, error.field, error.problem)
+        nowhere = PowerDevice(driver=INSTANCE, endpoint=f"{INSTANCE} of Node/{self._node.name}")
+        return Method(name=method.name, action=own.action, driver=INSTANCE, template=method.template, device=nowhere)
 
     def _of_device(self, step: Step, method: Definition) -> Method:
         takes = known_agent(method.agent)

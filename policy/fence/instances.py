@@ -15,10 +15,14 @@ BY_NAME: Mapping[str, frozenset[str]] = {"gce": frozenset({"project", "zone"})}
 """Clouds where the node's name is an instance's, once this much is known. EC2's names are tags that anybody may share."""
 
 
+class UnknownInstanceError(PolicyError):
+    """Nothing says which instance a node is."""
+
+
 def instance_driver(
     node: NodeView, method: Definition, common: Mapping[str, Line]
 ) -> tuple[str, DriverParameters, Mapping[str, str]]:
-    """The driver, what it takes, and what follows from the node's name. Raises PolicyError saying what to write instead."""
+    """The driver, what it takes, and what follows from the node's name. Raises UnknownInstanceError saying what to write."""
     for name, takes in DRIVERS.items():
         if node.provider_id and takes.from_provider_id is not None and takes.from_provider_id(node.provider_id):
             return name, takes, {}
@@ -27,9 +31,9 @@ def instance_driver(
         for name, needed in BY_NAME.items():
             if name in DRIVERS and needed <= written:
                 return name, DRIVERS[name], {"instance": node.name}
-    raise PolicyError(
+    raise UnknownInstanceError(
         *method.place,
-        f"{method.name}: {_what(node)}; expected ConfigMap fence-config-node-{node.name}, a FenceConfig or a FencingTemplate",
+        f"{method.name}: {_what(node)}; write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-{node.name}",
     )
 
 

@@ -54,7 +54,11 @@ HOLDER = "temporal-a/default"
 SICK, UNSELECTED = "node-7", "database-0"
 SERVICE_ACCOUNT = "system:serviceaccount:nodewarden:nodewarden"
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
-CRDS = ("crds/fencingtemplates.nodewarden.io.yaml", "crds/nodefences.ha.k8s.io.yaml")
+CRDS = (
+    "crds/fencingtemplates.nodewarden.io.yaml",
+    "crds/fenceconfigs.nodewarden.io.yaml",
+    "crds/nodefences.ha.k8s.io.yaml",
+)
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
 
@@ -319,6 +323,8 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
     [
         ("get", "/api/v1/namespaces/default/secrets/bmc"),
         ("get", "/api/v1/namespaces/nodewarden/secrets"),
+        ("get", "/api/v1/namespaces/default/configmaps"),
+        ("get", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"),
         ("delete", f"{NODES}/{SICK}"),
         ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
         ("delete", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-0"),

@@ -218,7 +218,7 @@ class TestTemplate:
 
     async def test_none_at_all_says_what_to_write(self, world: World) -> None:
         """S7: nothing to execute is a configuration error, also where our kinds are not even installed."""
-        with refused(ErrorType.INVALID_CONFIG, "write a FencingTemplate"):
+        with refused(ErrorType.INVALID_CONFIG, "(metal); write a FencingTemplate, a FenceConfig or ConfigMap"):
             await pin(world)
         await world.install_kinds()
         with refused(ErrorType.INVALID_CONFIG, "write a FencingTemplate"):

@@ -185,7 +185,11 @@ class World:
         return None if value is None else parse_mark(value, node=NODE)
 
     async def install_kinds(self) -> None:
-        for path in ("simulator/crds/nodehealthchecks.yaml", "deploy/crds/fencingtemplates.nodewarden.io.yaml"):
+        for path in (
+            "simulator/crds/nodehealthchecks.yaml",
+            "deploy/crds/fencingtemplates.nodewarden.io.yaml",
+            "deploy/crds/fenceconfigs.nodewarden.io.yaml",
+        ):
             definition = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
             await self.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
 

@@ -170,7 +170,7 @@ def test_a_node_in_no_known_cloud_is_refused_with_what_to_write(provider_id: str
     """S10: a name alone is nobody's instance."""
     error = only_error(read({}, of=node(provider_id=provider_id)))
     assert problem in error
-    assert "expected ConfigMap fence-config-node-n1, a FenceConfig or a FencingTemplate" in error
+    assert "write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-n1" in error
 
 
 def test_where_project_and_zone_are_configured_the_nodes_name_is_its_instance() -> None:

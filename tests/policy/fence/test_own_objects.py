@@ -46,8 +46,8 @@ def an_object(name: str = "all", **spec: object) -> dict[str, object]:
 
 
 def the_config(**spec: object) -> FenceConfig:
-    found = {key: value for key, value in an_object(**spec).items()}
-    found["spec"] = {key: value for key, value in dict(found["spec"]).items() if value is not None}  # type: ignore[call-overload]
+    wanted = {"power": [BMC]} | spec
+    found = an_object() | {"spec": {key: value for key, value in wanted.items() if value is not None}}
     return read_fence_config(found, node(provider_id=EC2))
 
 
