@@ -23,6 +23,7 @@ from policy.nodes import NodeView
 from policy.templates import is_fencing_template, parse_fencing_template
 from starter.cli import app
 from starter.client import Nodewarden
+from starter.commands.fence import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
 from workers.settings import load
 from workflows import search
@@ -73,6 +74,8 @@ def test_every_command_line_is_understood(line: str) -> None:
     words = shlex.split(line)[1:]
     with COMMAND.make_context("nodewarden", [], resilient_parsing=True) as context:
         while hasattr(command, "commands"):
+            if isinstance(command, NodeOrCommand):
+                words = command.spelled_out(words)
             found = command.get_command(context, words[0])
             assert found is not None, f"{line}: no command {words[0]!r}; there are {', '.join(sorted(command.commands))}"
             command, words = found, words[1:]

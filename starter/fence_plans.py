@@ -1,0 +1,132 @@
+"""What would be done to fence one node, for `nodewarden fence plan`: resolved as an episode resolves it, from files or live.
+
+Nothing is done and no secret is read. The answer is `policy/fence/shown.py`; here it gets its table, and what can go wrong
+before there is a configuration at all becomes one of its errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.connection import JsonObject
+from activities.cluster.decoding import decode_node
+from activities.cluster.file_objects import FileObjects
+from activities.cluster.machine_reading import Connections
+from activities.cluster.paths import NODES
+from activities.cluster.plans import configuration_for
+from activities.cluster.reading import ApiReader
+from activities.cluster.refusals import ObjectNotFound
+from activities.errors import ErrorType, error_type
+from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.episodes import Need
+from policy.errors import PolicyError
+from policy.fence.compiling import compile_config
+from policy.fence.config import INSTANCE, FenceConfig, Step
+from policy.fence.shown import shown_parameters
+from policy.nodes import NodeView
+from policy.variables import has_placeholder
+from starter.manifests import Manifest, Unreadable, read_files
+
+PREFIX = "fence-"
+
+
+async def planned(
+    reader: ApiReader, node: str, *, namespace: str, machines: ApiReader | None = None, live: bool = True
+) -> FenceConfig:
+    """What an episode begun by hand would do. live: a Node that is not there is none, instead of one whose file was not given.
+
+    Errors: those of reading the API; all others are in the answer.
+    """
+    connections = Connections(nodes=reader, machines=machines or reader)
+    known = await _node(reader, node)
+    try:
+        found = await configuration_for(connections, known or NodeView(name=node, uid=""), None, Need(), namespace=namespace)
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.INVALID_CONFIG:
+            raise
+        return _refused(node, error.message)
+    if known is None and live:
+        return replace(found, errors=(f"Node/{node}: there is no such Node", *found.errors))
+    if known is None:
+        unknown = f"Node/{node}: there is no such Node here, so its labels and its providerID are taken as empty"
+        found = replace(found, warnings=(unknown, *found.warnings))
+        return found if any(method.driver == INSTANCE for step in Step for method in found.step(step)) else _compiled(found)
+    return _compiled(found)
+
+
+async def planned_from_files(files: list[str], node: str, *, namespace: str) -> FenceConfig:
+    """The same for the objects in these files. What can't be read in them is an error, since it may be what was meant."""
+    objects: list[JsonObject] = []
+    problems: list[str] = []
+    for found in read_files(files):
+        if isinstance(found, Unreadable):
+            problems.append(f"{found.source}: {found.problem}")
+        else:
+            problems += _misnamed(found)
+            objects.append(found.document)
+    answer = await planned(FileObjects(objects), node, namespace=namespace, live=False)
+    elsewhere = _elsewhere(objects, namespace)
+    return replace(answer, errors=(*problems, *answer.errors), warnings=(*answer.warnings, *elsewhere))
+
+
+def as_table(config: FenceConfig) -> RenderableType:
+    """The steps in their order, then what is wrong and what is doubtful."""
+    head = f"{config.node}: {config.name} ({config.source})" if config.name else f"{config.node}: no fence configuration"
+    lines = [Text(head)]
+    for step in Step:
+        lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
+        for method in config.step(step):
+            template = f" of {method.template}" if method.template else ""
+            lines.append(Text(f"  {method.name}{template}: {method.action.value} by {method.driver}"))
+            lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
+    lines += [Text(f"error: {error}", style="red") for error in config.errors]
+    lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]
+    return Group(*lines)
+
+
+async def _node(reader: ApiReader, name: str) -> NodeView | None:
+    try:
+        return decode_node(await reader.get_bytes(NODES.path(name)))
+    except ObjectNotFound:
+        return None
+
+
+def _compiled(config: FenceConfig) -> FenceConfig:
+    """With what only shows once the plan is made."""
+    if config.errors:
+        return config
+    try:
+        compile_config(config)
+    except PolicyError as error:
+        return replace(config, errors=(str(error),))
+    return config
+
+
+def _refused(node: str, message: str) -> FenceConfig:
+    return FenceConfig(node=node, name="", source="", subject=f"Node/{node}", errors=(message,))
+
+
+def _misnamed(manifest: Manifest) -> list[str]:
+    """An object called as a document calls it stands for nobody's, and its node would silently get the default."""
+    metadata = manifest.document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name.startswith(PREFIX) or not has_placeholder(name):
+        return []
+    return [f"{manifest.source}: ConfigMap/{name}: metadata.name: expected the name of a node in the place of what stands for it"]
+
+
+def _elsewhere(objects: Sequence[JsonObject], namespace: str) -> list[str]:
+    found = []
+    for obj in objects:
+        metadata = obj.get("metadata") if obj.get("kind") == "ConfigMap" else None
+        if not isinstance(metadata, dict) or not str(metadata.get("name", "")).startswith(PREFIX):
+            continue
+        theirs = metadata.get("namespace") or DEFAULT_NAMESPACE
+        if theirs != namespace:
+            found.append(f"ConfigMap/{theirs}/{metadata['name']}: is not read: the setting fence_namespace is {namespace}")
+    return found

@@ -1,0 +1,234 @@
+"""`nodewarden fence plan NODE` from files: what people and programs get without any cluster or server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from starter.cli import app
+
+EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
+SEEDS = Path(__file__).parents[1] / "vectors" / "seeds"
+
+
+async def nodewarden(*arguments: str, text: str | None = None) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
+
+
+async def planned(node: str, *objects: dict[str, Any] | str) -> tuple[dict[str, Any], int]:
+    """The JSON, and the exit code."""
+    text = "\n---\n".join(each if isinstance(each, str) else yaml.safe_dump(each) for each in objects)
+    result = await nodewarden("fence", "plan", node, "-f", "-", "-o", "json", text=text)
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found, result.exit_code
+
+
+def a_node(name: str = "n1", provider_id: str = EC2, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-of-{name}", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"providerID": provider_id} if provider_id else {}}
+
+
+def a_config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+async def test_the_default_of_a_node_in_a_cloud() -> None:
+    """Every key is always there: it is an interface."""
+    assert await planned("n1", a_node()) == (
+        {
+            "node": "n1",
+            "config": "default",
+            "source": "default",
+            "steps": {
+                "isolation": [method("mark-unschedulable", "cluster", "mark-unschedulable")],
+                "power-management": [
+                    method("restart-instance", "ec2", "restart", region="us-east-1", instance="i-0123456789abcdef0")
+                ],
+                "recovery": [method("mark-schedulable", "cluster", "mark-schedulable")],
+            },
+            "warnings": [],
+            "errors": [],
+        },
+        0,
+    )
+
+
+def method(name: str, driver: str, action: str, **parameters: str) -> dict[str, Any]:
+    return {"method": name, "template": "", "driver": driver, "action": action, "parameters": parameters}
+
+
+async def test_without_its_node_the_default_is_shown_as_far_as_it_is_known() -> None:
+    found, code = await planned("n1", a_config_map("unrelated"))
+    assert (code, found["errors"]) == (0, [])
+    assert [each["method"] for each in found["steps"]["power-management"]] == ["restart-instance"]
+    assert "Node/n1: there is no such Node here" in found["warnings"][0]
+
+
+async def test_a_node_that_says_no_instance_is_refused() -> None:
+    found, code = await planned("n1", a_node(provider_id=""))
+    assert code == 1
+    assert "Node/n1 has no providerID, so nothing says which instance it is" in found["errors"][0]
+
+
+async def test_the_proposals_own_file_with_the_demos_templates() -> None:
+    bare_metal = (SEEDS / "002-bare-metal.yaml").read_text(encoding="utf-8").replace("[NODE_NAME]", "n1")
+    pdu = {"template.properties": "agent_name=fence_eaton_snmp\nipaddr=10.0.0.4\nusername=u\npassword=pa=ss="}
+    switch = {"template.properties": "agent_name=fence_brocade\nipaddr=10.0.0.2"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "secret-fence-method-fc-off-n1"},
+        "data": {"password": "eA=="},
+    }
+    found, code = await planned(
+        "n1",
+        bare_metal,
+        a_config_map("fence-method-template-eaton-pdu", **pdu),
+        a_config_map("fence-method-template-fc-switch-brocade", **switch),
+        secret,
+        a_node(provider_id=""),
+    )
+    assert (code, found["config"], found["source"], found["errors"]) == (0, "fence-config-n1", "node", [])
+    off, on = found["steps"]["power-management"]
+    assert (off["method"], off["driver"], off["action"], on["action"]) == ("eaton-off", "fence_eaton_snmp", "off", "on")
+    assert off["parameters"] == {
+        "ipaddr": "10.0.0.4",
+        "plug": "1",
+        "username": "configmap:default/fence-method-template-eaton-pdu#template.properties.username",
+        "password": "configmap:default/fence-method-template-eaton-pdu#template.properties.password",
+    }
+    (cut,) = found["steps"]["isolation"]
+    assert cut["parameters"]["password"] == "secret:default/secret-fence-method-fc-off-n1#password"
+    assert "pa=ss=" not in json.dumps(found)
+
+
+async def test_the_proposals_file_as_it_is_names_nobody() -> None:
+    """Its node would silently get the default."""
+    found, code = await planned("n1", (SEEDS / "002-default.yaml").read_text(encoding="utf-8"), a_node())
+    assert code == 1
+    assert "ConfigMap/fence-config-[NODE_NAME]: metadata.name: expected the name of a node" in found["errors"][0]
+
+
+async def test_labels_of_the_node_choose_the_configuration_of_its_type() -> None:
+    of_type = a_config_map("fence-config-type-compute", **{"config.properties": "power_management=restart-instance"})
+    found, _ = await planned("n1", of_type, a_node(type="compute"))
+    assert (found["config"], found["source"]) == ("fence-config-type-compute", "type")
+
+
+async def test_our_own_kinds_are_named_as_the_source() -> None:
+    power = {"driver": "ec2"}
+    head = {"apiVersion": "nodewarden.io/v1alpha1"}
+    template = head | {
+        "kind": "FencingTemplate",
+        "metadata": {"name": "cloud", "namespace": "nodewarden"},
+        "spec": {"template": {"spec": {"power": power}}},
+    }
+    config = head | {"kind": "FenceConfig", "metadata": {"name": "mine"}, "spec": {"nodeName": "n1", "power": power}}
+    found, code = await planned("n1", a_node(), template)
+    assert (code, found["config"], found["source"]) == (0, "cloud", "FencingTemplate")
+    assert [each["method"] for each in found["steps"]["isolation"]] == ["mark-unschedulable"]
+    found, code = await planned("n1", a_node(), template, config)
+    assert (code, found["config"], found["source"]) == (0, "mine", "FenceConfig")
+    assert found["steps"]["power-management"][0]["action"] == "reboot"
+
+
+async def test_errors_are_printed_and_are_the_exit_code() -> None:
+    bad = a_config_map("fence-config-n1", **{"config.properties": "isolation=cordon\npower_management=nonsense"})
+    found, code = await planned("n1", bad, a_node())
+    assert code == 1
+    assert "nonsense is not defined" in found["errors"][0]
+    assert [each["method"] for each in found["steps"]["isolation"]] == ["cordon"]
+    assert found["steps"]["power-management"] == []
+
+
+async def test_a_file_that_cannot_be_read_is_an_error() -> None:
+    found, code = await planned("n1", a_node(), "kind: [")
+    assert code == 1
+    assert "standard input, line" in found["errors"][0]
+
+
+async def test_several_kinds_that_disagree_are_one_error() -> None:
+    config = {
+        "apiVersion": "nodewarden.io/v1alpha1",
+        "kind": "FenceConfig",
+        "metadata": {"name": "all"},
+        "spec": {"power": {"driver": "ec2"}},
+    }
+    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
+    found, code = await planned("n1", config, other, a_node())
+    assert (code, found["config"]) == (1, "")
+    assert "are both about it: keep one of them" in found["errors"][0]
+
+
+async def test_an_object_in_another_namespace_is_said_to_be_left_out() -> None:
+    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
+    other["metadata"]["namespace"] = "kube-system"
+    found, _ = await planned("n1", other, a_node())
+    assert found["config"] == "default"
+    assert "ConfigMap/kube-system/fence-config-n1: is not read: the setting fence_namespace is default" in found["warnings"]
+
+
+async def test_the_namespace_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODEWARDEN_FENCE_NAMESPACE", "kube-system")
+    other = a_config_map("fence-config-n1", **{"config.properties": "power_management=restart-instance"})
+    other["metadata"]["namespace"] = "kube-system"
+    found, _ = await planned("n1", other, a_node())
+    assert (found["config"], found["warnings"]) == ("fence-config-n1", [])
+
+
+async def test_a_table_says_the_same() -> None:
+    result = await nodewarden("fence", "plan", "n1", "-f", "-", text=yaml.safe_dump(a_node()))
+    assert result.exit_code == 0
+    assert "n1: default (default)" in result.stdout
+    assert "  restart-instance: restart by ec2\n    region=us-east-1\n    instance=i-0123456789abcdef0\n" in result.stdout
+
+
+async def test_no_file_and_no_cluster_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    result = await nodewarden("fence", "plan", "n1")
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("words", [("fence",), ("fence", "plan"), ("fence", "begin"), ("fence", "plan", "n1", "n2")])
+async def test_a_command_without_its_node_is_wrong_usage(words: tuple[str, ...]) -> None:
+    assert (await nodewarden(*words)).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("fence", "node-7", "--help"), ("fence", "--wait", "node-7", "-h"), ("fence", "begin", "plan", "-h")]
+)
+async def test_what_is_no_command_is_a_node_to_be_fenced(words: tuple[str, ...]) -> None:
+    """Also where the node is called like a command, and where options come first."""
+    result = await nodewarden(*words)
+    assert result.exit_code == 0
+    assert "Power-cycle NODE" in result.stdout
+
+
+async def test_a_live_cluster_is_read_by_name_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("administrator")
+    monkeypatch.setenv("NODEWARDEN_CLUSTERS__LAB__TOKEN_FILE", str(tmp_path / "token"))
+    async with ApiServer(tokens={"administrator": "admin"}) as server:
+        async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
+            await person.create("/api/v1/nodes", a_node())
+            cordon = {"config.properties": "isolation=cordon\npower_management=restart-instance\nrecovery=uncordon"}
+            await person.create("/api/v1/namespaces/default/configmaps", a_config_map("fence-config-n1", **cordon))
+        monkeypatch.setenv("NODEWARDEN_CLUSTERS__LAB__SERVER", server.url)
+        server.requests.reset()
+        result = await nodewarden("fence", "plan", "n1", "-c", "lab", "-o", "json")
+        missing = await nodewarden("fence", "plan", "n9", "-c", "lab", "-o", "json")
+        unknown = await nodewarden("fence", "plan", "n1", "-c", "another")
+        assert server.requests.total("list", "configmaps") == server.requests.total("list", "secrets") == 0
+        assert not [verb for verb in ("create", "update", "patch", "delete") if server.requests.total(verb)]
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["config"], found["source"], found["errors"]) == (0, "fence-config-n1", "node", [])
+    assert (missing.exit_code, json.loads(missing.stdout)["errors"][0]) == (1, "Node/n9: there is no such Node")
+    assert unknown.exit_code == 2
+    assert (await nodewarden("fence", "plan", "n1", "-c", "lab")).exit_code == 1, "nobody answers any more"
