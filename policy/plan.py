@@ -131,10 +131,13 @@ class PlannedMethod:
 class KdumpWait:
     """How long after NotReady a node may begin to report that its kernel is dumping, so that its power-off waits.
 
+    silence: a dump is over when nothing was heard for that long. longest: bound of the whole wait.
     trusted: nobody else can send such messages on this network, so they prove the kernel dead (the seed's reading).
     """
 
     window: timedelta = timedelta(seconds=60)
+    silence: timedelta = timedelta(seconds=30)
+    longest: timedelta = timedelta(minutes=10)
     trusted: bool = False
 
 

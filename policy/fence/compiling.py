@@ -12,6 +12,8 @@ from policy.fence.own import YES
 from policy.fence.validation import levels_of
 from policy.plan import Act, FencingPlan, Freeing, KdumpWait, PlannedMethod, PowerDevice
 
+KDUMP_TIMES = ("window", "silence", "longest")
+
 _ACTS = {
     Action.CORDON: Act.CORDON,
     Action.UNCORDON: Act.UNCORDON,
@@ -95,6 +97,7 @@ def _planned(method: Method) -> PlannedMethod:
         act=_ACTS[method.action],
         device=method.device,
         parameters={} if method.device is not None else dict(method.parameters),
+        storage=method.storage,
         delay=method.delay,
         timeout=method.timeout,
         tries=method.tries,
@@ -134,8 +137,12 @@ def _kdump(config: FenceConfig) -> KdumpWait | None:
     method = next((each for each in _all(config) if each.action is Action.KDUMP), None)
     if method is None:
         return None
+    told = {name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters}
+    default = KdumpWait()
     return KdumpWait(
-        window=timedelta(seconds=int(method.parameters["window"])) if "window" in method.parameters else KdumpWait().window,
+        window=told.get("window", default.window),
+        silence=told.get("silence", default.silence),
+        longest=told.get("longest", default.longest),
         trusted=method.parameters.get("trusted", "no").lower() in YES,
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from policy.plan import Freeing, PowerDevice
+from policy.plan import CutStorage, Freeing, PowerDevice
 
 CLUSTER = "cluster"
 """The driver of what is done to objects of the cluster."""
@@ -75,7 +75,8 @@ class Method:
 
     parameters: what it was told, under the names it was written with and filled in for the node; secret ones are in the device's
     credentials. device: what is switched, in the driver's own names. fabric: the device carries a path (a switch port), so that
-    off cuts it and proves nothing about power. level: of power devices, the first whose devices are all off fences the node.
+    off cuts it and proves nothing about power; storage: the volumes behind that path. level: of power devices, the first whose
+    devices are all off fences the node.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Method:
     parameters: Mapping[str, str] = field(default_factory=dict)
     device: PowerDevice | None = None
     fabric: bool = False
+    storage: CutStorage = field(default_factory=CutStorage)
     level: int = 1
     delay: timedelta = timedelta(0)
     timeout: timedelta | None = None

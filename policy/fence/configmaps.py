@@ -26,7 +26,7 @@ from policy.fence.shelf import ConfigMap, Shelf
 from policy.fence.validation import judge
 from policy.limits import LONGEST_DELAY, LONGEST_METHOD, LONGEST_OFF, MOST_LEVELS, MOST_TRIES
 from policy.nodes import NodeView
-from policy.plan import PowerDevice
+from policy.plan import CutStorage, PowerDevice
 from policy.power_drivers.contract import DriverParameters
 from policy.variables import VariableError, fill_in
 
@@ -238,7 +238,8 @@ class _Methods:
         driver = driver_of(method.agent)
         action = self._action(step, method, takes)
         found = self._device(step, method, driver, takes)
-        return replace(found, action=action, driver=driver, fabric=takes.fabric)
+        storage = self._storage(step, method, takes)
+        return replace(found, action=action, driver=driver, fabric=takes.fabric, storage=storage)
 
     def _device(
         self, step: Step, method: Definition, driver: str, takes: DriverParameters, *, implied: Mapping[str, str] | None = None
@@ -274,6 +275,22 @@ class _Methods:
         if line.value not in ACTIONS:
             raise line.refuse("expected off, on or reboot")
         return ACTIONS[line.value]
+
+    def _storage(self, step: Step, method: Definition, takes: DriverParameters) -> CutStorage:
+        """The volumes to which the path is the node's only way: their pods may be freed once it is cut."""
+        named: dict[str, tuple[str, ...]] = {}
+        for key in ("storage_classes", "csi_drivers", "volume_handles"):
+            line = method.control.get(key)
+            if line is None:
+                continue
+            if not takes.fabric or step is Step.POWER_MANAGEMENT:
+                raise line.refuse("says what lies behind a path: expected it with a device that carries one")
+            named[key] = tuple(dict.fromkeys(line.value.split()))
+        return CutStorage(
+            classes=named.get("storage_classes", ()),
+            drivers=named.get("csi_drivers", ()),
+            handles=named.get("volume_handles", ()),
+        )
 
     def _told(self, method: Definition, own: OwnMethod, lines: Mapping[str, Line]) -> dict[str, str]:
         told = {}

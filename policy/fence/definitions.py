@@ -31,7 +31,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
 CONTROL = frozenset(
     {"template", "agent_name", "action", "delay", "timeout", "tries", "level", "site", "node_name", "name", "script_path"}
-    | {"must_sucess", "must_success"}
+    | {"must_sucess", "must_success", "storage_classes", "csi_drivers", "volume_handles"}
 )
 """Keys that are ours to read; all others are parameters of the device."""
 
@@ -176,4 +176,8 @@ def _template_names(line: Line) -> list[str]:
 
 def _control_or(driver: str, written: str) -> str:
     plain = written.replace("-", "_")
-    return plain if plain in CONTROL else canonical(driver, written)
+    if plain in CONTROL:
+        return plain
+    if driver in OWN_METHODS:
+        return next((name for name in OWN_METHODS[driver].parameters if name.replace("-", "_") == plain), written)
+    return canonical(driver, written)

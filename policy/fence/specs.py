@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.errors import shown
+from policy.fence.compiling import KDUMP_TIMES
 from policy.fence.config import Action, Method, Settings, Step
 from policy.fence.own import OWN_METHODS, OwnMethod
 from policy.fields import Fields
@@ -26,7 +27,7 @@ from policy.limits import (
     MOST_TRIES,
 )
 from policy.nodes import NodeView
-from policy.plan import FencingPlan, Freeing, PowerDevice
+from policy.plan import CutStorage, FencingPlan, Freeing, PowerDevice
 from policy.power_devices import DEVICE_FIELDS, DeviceReader
 
 GROUP = "nodewarden.io"
@@ -52,8 +53,9 @@ SPEC_FIELDS = (
     "freeTimeout",
     "bootTimeout",
 )
-METHOD_FIELDS = ("method", "action", "tries", *DEVICE_FIELDS)
-KDUMP_FIELDS = ("window", "trusted")
+METHOD_FIELDS = ("method", "action", "tries", "storage", *DEVICE_FIELDS)
+STORAGE_FIELDS = ("classes", "drivers", "handles")
+KDUMP_FIELDS = (*KDUMP_TIMES, "trusted")
 
 _SECOND = timedelta(seconds=1)
 _LONGEST_WINDOW = timedelta(hours=1)
@@ -164,9 +166,9 @@ def _levels(spec: Fields, devices: DeviceReader) -> list[list[tuple[str, PowerDe
 def _kdump(fields: Fields) -> Method:
     fields.only(*KDUMP_FIELDS)
     told = {}
-    if fields.has("window"):
-        window = fields.duration("window", minimum=_SECOND, maximum=_LONGEST_WINDOW)
-        told["window"] = str(int(window.total_seconds()))
+    for name in KDUMP_TIMES:
+        if fields.has(name):
+            told[name] = str(int(fields.duration(name, minimum=_SECOND, maximum=_LONGEST_WINDOW).total_seconds()))
     if fields.has("trusted"):
         told["trusted"] = "yes" if fields.flag("trusted", default=False) else "no"
     return Method(name=Action.KDUMP.value, action=Action.KDUMP, parameters=told)
@@ -194,6 +196,7 @@ def _method(fields: Fields, step: Step, devices: DeviceReader) -> Method:
         parameters=found.parameters,
         device=found.device,
         fabric=found.fabric,
+        storage=found.storage,
         delay=delay,
         timeout=timeout,
         tries=tries,
@@ -213,7 +216,7 @@ def _of_ours(fields: Fields, step: Step, devices: DeviceReader) -> Method:
         if missing := [name for name in own.required if name not in device.parameters]:
             raise fields.refuse("parameters", f"{word} needs {', '.join(missing)}")
         return Method(name=word, action=own.action, driver=device.driver, parameters=device.parameters, device=device)
-    for field in DEVICE_FIELDS:
+    for field in ("storage", *DEVICE_FIELDS):
         if field not in {"name", "parameters", "delay", "timeout"} and fields.has(field):
             raise fields.refuse(field, f"{word} acts on the cluster's objects: leave it out")
     return Method(name=word, action=own.action, parameters=_told(fields.within_or_empty("parameters"), word, own))
@@ -241,6 +244,8 @@ def _of_path(fields: Fields, devices: DeviceReader) -> Method:
     if written not in {Action.OFF.value, Action.ON.value}:
         raise fields.refuse("action", f"expected off or on, got {shown(written)}")
     device = devices.of_path(fields)
+    storage = fields.within_or_empty("storage")
+    storage.only(*STORAGE_FIELDS)
     return Method(
         name=device.driver,
         action=Action(written),
@@ -248,4 +253,5 @@ def _of_path(fields: Fields, devices: DeviceReader) -> Method:
         parameters=device.parameters,
         device=device,
         fabric=True,
+        storage=CutStorage(classes=storage.texts("classes"), drivers=storage.texts("drivers"), handles=storage.texts("handles")),
     )

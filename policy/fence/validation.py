@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from policy.fence.config import Action, FenceConfig, Method, Step
 from policy.fence.findings import Findings
+from policy.plan import CutStorage
 
 CONSEQUENCES = frozenset(
     {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES, Action.DELETE_NODE, Action.TERMINATE}
@@ -67,6 +68,9 @@ class _Judge:
             if method.action is Action.DETACH_VOLUMES:
                 self._warn(Step.ISOLATION, f"{method.name} is forced on a running machine: what it has not written is lost")
             cut = cut or cuts_path(method)
+        freed = next((method for method in self._config.isolation if method.action is Action.FREE_PODS), None)
+        if freed is not None and cut and not any(map(_gives_up_volumes, self._config.isolation)):
+            self._warn(Step.ISOLATION, f"{freed.name} frees nothing: no method says which volumes lie behind its path")
 
     def _power(self) -> None:
         methods = self._config.power_management
@@ -198,6 +202,10 @@ class _Judge:
 def levels_of(methods: Iterable[Method]) -> list[int]:
     """The levels of power devices, in the order in which they are tried."""
     return sorted({method.level for method in methods if method.device is not None})
+
+
+def _gives_up_volumes(method: Method) -> bool:
+    return method.action is Action.DETACH_VOLUMES or (cuts_path(method) and method.storage != CutStorage())
 
 
 def _place_of_on(method: Method) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
-from policy.plan import CORDON, UNCORDON, Act, FencingPlan, Freeing, KdumpWait
+from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, KdumpWait
 from tests.policy.fence.builders import NODE, PDU, SWITCH, config, ipmi, lines, node, of_node, read
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -66,7 +66,7 @@ def test_what_a_method_is_told_about_time_reaches_its_device() -> None:
 def test_isolation_and_recovery_keep_their_order_and_their_names() -> None:
     isolation = {
         "cut": lines(template="switch", plug="2", action="off"),
-        "gently": "agent_name=drain\nforce=yes\ntries=2\ntimeout=60",
+        "gently": "agent_name=drain\nignore_daemonsets=yes\ntries=2\ntimeout=60",
     }
     found = plan(
         "cordon gently cut free-pods",
@@ -82,11 +82,21 @@ def test_isolation_and_recovery_keep_their_order_and_their_names() -> None:
         ("free-pods", Act.FREE_CUT_PODS),
     ]
     drain, cut = found.isolation[1:3]
-    assert (drain.parameters, drain.tries, drain.timeout) == ({"force": "yes"}, 2, timedelta(seconds=60))
+    assert (drain.parameters, drain.tries, drain.timeout) == ({"ignore-daemonsets": "yes"}, 2, timedelta(seconds=60))
     assert cut.device is not None
     assert [(each.name, each.act) for each in found.recovery] == [("mend", Act.RESTORE_PATH), ("uncordon", Act.UNCORDON)]
     assert found.recovery[0].device is not None
     assert found.recovery[0].device.endpoint == cut.device.endpoint
+
+
+def test_what_lies_behind_a_path_is_what_may_be_freed_for_it() -> None:
+    cut = lines(
+        template="switch", plug="2", action="off", storage_classes="fast slow", csi_drivers="iscsi.csi", volume_handles="v-1"
+    )
+    mend = lines(template="switch", plug="2", action="on")
+    found = plan("cut free-pods", "", "mend", cut=cut, mend=mend)
+    assert found.isolation[0].storage == CutStorage(classes=("fast", "slow"), drivers=("iscsi.csi",), handles=("v-1",))
+    assert found.warnings == ()
 
 
 def test_a_path_that_is_cut_may_be_all_there_is() -> None:
@@ -122,7 +132,9 @@ def test_what_may_only_follow_a_proof_is_noted() -> None:
 
 def test_a_crash_dump_is_waited_for() -> None:
     assert plan("kdump").kdump == KdumpWait()
-    assert plan("kdump", kdump="window=30\ntrusted=yes").kdump == KdumpWait(window=timedelta(seconds=30), trusted=True)
+    assert plan("kdump", kdump="window=30\nlongest=90\ntrusted=yes").kdump == KdumpWait(
+        window=timedelta(seconds=30), longest=timedelta(seconds=90), trusted=True
+    )
     assert plan("kdump").isolation == ()
 
 

@@ -14,8 +14,8 @@ from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
 from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
 from policy.fence.shown import as_json, shown_parameters
-from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS
-from policy.plan import Act, CredentialKind, CredentialRef, Freeing, KdumpWait
+from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
+from policy.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing, KdumpWait
 from policy.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
 from tests.policy.fence.builders import node
 
@@ -123,7 +123,7 @@ def test_levels_of_devices_and_everything_else_reaches_the_plan() -> None:
             isolation=[
                 {"method": "mark-unschedulable"},
                 {"method": "taint", "parameters": {"key": "example.org/fenced", "effect": "NoExecute"}, "tries": 2},
-                SWITCH | {"name": "cut", "action": "off", "timeout": "20s"},
+                SWITCH | {"name": "cut", "action": "off", "timeout": "20s", "storage": {"drivers": ["iscsi.csi"]}},
                 {"method": "free-pods"},
             ],
             recovery=[SWITCH | {"name": "mend", "action": "on"}, {"method": "mark-schedulable"}],
@@ -152,6 +152,7 @@ def test_levels_of_devices_and_everything_else_reaches_the_plan() -> None:
         ("mend", Act.RESTORE_PATH),
         ("mark-schedulable", Act.UNCORDON),
     ]
+    assert plan.isolation[2].storage == CutStorage(drivers=("iscsi.csi",))
     assert plan.kdump == KdumpWait(window=timedelta(seconds=30), trusted=True)
     assert (plan.freeing, plan.delete_node, plan.power_on) == (Freeing.DELETION, True, True)
     assert (plan.wait_before_isolation, plan.tries, plan.restarts) == (timedelta(seconds=10), 4, 2)
@@ -253,6 +254,7 @@ def test_the_schema_and_the_reader_know_the_same_fields() -> None:
     assert set(device["secretRef"]["properties"]) == set(SECRET_FIELDS)
     assert set(device["credentials"]["items"]["properties"]) == set(CREDENTIAL_FIELDS)
     assert set(fields["isolation"]["items"]["properties"]) == set(METHOD_FIELDS)
+    assert set(fields["isolation"]["items"]["properties"]["storage"]["properties"]) == set(STORAGE_FIELDS)
     assert set(fields["kdump"]["properties"]) == set(KDUMP_FIELDS)
 
 
