@@ -127,20 +127,6 @@ class PlannedMethod:
     tries: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KdumpWait:
-    """How long after NotReady a node may begin to report that its kernel is dumping, so that its power-off waits.
-
-    silence: a dump is over when nothing was heard for that long. longest: bound of the whole wait.
-    trusted: nobody else can send such messages on this network, so they prove the kernel dead (the seed's reading).
-    """
-
-    window: timedelta = timedelta(seconds=60)
-    silence: timedelta = timedelta(seconds=30)
-    longest: timedelta = timedelta(minutes=10)
-    trusted: bool = False
-
-
 CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
 UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
@@ -179,8 +165,6 @@ class FencingPlan:
     """Delete the Node object as the last consequence: for those who never want the machine back under this name."""
     terminate_instance: bool = False
     """Give the cloud machine up for good once it is proven off."""
-    kdump: KdumpWait | None = None
-    """None: nobody listens whether the node is dumping."""
     warnings: tuple[str, ...] = ()
 
     @property

@@ -10,7 +10,8 @@ from policy.errors import PolicyError
 from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Settings, Step
 from policy.fence.own import YES
 from policy.fence.validation import levels_of
-from policy.plan import Act, FencingPlan, Freeing, KdumpWait, PlannedMethod, PowerDevice
+from policy.kdump import KdumpRule
+from policy.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
 
 KDUMP_TIMES = ("window", "silence", "longest")
 
@@ -133,13 +134,13 @@ def _free_timeout(config: FenceConfig, settings: Settings, default: timedelta) -
     return max(timeouts, default=_or(settings.free_timeout, default))
 
 
-def _kdump(config: FenceConfig) -> KdumpWait | None:
+def _kdump(config: FenceConfig) -> KdumpRule | None:
     method = next((each for each in _all(config) if each.action is Action.KDUMP), None)
     if method is None:
         return None
     told = {name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters}
-    default = KdumpWait()
-    return KdumpWait(
+    default = KdumpRule()
+    return KdumpRule(
         window=told.get("window", default.window),
         silence=told.get("silence", default.silence),
         longest=told.get("longest", default.longest),

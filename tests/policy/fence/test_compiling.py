@@ -8,7 +8,8 @@ import pytest
 
 from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
-from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, KdumpWait
+from policy.kdump import KdumpRule
+from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing
 from tests.policy.fence.builders import NODE, PDU, SWITCH, config, ipmi, lines, node, of_node, read
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -131,8 +132,8 @@ def test_what_may_only_follow_a_proof_is_noted() -> None:
 
 
 def test_a_crash_dump_is_waited_for() -> None:
-    assert plan("kdump").kdump == KdumpWait()
-    assert plan("kdump", kdump="window=30\nlongest=90\ntrusted=yes").kdump == KdumpWait(
+    assert plan("kdump").kdump == KdumpRule()
+    assert plan("kdump", kdump="window=30\nlongest=90\ntrusted=yes").kdump == KdumpRule(
         window=timedelta(seconds=30), longest=timedelta(seconds=90), trusted=True
     )
     assert plan("kdump").isolation == ()

@@ -15,7 +15,8 @@ from policy.fence.config import FenceConfig
 from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
 from policy.fence.shown import as_json, shown_parameters
 from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
-from policy.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing, KdumpWait
+from policy.kdump import KdumpRule
+from policy.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
 from policy.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
 from tests.policy.fence.builders import node
 
@@ -153,7 +154,7 @@ def test_levels_of_devices_and_everything_else_reaches_the_plan() -> None:
         ("mark-schedulable", Act.UNCORDON),
     ]
     assert plan.isolation[2].storage == CutStorage(drivers=("iscsi.csi",))
-    assert plan.kdump == KdumpWait(window=timedelta(seconds=30), trusted=True)
+    assert plan.kdump == KdumpRule(window=timedelta(seconds=30), trusted=True)
     assert (plan.freeing, plan.delete_node, plan.power_on) == (Freeing.DELETION, True, True)
     assert (plan.wait_before_isolation, plan.tries, plan.restarts) == (timedelta(seconds=10), 4, 2)
 
