@@ -105,6 +105,10 @@ class Devices:
         """One on. A turn that is not about this device alone is raised."""
         return await self._command(self._words.on, device, self._words.on_act, self._words.on_step)
 
+    async def terminate(self, device: PowerDevice) -> Commanded:
+        """Give a cloud machine up. A turn that is not about this device alone is raised."""
+        return await self._command(PowerActivities.terminate, device, "terminate", self._words.off_step)
+
     async def read_all(self, devices: Sequence[PowerDevice]) -> tuple[Reading, ...]:
         """All at once: the slowest silent device bounds how old the first answer gets. Raises Hopeless."""
         answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)

@@ -126,6 +126,9 @@ class FencingStory:
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._free)
         if self._leaves_off():
             return await self._left_off()
+        if self._plan.terminate_instance:
+            await self.tries.carry_out(Step.POWER_MANAGEMENT, self._terminate)
+            return await self._restore(Outcome.FENCED_OFF, "off is proven, and the machine is given up for good")
         if not self._plan.power_on:
             return await self._restore(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
         await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
@@ -290,6 +293,12 @@ class FencingStory:
         await self.freeing.free()
         if self.freeing.left_over:
             await self.desk.tell("WorkloadsLeft", self.freeing.left_over, warning=True)
+
+    async def _terminate(self) -> None:
+        """There is no way back from this one, so it is the last look's last chance to find that somebody wants the machine."""
+        await self.episode.wait_while_held()
+        await self.looks.before_restoring()
+        await self.power.terminate()
 
     async def _seen_down(self) -> None:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than

@@ -78,10 +78,26 @@ class FreeingSequence:
                 break
             await workflow.sleep(pause, summary="until the workloads are looked at again")
             pause = longer(pause)
-        self.done = True
         outcome = "incomplete" if self.left_over else "ok"
         detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-workloads", outcome, detail)
+        if self._plan.delete_node:
+            await self._delete_node()
+        self.done = True
+
+    async def _delete_node(self) -> None:
+        """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
+        request = await self._licence()
+        try:
+            result = await workflow.execute_activity_method(
+                FreeingActivities.delete_node,
+                request,
+                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the Node can't be deleted") from error
+        self._tainted = False
+        self._episode.note("delete-node", "ok", result.detail)
 
     async def untaint(self) -> None:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""

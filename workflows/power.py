@@ -211,6 +211,14 @@ class PowerSequence:
             raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s")
         self._off_ended.clear()
 
+    async def terminate(self) -> None:
+        """Give the machine up for good, on a proof that was read again just before. Nothing of it is switched on again."""
+        await self.read_again()
+        for device in self._proven:
+            commanded = await self._devices.terminate(device)
+            if commanded.failed is not None:
+                raise commanded.failed
+
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
         """What may have been switched off, by us or by a person on whose word we go on."""
         touched = {device.endpoint for device in needed} | set(self._off_ended or [each.endpoint for each in self._plan.devices])

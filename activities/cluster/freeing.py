@@ -31,7 +31,7 @@ from activities.cluster.livenode import (
     utc_now,
 )
 from activities.cluster.marks import is_ours, owner, require_pinned, write_mark
-from activities.cluster.paths import PODS, VOLUME_ATTACHMENTS
+from activities.cluster.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.workload import (
     MAXIMUM_NAMES,
@@ -116,6 +116,17 @@ class ClusterFreeing(FreeingActivities):
             deleted_attachments=deleted_attachments,
             left=await count(self._connection, await read_standing(self._connection, name), OUR_TAINT),
         )
+
+    @activity.defn(name="power-management.delete-node")
+    async def delete_node(self, request: FreeRequest) -> ActResult:
+        """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9)."""
+        await self._require_licence(request)
+        node = await find_node(self._connection, request.target.pinned.node)
+        if node is None:
+            return ActResult(changed=False, detail="the Node is gone already")
+        self._require_fenced(request, node)
+        deleted = await self._delete(NODES.path(node.view.name), node.view.uid)
+        return ActResult(changed=deleted, detail=f"deleted Node/{node.view.name}, uid {node.view.uid}")
 
     @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:

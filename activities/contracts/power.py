@@ -97,6 +97,11 @@ class PowerActivities(ABC):
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Read, then command on unless it is on already."""
 
+    @activity.defn(name="power-management.terminate")
+    @abstractmethod
+    async def terminate(self, request: PowerRequest) -> CommandResult:
+        """Give a cloud machine up for good. The caller has proven it off."""
+
     @activity.defn(name="isolation.read-path")
     @abstractmethod
     async def read_path(self, request: PowerRequest) -> Reading:

@@ -340,6 +340,11 @@ class FreeingActivities(ABC):
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more."""
 
+    @activity.defn(name="power-management.delete-node")
+    @abstractmethod
+    async def delete_node(self, request: FreeRequest) -> ActResult:
+        """Delete the Node object itself: for those who never want the machine back under it. A gone Node: nothing."""
+
     @activity.defn(name="isolation.free-cut-pods")
     @abstractmethod
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:

@@ -92,6 +92,19 @@ class PowerService(PowerActivities):
             sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, on accepted"
         )
 
+    @activity.defn(name="power-management.terminate")
+    async def terminate(self, request: PowerRequest) -> CommandResult:
+        """Only a machine that says off: whoever started it meanwhile wants it."""
+        self._refuse_own_node(request)
+        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
+        before = await self._read_before(driver, request)
+        if before is not PowerState.OFF:
+            raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.value}, it is not given up")
+        _refuse_late(request)
+        await _typed(driver.terminate(deadline))
+        return CommandResult(sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail="terminated")
+
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
         """A path is read like power."""

@@ -126,6 +126,8 @@ class Adversary:
     marked: str = ""
     cut: set[str] = field(default_factory=set)
     pods: int = 2
+    meddled: bool = False
+    """Somebody else has switched the machine off last."""
     word: bool = False
     freed_at: datetime | None = None
     restarted_since_freed: bool = False
@@ -186,6 +188,7 @@ class Adversary:
                 self.start(now)
             case Mishap.OTHERS_ON | Mishap.OTHERS_OFF:
                 state = PowerState.ON if mishap is Mishap.OTHERS_ON else PowerState.OFF
+                self.meddled = mishap is Mishap.OTHERS_OFF
                 for device in self.plan.devices:
                     self.switch(device.endpoint, state, now)
             case Mishap.NODE_GONE:
@@ -428,6 +431,16 @@ class AdversarialActivities(
         await self._after(mishap)
         return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
 
+    @activity.defn(name="power-management.delete-node")
+    async def delete_node(self, request: FreeRequest) -> ActResult:
+        mishap = await self._before("delete-node")
+        if self.world.present:
+            self._require_down(request)
+        self.world.consequence("delete-node", request, now())
+        self.world.present = False
+        await self._after(mishap)
+        return ActResult(changed=True, detail="deleted")
+
     @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         mishap = await self._before("free-cut-pods")
@@ -468,6 +481,10 @@ class AdversarialActivities(
         if world.tainted and world.marked == request.target.incident:
             world.broken.append("S32: power on while our taint stands")
         return await self._command(request, PowerState.ON, destructive=False)
+
+    @activity.defn(name="power-management.terminate")
+    async def terminate(self, request: PowerRequest) -> CommandResult:
+        raise failure(ErrorType.NOT_SUPPORTED, "it is nobody's cloud machine")
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:

@@ -339,3 +339,22 @@ async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnv
         await run.result()
     order = [act for act in world.acts if act in {"off", "note-off", "taint", "note-on", "on"}]
     assert order == ["off", "note-off", "taint", "note-on", "on"]
+
+
+async def test_the_node_is_deleted_last_and_its_machine_registers_anew(env: WorkflowEnvironment) -> None:
+    """S1, S9: only under the proof; the new Node is the same machine."""
+    world = World(plan=plan(delete_node=True))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    order = [act for act in world.acts if act in {"taint", "delete-node", "on"}]
+    assert order == ["taint", "delete-node", "on"]
+
+
+async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: WorkflowEnvironment) -> None:
+    """S1."""
+    world = World(plan=plan(terminate_instance=True))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
+    order = [act for act in world.acts if act in {"off", "taint", "terminate"}]
+    assert order == ["off", "taint", "terminate"]

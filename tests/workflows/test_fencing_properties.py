@@ -247,7 +247,7 @@ def problems_of_the_end(world: Adversary, result: EpisodeResult) -> list[str]:
     if world.present and world.tainted:
         problems.append("S32: our taint is left")
     proven = result.outcome is Outcome.RECOVERED and result.off_proof is not None
-    if proven and not world.late and not world.runs():
+    if proven and not world.late and not world.meddled and not world.runs():
         problems.append("S35: recovered, and the machine is off")
     open_paths = [each for each in world.cut if world.states[each] is PowerState.OFF]
     if open_paths and result.outcome is not Outcome.REPLACED and "left cut" not in result.message:

@@ -194,7 +194,7 @@ class World:
 
     def consequences(self) -> list[str]:
         """Acts that need a proof."""
-        return [act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods"}]
+        return [act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods", "delete-node"}]
 
     def consequence(self, request: FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
@@ -364,6 +364,13 @@ class ScriptedTarget(
         deleted, world.pods = world.pods, 0
         return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
 
+    @activity.defn(name="power-management.delete-node")
+    async def delete_node(self, request: FreeRequest) -> ActResult:
+        self.world.consequence(request, "delete-node")
+        await self.world.act("delete-node")
+        self.world.present, self.world.tainted = False, False
+        return ActResult(changed=True, detail="deleted")
+
     @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         world = self.world
@@ -435,6 +442,8 @@ class ScriptedTarget(
         world.power[endpoint] = PowerState.ON
         if world.boots and before is PowerState.OFF and PowerState.OFF not in world.power.values():
             world.boot_id, world.ready, world.ready_since = "boot-2", True, clock()
+            if not world.present:  # the kubelet registers anew
+                world.present, world.uid = True, "uid-2"
         if world.on_lost:
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
@@ -457,6 +466,14 @@ class ScriptedTarget(
             last=last,
             messages=3 if last else 0,
         )
+
+    @activity.defn(name="power-management.terminate")
+    async def terminate(self, request: PowerRequest) -> CommandResult:
+        world = self.world
+        if PowerState.ON in world.power.values():
+            world.broken.append("S1: a machine that runs was given up")
+        await world.act("terminate")
+        return CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock())
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:

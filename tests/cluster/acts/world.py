@@ -157,6 +157,9 @@ class World:
         }
         return await self.others.create(NODES.path(), node)
 
+    async def has_node(self) -> bool:
+        return NODE in [each["metadata"]["name"] for each in (await self.others.list(NODES.path()))["items"]]
+
     async def node(self, name: str = NODE) -> JsonObject:
         return await self.others.get(NODES.path(name))
 
