@@ -265,7 +265,7 @@ async def test_a_drain_is_repeated_until_it_is_done_and_does_not_wait_for_the_pr
     """S30."""
     rounds = [
         DrainResult(evicted=2, left=1, names=("default/web",)),
-        DrainResult(evicted=1, withheld=("default/db-0: attached",)),
+        DrainResult(evicted=1, withheld=("db-0: attached",)),
     ]
     world = World(plan=plan(isolation=(CORDON, DRAIN)), drains=deque(rounds))
     async with fencing(env, world) as run:

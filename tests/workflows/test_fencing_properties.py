@@ -168,7 +168,7 @@ async def one_episode(env: WorkflowEnvironment, activities: AdversarialActivitie
 
     world.say = say
     try:
-        result = await asyncio.wait_for(drive(handle, world, deque(drawn.reactions)), 120)
+        result = await asyncio.wait_for(drive(handle, world, deque(drawn.reactions)), 300)
     except TimeoutError:
         status = await handle.query(Fencing.status)
         found = [f"never ended: {status.phase}, {status.doing}, {status.problem}"]
