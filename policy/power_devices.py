@@ -129,7 +129,7 @@ class DeviceReader:
             credentials=credentials,
             site=_name(fields, "site", "default"),
             delay=fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY),
-            off_timeout=fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_OFF) if fields.has("timeout") else None,
+            off_timeout=_off_timeout(fields, takes),
         )
 
     def _identified(self, takes: DriverParameters, written: Mapping[str, str], own: Mapping[str, str]) -> bool:
@@ -203,6 +203,12 @@ class DeviceReader:
 def _keys(fields: Fields) -> dict[str, str]:
     keys = fields.within_or_empty("keys")
     return {name: keys.text(name) for name in keys.names()}
+
+
+def _off_timeout(fields: Fields, takes: DriverParameters) -> timedelta | None:
+    if not fields.has("timeout"):
+        return takes.off_takes
+    return fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_OFF)
 
 
 def _values(fields: Fields) -> dict[str, str]:

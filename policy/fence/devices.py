@@ -86,7 +86,7 @@ class DeviceLines:
             credentials=credentials,
             site=site,
             delay=delay,
-            off_timeout=timeout,
+            off_timeout=timeout or takes.off_takes,
         )
         return ReadDevice(device=device, written=found.written)
 

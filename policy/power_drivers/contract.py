@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -40,6 +41,8 @@ class DriverParameters:
     any_name: bool = False
     fabric: bool = False
     from_provider_id: Callable[[str], Mapping[str, str]] | None = None
+    off_takes: timedelta | None = None
+    """How long a machine of this kind may well take until it reads off, where that is longer than a plan's default."""
 
 
 def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:

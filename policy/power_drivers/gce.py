@@ -10,6 +10,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from policy.power_drivers.contract import HOST, DriverParameters, ParameterError
 
@@ -111,6 +112,9 @@ def _api(url: str | None) -> str:
     return f"{scheme}://{host}" + (f":{int(found['port'])}" if found["port"] is not None else "")
 
 
+OFF_TAKES = timedelta(seconds=150)
+"""A guest that hangs is asked by its power button first, and is cut off after some 90 seconds only."""
+
 GCE = DriverParameters(
     names=NAMES,
     # A project and a zone are common to many nodes: only the name tells them apart (S10).
@@ -118,4 +122,5 @@ GCE = DriverParameters(
     secret=frozenset({SERVICE_ACCOUNT}),
     endpoint=lambda parameters: GceInstance.parse(parameters).endpoint,
     from_provider_id=instance_of_provider_id,
+    off_takes=OFF_TAKES,
 )
