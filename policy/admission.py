@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
 from policy.brakes import Closed
+from policy.durations import format_duration
+from policy.fence_policies import PowerMoment, quiet_left
 from policy.healthcheck import ObjectRef
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
 from policy.report import Candidate, CheckReport, Observation, ScanReport
+from policy.scopes import CLUSTER, GroupCount, called, scope_of
 
 
 class Because(StrEnum):
@@ -32,6 +35,12 @@ class Because(StrEnum):
     THRESHOLD = "Threshold"
     CONTROL_PLANE = "ControlPlaneGuard"
     CAP = "CapReached"
+    BAD_POLICIES = "FencePoliciesUnusable"
+    SWITCHED_OFF = "FencingSwitchedOff"
+    STORAGE_DOWN = "StorageDown"
+    SCOPE_STORM = "ScopeStorm"
+    SCOPE_CAP = "ScopeCapReached"
+    QUIET_TIME = "QuietTime"
 
 
 class HeldOff(Protocol):
@@ -64,10 +73,20 @@ class Admission:
 
 
 def admit(
-    report: ScanReport, permits: Iterable[Permit], *, cap: int, now: datetime, held_off: Iterable[HeldOff] = ()
+    report: ScanReport,
+    permits: Iterable[Permit],
+    *,
+    cap: int,
+    now: datetime,
+    held_off: Iterable[HeldOff] = (),
+    power: Iterable[PowerMoment] = (),
 ) -> Admission:
-    """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14)."""
-    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off)
+    """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14).
+
+    cap: at once in the whole cluster, unless the fence policies say another number. power: the last power command of nodes whose
+    episode has ended.
+    """
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
     for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
@@ -81,12 +100,20 @@ def admit(
 
 
 def answer_request(
-    report: ScanReport | None, permits: Iterable[Permit], request: PermitRequest, *, cap: int, ahead: int = 0
+    report: ScanReport | None,
+    permits: Iterable[Permit],
+    request: PermitRequest,
+    *,
+    cap: int,
+    ahead: int = 0,
+    now: datetime | None = None,
+    power: Iterable[PowerMoment] = (),
 ) -> PermitAnswer:
     """The answer to an episode that was started by hand. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
-    nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again.
+    nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
+    the quiet time; without a moment none is kept.
     """
     permits = tuple(permits)
     for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
@@ -101,13 +128,20 @@ def answer_request(
     for check in report.checks:
         if not check.allowed and not check.error and check.total and check.reason != Closed.ELSEWHERE:
             return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
+    groups = groups_of(report, request.node)
+    if braked := _braked(report, groups):
+        return _refusal(braked[1])
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane and permit.node != request.node}
         members, ready = report.control_plane.members, report.control_plane.ready
         guard = control_plane_guard(members, ready, target_ready=request.ready, open_member_episodes=others)
         if guard:
             return _refusal(guard)
-    counted = [permit for permit in permits if permit.holding is not Holding.PARKED]
+    if now is not None and (quiet := _quiet(report, request.node, power, now)):
+        return _refusal(quiet[1])
+    counted, cap = [permit for permit in permits if permit.holding is not Holding.PARKED], report.policies.cap or cap
+    if full := _ScopeBudgets(report, counted).objection(groups):
+        return PermitAnswer(decision=Decision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
         waiting = f", {ahead} asked before" if ahead else ""
         return PermitAnswer(decision=Decision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
@@ -144,14 +178,36 @@ def orphans(observations: Iterable[Observation], known_open: Collection[str]) ->
     )  # fmt: skip
 
 
+def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
+    """The groups of a node that was watched, none where it was not seen."""
+    return next((seen.groups for seen in report.observations if seen.node == node), ())
+
+
+def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
+    """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
+    others = [permit for permit in permits if permit.holding is not Holding.PARKED and permit.node != node]
+    return not _ScopeBudgets(report, others).objection(groups_of(report, node))
+
+
 class _Table:
     """The permit table while one admission goes on: every reservation counts against those after it."""
 
     def __init__(
-        self, report: ScanReport, permits: tuple[Permit, ...], *, cap: int, now: datetime, held_off: Iterable[HeldOff]
+        self,
+        report: ScanReport,
+        permits: tuple[Permit, ...],
+        *,
+        cap: int,
+        now: datetime,
+        held_off: Iterable[HeldOff],
+        power: Iterable[PowerMoment],
     ) -> None:
+        self._report = report
         self._permits = permits
-        self._cap = cap
+        self._cap = report.policies.cap or cap
+        self._now = now
+        self._power = tuple(power)
+        self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not Holding.PARKED])
         self._unlicensed = _unlicensed(report)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
@@ -177,12 +233,20 @@ class _Table:
             return Because.NOT_CARRIED_OUT, candidate.refused
         if (held := self._held_off.get(candidate.node)) is not None:
             return Because.HELD_OFF, f"held off: {held.reason}"
-        return self._unlicensed or self._closed_brake(candidate) or self._guarded(candidate) or self._full()
+        return (
+            self._unlicensed
+            or self._closed_brake(candidate)
+            or _braked(self._report, candidate.groups)
+            or self._guarded(candidate)
+            or _quiet(self._report, candidate.node, self._power, self._now)
+            or self._full(candidate)
+        )
 
     def reserve(self, candidate: Candidate) -> None:
         """Count it from now on (S14)."""
         self._taken.append(candidate)
         self._counted.append(candidate.node)
+        self._budgets.spend(candidate.node, candidate.groups)
         if candidate.control_plane:
             self._members.add(candidate.node)
         self._spend(candidate)
@@ -210,9 +274,10 @@ class _Table:
         )
         return (Because.CONTROL_PLANE, guard) if guard else None
 
-    def _full(self) -> tuple[Because, str] | None:
+    def _full(self, candidate: Candidate) -> tuple[Because, str] | None:
         if len(self._counted) < self._cap:
-            return None
+            full = self._budgets.objection(candidate.groups)
+            return (Because.SCOPE_CAP, full) if full else None
         return Because.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
 
     def _spend(self, candidate: Candidate) -> None:
@@ -224,6 +289,69 @@ class _Table:
         return _holders(self._permits, candidate.node, candidate.uid, candidate.provider_id)
 
 
+class _ScopeBudgets:
+    """Who holds permits in which group, against the caps of the fence policies (S14).
+
+    A holder counts in the groups that it was granted in and in those that it is seen in now. One of which a scope's group is not
+    known (its line was taken in from an open episode, its Node is gone) counts in all groups of that scope.
+    """
+
+    def __init__(self, report: ScanReport, counted: Iterable[Permit]) -> None:
+        self._caps = report.policies.caps
+        self._seen = {seen.node: seen.groups for seen in report.observations}
+        self._holders: list[tuple[str, frozenset[str]]] = []
+        for permit in counted:
+            self.spend(permit.node, (*permit.groups, *self._seen.get(permit.node, ())))
+
+    def spend(self, node: str, groups: Collection[str]) -> None:
+        """Count a holder from now on."""
+        self._holders.append((node, frozenset(groups)))
+
+    def objection(self, groups: Collection[str]) -> str:
+        """Which group has no room for one more, "" where all have."""
+        for each in self._caps:
+            mine = {group for group in groups if scope_of(group) == each.scope}
+            holders = [node for node, theirs in self._holders if _meet(each.scope, mine, theirs)]
+            if len(holders) >= each.cap:
+                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
+                return f"{len(holders)} of {each.cap} permits of {where} are held: {_names(holders)}"
+        return ""
+
+
+def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
+    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
+    them = {group for group in theirs if scope_of(group) == scope}
+    return not mine or not them or bool(them.intersection(mine))
+
+
+def _braked(report: ScanReport, groups: Collection[str]) -> tuple[Because, str] | None:
+    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm."""
+    policies, counts = report.policies, {count.group: count for count in report.groups}
+    if off := policies.off_for(groups):
+        return Because.SWITCHED_OFF, off
+    cluster = counts.get(CLUSTER, GroupCount(group=CLUSTER))
+    if down := policies.storage_down(cluster):
+        return Because.STORAGE_DOWN, down
+    for rule in policies.storms:
+        mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
+        if not mine or any(group not in counts for group in mine):
+            return Because.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
+        for group in mine:
+            if rule.closed(counts[group]):
+                return Because.SCOPE_STORM, rule.said(counts[group])
+    return None
+
+
+def _quiet(report: ScanReport, node: str, power: Iterable[PowerMoment], now: datetime) -> tuple[Because, str] | None:
+    """Whether the node was switched on so lately that it may not be switched off again."""
+    last = next((moment for moment in power if moment.node == node), None)
+    left = quiet_left(last, on=False, quiet_time=report.policies.quiet_time, now=now)
+    if last is None or left <= timedelta(0):
+        return None
+    seconds = format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))
+    return Because.QUIET_TIME, f"{node} was switched on at {last.at:%H:%M:%S}; it is left alone for another {seconds}"
+
+
 def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
     """What forbids every new episode, whoever asks (S18, S38)."""
     if not report.view.synced or report.view.stale:
@@ -232,6 +360,8 @@ def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
         held_by = f", {report.lease.holder} holds it" if report.lease.holder else ""
         trouble = f" ({report.lease.problem})" if report.lease.problem else ""
         return Because.NO_CLUSTER_LEASE, f"the cluster Lease is not ours{held_by}{trouble}"
+    if report.policies.problem:
+        return Because.BAD_POLICIES, f"the fence policies can't be used: {report.policies.problem}"
     return None
 
 

@@ -134,6 +134,10 @@ def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[Cl
 
 
 def _limit(check: HealthCheck, counts: Counts) -> Brake:
+    if check.dialect is Dialect.NODE_FENCING:
+        # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/admission.py`).
+        numbers = f"{counts.healthy} of {counts.total} nodes are healthy; how many may be unresponsive is said by fence policies"
+        return Brake(allowed=True, remaining=counts.total, reason=Closed.NO, message=numbers)
     if check.dialect is Dialect.MEDIK8S:
         return _of_nodes(check, counts)
     return _of_range(check, counts) if check.unhealthy_range is not None else _of_machines(check, counts)

@@ -1,7 +1,8 @@
 """A health check after its dialect has been read: the one typed object that everything downstream knows.
 
-The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API) end in
-`policy/dialects/`; how a target is judged by it is `policy/rules/`, whether we may act on the sum `policy/brakes.py`.
+The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API, `fence-cluster-config` of the
+node-fencing proposal) end in `policy/dialects/`; how a target is judged by it is `policy/rules/`, whether we may act on the sum
+`policy/brakes.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Dialect(StrEnum):
     MEDIK8S = "medik8s"
     OPENSHIFT = "openshift"
     CLUSTER_API = "cluster-api"
+    NODE_FENCING = "node-fencing"
 
 
 _SECOND = "cluster.x-k8s.io"
@@ -48,6 +50,7 @@ _GROUPS = {
     "remediation.medik8s.io": Dialect.MEDIK8S,
     "machine.openshift.io": Dialect.OPENSHIFT,
     "cluster.x-k8s.io": Dialect.CLUSTER_API,
+    "v1": Dialect.NODE_FENCING,  # a ConfigMap, of the core group
 }
 
 
@@ -132,7 +135,7 @@ class HealthCheck:
     @property
     def of_machines(self) -> bool:
         """Whether its targets are Machines with their Nodes, or Nodes alone."""
-        return self.dialect is not Dialect.MEDIK8S
+        return self.dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}
 
     @property
     def template(self) -> ObjectRef | None:

@@ -18,6 +18,7 @@ from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
 from policy.remediations import Remediation
 from policy.report import ControlPlane
+from policy.scopes import GroupTally
 from policy.targets import Target
 
 _node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
@@ -56,6 +57,7 @@ class Inventory:
         self.marked: dict[str, Target] = {}
         self.clusters: dict[str, WorkloadCluster] = {}
         self.remediations: dict[str, Remediation] = {}
+        self.groups = GroupTally()
         self.clusters_seen = 0
         """Another number whenever it changes which Clusters' Nodes are seen here."""
         self._sees_all_nodes = sees_all_nodes
@@ -97,6 +99,7 @@ class Inventory:
             self._uncount(target)
             target.see(node)
         self._count(target)
+        self.groups.move(before, node)
         claims = self._know(target, before, node)
         touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
         return [*touched, *self._move(before, node), *self._seen_by_machines(claims)]
@@ -107,6 +110,7 @@ class Inventory:
         if target is None:
             return None, []
         self._uncount(target)
+        self.groups.move(target.node, None)
         if self._names is not None:
             del self._names[bisect_left(self._names, name)]
         claims = self._know(target, target.node, None)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from policy.brakes import Brake, Circumstances, Closed, brake, threshold_breached
+from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.inventory import Inventory, Touched
 from policy.machines import MachineView, WorkloadCluster
@@ -45,6 +46,7 @@ class Ledger:
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
         self._surroundings = Surroundings()
+        self._policies = NO_POLICIES
         self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
         self._storms: dict[str, Storm] = {}
         self._tallies: dict[str, Tally] = {}
@@ -123,9 +125,9 @@ class Ledger:
     def put_node(self, node: NodeView, now: datetime) -> None:
         """A Node as last seen, new or changed."""
         self._hear(now)
-        seen = self._inventory.clusters_seen
+        seen = self._inventory.clusters_seen, self._inventory.groups.version
         self._judge_touched(self._inventory.put_node(node))
-        self._version += seen != self._inventory.clusters_seen
+        self._version += seen != (self._inventory.clusters_seen, self._inventory.groups.version)
 
     def remove_node(self, name: str) -> None:
         """A Node object that is gone."""
@@ -169,6 +171,15 @@ class Ledger:
         if self._surroundings != surroundings:
             self._surroundings = surroundings
             self._version += 1
+
+    def follow(self, policies: FencePolicies) -> None:
+        """The fence policies of the cluster. Other scopes than before cost a walk over the nodes."""
+        if self._policies == policies:
+            return
+        self._policies = policies
+        self._version += 1
+        nodes = (target.node for target in self._inventory.nodes.values() if target.node is not None)
+        self._inventory.groups.count_by(policies.scopes, policies.storage_said_by, nodes)
 
     def hold(self, dialect: Dialect, reason: Closed, why: str) -> None:
         """A hold on all checks of a dialect, "" lifts it: they are judged, and nothing is admitted. OBSERVE_ONLY: another
@@ -237,6 +248,8 @@ class Ledger:
             control_plane=inventory.control_plane,
             overlap=self._overlap,
             next_due=self.next_due,
+            policies=self._policies,
+            groups=inventory.groups,
             controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(Closed.OBSERVE_ONLY, ""))},
         )
 

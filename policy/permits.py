@@ -35,6 +35,8 @@ class Permit:
     control_plane: bool = False
     reason: str = ""
     node_uid: str = ""
+    groups: tuple[str, ...] = ()
+    """The groups of the node when it was granted (`policy/scopes.py`); what later reports say of it counts beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,9 @@ class Release:
     cause: str = ""
     workloads: tuple[str, ...] = ()
     node_uid: str = ""
+    powered_on_at: datetime | None = None
+    powered_off_at: datetime | None = None
+    """When the episode last commanded either; None where it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

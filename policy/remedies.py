@@ -59,6 +59,8 @@ def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
         return NOTHING
     if check.template is not None:
         return _by_template(check, target, present)
+    if check.dialect is Dialect.NODE_FENCING:
+        return Remedy(action=Action.FENCE)
     return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
 
 

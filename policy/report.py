@@ -11,13 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.healthcheck import Dialect, ObjectRef
+from policy.scopes import GroupCount
 from policy.verdicts import Health
 
 MAXIMUM_CANDIDATES = 50
 MAXIMUM_ROWS = 30
 MAXIMUM_OBSERVATIONS = 200
 MAXIMUM_AT_RISK = 10
+MAXIMUM_GROUPS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ class Candidate:
     healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
     machine: namespace and name of its Machine, where a check covers that. A Machine that has never had a node stands under
     `machine/<namespace>/<name>`.
+    groups: of the scopes that policies speak of, those that it belongs to (`policy/scopes.py`).
     """
 
     node: str
@@ -122,6 +126,7 @@ class Candidate:
     ready: bool = True
     healthy_under: tuple[str, ...] = ()
     machine: str = ""
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +152,7 @@ class Observation:
     `incident` is that of the mark it carries ("" for none), so that a mark without an open episode is noticed.
     `unhealthy`: some check says so now, whether or not we may act on it. `soon`: none does, but a timeout runs; a running
     episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
-    unknown.
+    unknown. groups: as a candidate's; none for a Node that is gone.
     """
 
     node: str
@@ -162,6 +167,7 @@ class Observation:
     incident: str = ""
     mark_problem: str = ""
     soon: bool = False
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +210,17 @@ class ReportParts:
     rows: tuple[TargetRow, ...] = ()
     next_due: datetime | None = None
     at_risk: AtRisk = AtRisk()
+    policies: FencePolicies = NO_POLICIES
+    groups: tuple[GroupCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanReport:
-    """The whole of what the scanner learns from one scan."""
+    """The whole of what the scanner learns from one scan.
+
+    groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
+    brake has closed, as many as there is room for. A group that is not among them was not counted, and nothing is known of it.
+    """
 
     digest: str
     at: datetime
@@ -227,3 +239,5 @@ class ScanReport:
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
     at_risk: AtRisk = AtRisk()
+    policies: FencePolicies = NO_POLICIES
+    groups: tuple[GroupCount, ...] = ()

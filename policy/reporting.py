@@ -15,15 +15,17 @@ from itertools import islice
 
 from policy.brakes import Brake, Counts
 from policy.errors import PolicyError
+from policy.fence_policies import FencePolicies, switched_off_node
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, dialect_of
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.marks import mark_of
-from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
+from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY, NodeView
 from policy.overlaps import Overlap
 from policy.remediations import Remediation
 from policy.remedies import OWNER_REMEDIATED, Action, remedy
 from policy.report import (
     MAXIMUM_CANDIDATES,
+    MAXIMUM_GROUPS,
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
     Candidate,
@@ -33,6 +35,7 @@ from policy.report import (
     ReportParts,
     TargetRow,
 )
+from policy.scopes import CLUSTER, GroupCount, GroupTally, group_of, scope_of
 from policy.storms import Storm
 from policy.surroundings import Surroundings
 from policy.targets import NEVER, SICKNESS, Target
@@ -80,6 +83,8 @@ class Known:
     overlap: Overlap
     next_due: datetime | None
     controllers: Mapping[Dialect, str]
+    policies: FencePolicies
+    groups: GroupTally
 
     def together(self, victim: str) -> list[Target]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
@@ -123,15 +128,16 @@ def shown(target: Target) -> object:
         (ready.status, ready.since) if ready else None,
         (view.uid, view.boot_id, view.provider_id, view.system_uuid),
         (view.zone, view.control_plane, view.unschedulable, target.updating),
-        (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL)),
+        (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL), switched_off_node(view)),
     )
 
 
 def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> ReportParts:
     """The report's parts. `names`: all names of Nodes in order."""
     ranked, waiting = _rank(known, watching)
-    chosen = nsmallest(MAXIMUM_CANDIDATES, ranked)
+    chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
     candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
+    observations = _observations(known, watching)
     overlaps = overlapping(known)
     reports = [_check_report(known, key, waiting[key], overlaps.get(key, ())) for key in known.checks]
     reports += [
@@ -152,10 +158,12 @@ def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> 
         checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
         candidates=candidates,
         candidates_left_out=len(ranked) - len(candidates),
-        observations=_observations(known, watching),
+        observations=observations,
         control_plane=known.control_plane,
         rows=_rows(known, watching, names),
         next_due=known.next_due,
+        policies=known.policies,
+        groups=_groups(known, candidates, observations),
     )
 
 
@@ -169,8 +177,8 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     """The candidates in brief, and for each check by which others its targets are held back.
 
     Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
-    on go first, then those whose episode is open already, then those that can't be acted on, so that neither of the latter crowds
-    out the first.
+    on go first, then those whose episode is open already, those that a brake of their scope holds back, and those that can't be
+    acted on, so that none of the latter crowds out the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -195,13 +203,74 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
                 waiting[key][closed[0]] += 1
             continue
         since, key, refused = _under_which(known, said, offended)
-        refused = excluded(known, victim) or refused
+        refused = excluded(known, victim) or _lost_storage(known, victim) or refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
-        rank = 2 if refused else 1 if victim in watching else 0
+        rank = 3 if refused else 1 if victim in watching else 2 if braked(known, victim) else 0
         ranked.append((rank, since, victim, key, refused))
     return ranked, waiting
+
+
+def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
+    """Where a group may only have so many episodes at once, as many of each group go before the next ones of any: a rack whose
+    nodes have all been ill for longest must not take every place on the list."""
+    caps = known.policies.caps
+    if not caps or len(ranked) <= MAXIMUM_CANDIDATES:
+        return ranked
+    before: Counter[str] = Counter()
+    placed = []
+    for each in sorted(ranked):
+        rounds = 0
+        for cap, group in ((each_cap, group_of(each_cap.scope, node)) for each_cap in caps for node in _nodes(known, each[2])):
+            rounds = max(rounds, before[group] // cap.cap)
+            before[group] += 1
+        placed.append((each[0], rounds, each))
+    return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
+
+
+def braked(known: Known, victim: str) -> str:
+    """Which fence policy keeps new fencing from the victim, in words; "" where none does. Caps and quiet times are not among
+    them: only the scanner knows who holds permits."""
+    policies, tally = known.policies, known.groups
+    if policies.problem:
+        return f"the fence policies can't be used: {policies.problem}"
+    groups = [group for node in _nodes(known, victim) for group in (CLUSTER, *tally.groups_of(node))]
+    if off := policies.off_for(groups):
+        return off
+    if down := policies.storage_down(tally.of(CLUSTER)):
+        return down
+    for rule in policies.storms:
+        for group in groups:
+            if scope_of(group) == rule.scope and rule.closed(tally.of(group)):
+                return rule.said(tally.of(group))
+    return ""
+
+
+def _nodes(known: Known, victim: str) -> list[NodeView]:
+    """The Node of a victim, where it has one."""
+    found = {target.node.name: target.node for target in known.together(victim) if target.node is not None}
+    return list(found.values())
+
+
+def _lost_storage(known: Known, victim: str) -> str:
+    return next((why for node in _nodes(known, victim) if (why := known.policies.host_lost_storage(node))), "")
+
+
+def _groups(known: Known, candidates: Iterable[Candidate], observations: Iterable[Observation]) -> tuple[GroupCount, ...]:
+    """The cluster, then whatever a decision may ask for, then groups that are closed, for people. Without policies: nothing."""
+    policies, tally = known.policies, known.groups
+    if not policies.storms and policies.storage_percentage is None:
+        return ()
+    told = (*(each.groups for each in candidates), *(each.groups for each in observations))
+    wanted = dict.fromkeys((CLUSTER, *(group for groups in told for group in groups)))
+    closed = (
+        count.group
+        for count in tally.all()
+        if any(scope_of(count.group) == rule.scope and rule.closed(count) for rule in policies.storms)
+    )
+    wanted |= dict.fromkeys(closed)
+    return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
 
 
 def gives_the_remedy(known: Known, victim: str) -> str:
@@ -236,6 +305,8 @@ def excluded(known: Known, victim: str) -> str:
     for target in known.together(victim):
         if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
             return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+        if target.node is not None and (off := switched_off_node(target.node)):
+            return off
         if target.machine is not None and target.machine.kept_out:
             return target.machine.kept_out
     return ""
@@ -273,6 +344,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         ready=view.ready if view else False,
         healthy_under=tuple(sorted(healthy_under)),
         machine=f"{machine.namespace}/{machine.name}" if machine else "",
+        groups=known.groups.groups_of(view) if view else (),
     )
 
 
@@ -388,6 +460,7 @@ def _observation(known: Known, name: str) -> Observation:
         incident=incident,
         mark_problem=problem,
         soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
+        groups=known.groups.groups_of(view),
     )
 
 

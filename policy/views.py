@@ -70,6 +70,8 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.candidates_left_out,
         parts.observations,
         parts.control_plane,
+        parts.policies,
+        parts.groups,
         sick,
         (parts.at_risk.nodes, parts.at_risk.unread),
         view,
@@ -87,6 +89,8 @@ def _worth_telling(row: TargetRow) -> bool:
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     raise TypeError(f"a report holds no {type(value).__name__}")

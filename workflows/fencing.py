@@ -423,7 +423,14 @@ class FencingStory:
             await self.desk.tell("EpisodeEnded", f"{outcome.value}: {message}", warning=outcome is not Outcome.RECOVERED)
         self.episode.note("end", outcome.value, message)
         await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
+            Release(
+                node=self.episode.node,
+                incident=self.episode.incident,
+                outcome=outcome.value,
+                problem=message,
+                powered_on_at=self.power.powered_on_at if began else None,
+                powered_off_at=self.power.off_commanded_at if began else None,
+            )
         )
         self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
         ended = workflow.now()

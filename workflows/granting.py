@@ -15,8 +15,9 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Opened, OpenOutcome, OpenRequest
 from activities.contracts.scan import Refusal
 from activities.errors import error_message
-from policy.admission import Because, admit, answer_request, control_plane_guard, orphans
+from policy.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
 from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
+from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
 from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
@@ -31,6 +32,8 @@ CLOSING = timedelta(seconds=30)
 may be heard after it, and must not bring its line back until the next description."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
+FAILURES_REMEMBERED = timedelta(days=1)
+"""How long a failed attempt counts towards the next ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,9 @@ class Granting:
         self.refusals: tuple[Refusal, ...] = ()
         self.problem = ""
         self._held_off = {held.node: held for held in state.held_off}
+        self._policies = NO_POLICIES
+        self._power = {moment.node: moment for moment in state.power}
+        self._attempts = {each.node: each for each in state.attempts}
         self._settling: set[str] = set()
         self._released_at: dict[str, datetime] = {}
 
@@ -68,6 +74,20 @@ class Granting:
         """Nodes that get no new episode for now, and why."""
         return tuple(self._held_off.values())
 
+    @property
+    def power(self) -> tuple[PowerMoment, ...]:
+        """The last power commands that may still be too young for the opposite one."""
+        return tuple(self._power.values())
+
+    @property
+    def attempts(self) -> tuple[Attempts, ...]:
+        """Nodes on which the last attempts have failed."""
+        return tuple(self._attempts.values())
+
+    def cap(self, report: ScanReport | None) -> int:
+        """How many nodes may be disrupted at once: as the cluster's fence policies say, else as we were told."""
+        return (report.policies.cap if report is not None else None) or self._grantor.concurrency
+
     def take_name(self, holder: str) -> None:
         """Grant in this name from now on."""
         self._grantor = replace(self._grantor, holder=holder)
@@ -79,14 +99,14 @@ class Granting:
         if self.known or not report.view.synced:
             return  # before the first sync there may be marks that nobody has seen yet
         marked = tuple(sorted(seen.node for seen in report.observations if seen.incident or seen.mark_problem))
-        self.known = not marked or await self._describe(marked)
+        self.known = not marked or await self._describe(marked, report)
         self.described_at = workflow.now()
 
     async def admit(self, report: ScanReport) -> None:
         """Serve the queue, then the candidates, then marks that nobody owns. Permits are reserved before episodes open."""
         if not self.known:
             return
-        self._forget_held_off(report)
+        self._forget(report)
         await self._serve_queue(report)
         admission = admit(
             report,
@@ -94,6 +114,7 @@ class Granting:
             cap=self._grantor.concurrency,
             now=workflow.now(),
             held_off=(*self._just_ended(), *self._held_off.values()),
+            power=self.power,
         )
         self.refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
@@ -118,22 +139,28 @@ class Granting:
             for permit in self.table.permits()
             if permit.incident != request.incident or permit.holding is not Holding.PARKED
         )
-        return answer_request(report, others, request, cap=self._grantor.concurrency, ahead=ahead)
+        resumes = len(others) < len(self.table.permits())  # what a parked episode did to the power is its own affair
+        power = () if resumes else self.power
+        cap, now = self._grantor.concurrency, workflow.now()
+        return answer_request(report, others, request, cap=cap, ahead=ahead, now=now, power=power)
 
     def take_request(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
         """Answer and carry the answer out. A person's word ends a hold-off."""
         ahead = sum(waiting.incident != request.incident for waiting in self.table.queue())
         answer = self._answer(report, request, ahead=ahead)
+        if answer.decision is not Decision.REFUSED:
+            self._held_off.pop(request.node, None)
+            self._attempts.pop(request.node, None)
         if answer.decision is Decision.GRANTED:
-            self._held_off.pop(request.node, None)
-            self._grant(request)
+            self._grant(request, report)
         elif answer.decision is Decision.QUEUED:
-            self._held_off.pop(request.node, None)
             self.table.enqueue(request)
         return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
 
     def take_release(self, release: Release) -> None:
         """An episode ended or parked. Its node is left alone until a scan that is younger than its end."""
+        self._note_power(release)
+        self._note_attempt(release)
         if release.parked:
             self.table.park(release.node, release.incident)
             return
@@ -147,6 +174,36 @@ class Granting:
         elif release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
             self._held_off[release.node] = HeldOff(node=release.node, reason=release.problem, until=until)
+        self._hold_off_after_failures(release)
+
+    def _note_power(self, release: Release) -> None:
+        """The later of the two commands is what the quiet time counts from."""
+        moments = [(release.powered_on_at, True), (release.powered_off_at, False)]
+        known = [PowerMoment(node=release.node, on=on, at=at) for at, on in moments if at is not None]
+        if known:
+            self._power[release.node] = max(known, key=lambda moment: moment.at)
+
+    def _note_attempt(self, release: Release) -> None:
+        """Count failures in a row (S19): an episode that could not begin, or that has parked. One that people stopped or vetoed
+        has not failed, and one that was never granted was none; any other end is a success."""
+        permit = self.table.of(release.node)
+        if permit is None or permit.incident != release.incident or permit.holding is Holding.PARKED:
+            return
+        if release.parked or release.outcome == Outcome.REFUSED.value:
+            before = self._attempts.get(release.node)
+            failed = (before.failed if before is not None else 0) + 1
+            self._attempts[release.node] = Attempts(node=release.node, failed=failed, at=workflow.now())
+        elif release.outcome != Outcome.RELEASED.value:
+            self._attempts.pop(release.node, None)
+
+    def _hold_off_after_failures(self, release: Release) -> None:
+        attempts, held = self._attempts.get(release.node), self._held_off.get(release.node)
+        until = left_alone_until(attempts, self._policies) if attempts is not None else None
+        if attempts is None or until is None or until <= workflow.now():
+            return
+        if held is None or (held.until is not None and held.until < until):
+            reason = f"attempts failed in a row: {attempts.failed}, the last one with: {release.problem}"
+            self._held_off[release.node] = HeldOff(node=release.node, reason=reason, until=until)
 
     def hear_report(self) -> None:
         """A scan has come in after every release heard so far: what it says of their nodes may be believed again. It may be older
@@ -198,6 +255,7 @@ class Granting:
                 control_plane=candidate.control_plane,
                 reason=candidate.reason,
                 node_uid=candidate.uid,
+                groups=candidate.groups,
             )
         )
         need = Need(
@@ -277,14 +335,14 @@ class Granting:
             request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
             if self._answer(report, request).decision is not Decision.GRANTED:
                 continue
-            self._grant(request)
+            self._grant(request, report)
             try:
                 await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
             except (ApplicationError, FailureError) as error:
                 workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
                 self.table.remove(request.node, request.incident)
 
-    def _grant(self, request: PermitRequest) -> None:
+    def _grant(self, request: PermitRequest, report: ScanReport) -> None:
         self.table.put(
             Permit(
                 node=request.node,
@@ -298,6 +356,7 @@ class Granting:
                 control_plane=request.control_plane,
                 reason=request.reason,
                 node_uid=request.node_uid,
+                groups=groups_of(report, request.node),
             )
         )
 
@@ -307,11 +366,16 @@ class Granting:
         """Nodes whose episode ended after the last report was made: it still shows them as they were."""
         return [HeldOff(node=node, reason="its episode has just ended; the next scan decides") for node in sorted(self._settling)]
 
-    def _forget_held_off(self, report: ScanReport) -> None:
+    def _forget(self, report: ScanReport) -> None:
         """A held-off node is free again when its time is over, or once a live view sees it well, or gone.
 
         That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
         """
+        self._policies = report.policies
+        quiet = report.policies.quiet_time or timedelta(0)
+        self._power = {node: moment for node, moment in self._power.items() if workflow.now() - moment.at < quiet}
+        remembered = max(FAILURES_REMEMBERED, 2 * report.policies.pause)
+        self._attempts = {node: each for node, each in self._attempts.items() if workflow.now() - each.at < remembered}
         now, seen = workflow.now(), {each.node: each for each in report.observations} if not report.view.stale else {}
         self._held_off = {
             node: held
@@ -319,7 +383,8 @@ class Granting:
             if (held.until is None or held.until > now) and not (node in seen and _well_or_gone(seen[node]))
         }
 
-    async def _describe(self, nodes: tuple[str, ...]) -> bool:
+    async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
+        """Ask what the nodes' episodes do. report: where the table is built anew, by whose policies it is filled."""
         asked_at = workflow.now()
         request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes)
         try:
@@ -336,7 +401,8 @@ class Granting:
             released_at = self._released_at.get(episode.incident)
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
                 # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
-                room = not self.known and self.table.counted() < self._grantor.concurrency
+                room = not self.known and self.table.counted() < self.cap(report)
+                room = room and report is not None and room_in_scopes(report, self.table.permits(), episode.node)
                 self.table.reconcile(episode, asked_at, room=room)
         return True
 

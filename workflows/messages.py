@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from policy.fence_policies import Attempts, PowerMoment
 from policy.permits import Permit, PermitRequest
 from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
 from policy.report import ScanReport
@@ -74,6 +75,8 @@ class ScannerState:
     """Whether the table is complete: carried over, or built again from our marks on a complete view."""
     incidents: tuple[PastIncident, ...] = ()
     """What the alarm about repetitions remembers; bounded in `policy/repeats.py`."""
+    power: tuple[PowerMoment, ...] = ()
+    attempts: tuple[Attempts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

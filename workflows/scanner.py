@@ -17,6 +17,7 @@ from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, 
 from activities.errors import ErrorType, error_message
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.report import ScanReport
+from policy.scopes import CLUSTER
 from workflows import options, search
 from workflows.conversation import by_a_person
 from workflows.granting import Granting, Grantor
@@ -53,7 +54,7 @@ class HealthScanner:
         self._scans = self._began_with = state.scans
         self._problem = ""
         self._stop: StopRequest | None = None
-        self._asked = 0
+        self._asking: list[str] = []
         self._hasty = 0
         self._news = self._heard = 0
         self._scan: workflow.ActivityHandle[ScanReport] | None = None
@@ -218,7 +219,7 @@ class HealthScanner:
             cluster=self._input.cluster,
             holder=self._holder,
             started=self._started,
-            concurrency=self._input.concurrency,
+            concurrency=self._granting.cap(self._report),
             scans=self._scans,
             opened=self._granting.opened,
             report=self._report,
@@ -254,19 +255,20 @@ class HealthScanner:
         """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
         if self._stop is not None:
             return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
-        self._asked += 1
+        self._asking.append(request.node)
         try:
-            if not self._can_answer() and self._scan is not None:
-                self._scan.cancel()  # the running long poll was told that there is no work; the next one takes the Lease
-            await workflow.wait_condition(self._can_answer, timeout=ANSWER_PATIENCE)
+            if not self._can_answer(request) and self._scan is not None:
+                # The running long poll was told that there is no work, or not of this node; the next one takes the Lease.
+                self._scan.cancel()
+            await workflow.wait_condition(lambda: self._can_answer(request), timeout=ANSWER_PATIENCE)
         except TimeoutError:
-            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not()}")
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
             if self._report is None or self._stop is not None:
                 return PermitAnswer(decision=Decision.REFUSED, reason="the scanner is being stopped")
             return self._granting.take_request(self._report, request)
         finally:
-            self._asked -= 1
+            self._asking.remove(request.node)
             self._news += 1
 
     @request_permit.validator
@@ -313,15 +315,25 @@ class HealthScanner:
     def _scan_has_ended(self) -> bool:
         return self._scan is None or self._scan.done()
 
-    def _can_answer(self) -> bool:
-        return self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
+    def _can_answer(self, request: PermitRequest) -> bool:
+        fresh = self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
+        return fresh and self._sees(request.node)
+
+    def _sees(self, node: str) -> bool:
+        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
+        report = self._report
+        if report is None or not set(report.policies.scopes) - {CLUSTER}:
+            return True
+        return any(seen.node == node for seen in report.observations)
 
     def _is_fresh(self) -> bool:
         """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
         oldest = self._input.wait + options.SCAN_GRACE
         return self._fresh and self._heard_at is not None and workflow.now() - self._heard_at < oldest
 
-    def _why_not(self) -> str:
+    def _why_not(self, request: PermitRequest) -> str:
+        if self._is_fresh() and not self._sees(request.node):
+            return f"no scan has seen {request.node} yet"
         lease = self._report.lease.problem if self._report else ""
         if self._fresh and not self._is_fresh():
             return "no scan has been answered lately: does a worker serve the cluster?"
@@ -335,8 +347,8 @@ class HealthScanner:
             known_digest=report.digest if report is not None and self._fresh else "",
             resource_version=report.resource_version if report is not None else "",
             inventory=report.inventory if report is not None else 0,
-            work_in_hand=bool(self._asked or table.permits() or table.queue()),
-            watching=self._granting.watched(),
+            work_in_hand=bool(self._asking or table.permits() or table.queue()),
+            watching=tuple(dict.fromkeys((*self._granting.watched(), *self._asking))),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
         )
@@ -363,6 +375,8 @@ class HealthScanner:
             opened=granting.opened,
             known=granting.known,
             incidents=self._repeating.incidents,
+            power=granting.power,
+            attempts=granting.attempts,
         )
         return ScannerInput(
             cluster=self._input.cluster,

@@ -189,5 +189,7 @@ def essence_of(report: ScanReport) -> str:
         candidates_left_out=report.candidates_left_out,
         observations=report.observations,
         control_plane=report.control_plane,
+        policies=report.policies,
+        groups=report.groups,
     )
     return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

@@ -173,6 +173,8 @@ class ClusterView:
             rows=parts.rows,
             next_due=parts.next_due,
             at_risk=parts.at_risk,
+            policies=parts.policies,
+            groups=parts.groups,
         )
 
     def _what_is_at_risk(self) -> AtRisk:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from policy.dialects import cluster_api, medik8s, openshift
+from policy.dialects import cluster_api, medik8s, node_fencing, openshift
 from policy.errors import PolicyError, shown
-from policy.healthcheck import HealthCheck
+from policy.healthcheck import Dialect, HealthCheck
 
 _DIALECTS: dict[tuple[str, str], Callable[[Mapping[str, object]], HealthCheck]] = {
     (medik8s.GROUP, medik8s.KIND): medik8s.parse_node_health_check,
@@ -30,7 +30,7 @@ def parse(obj: Mapping[str, object]) -> HealthCheck:
     """The health check in a decoded JSON object. Raises PolicyError for an unknown kind and for an unusable object."""
     reader = _reader(obj)
     if reader is None:
-        known = ", ".join(f"{kind} of {group}" for group, kind in sorted(_DIALECTS))
+        known = ", ".join([*(f"{kind} of {group}" for group, kind in sorted(_DIALECTS)), node_fencing.CLUSTER_CONFIG])
         kind, version = obj.get("kind"), obj.get("apiVersion")
         raise PolicyError(f"{kind or 'object'}", "apiVersion, kind", f"expected {known}, got {shown(kind)} of {shown(version)}")
     return reader(obj)
@@ -38,11 +38,13 @@ def parse(obj: Mapping[str, object]) -> HealthCheck:
 
 def refuse_update(before: HealthCheck, after: HealthCheck, obj: Mapping[str, object]) -> None:
     """Raise PolicyError where an object may not be changed like that. `obj`: the object as it stood before."""
-    if before.dialect is after.dialect and not before.of_machines:
+    if before.dialect is after.dialect is Dialect.MEDIK8S:
         medik8s.refuse_update(before, after, obj)
 
 
 def _reader(obj: Mapping[str, object]) -> Callable[[Mapping[str, object]], HealthCheck] | None:
+    if node_fencing.is_cluster_config(obj):
+        return node_fencing.parse_node_fencing
     version, kind = obj.get("apiVersion"), obj.get("kind")
     group = version.partition("/")[0] if isinstance(version, str) else ""
     # A kind in other letters is a slip of the pen, which its reader names; passed over, it would seem to be no check at all.

@@ -17,7 +17,7 @@ Rules = Medik8sRules | OpenShiftRules | ClusterApiRules
 def rules_of(check: HealthCheck) -> Rules:
     """The rules by which that check judges, prepared for many targets."""
     match check.dialect:
-        case Dialect.MEDIK8S:
+        case Dialect.MEDIK8S | Dialect.NODE_FENCING:
             return Medik8sRules(check)
         case Dialect.OPENSHIFT:
             return OpenShiftRules(check)

@@ -30,3 +30,5 @@ def status_change(situation: Situation, now: datetime) -> StatusChange | None:
             return openshift_status(situation, now)
         case Dialect.CLUSTER_API:
             return cluster_api_status(situation, now)
+        case Dialect.NODE_FENCING:
+            return None  # a ConfigMap has no status: what is to be told is told by Events

@@ -1,0 +1,75 @@
+"""Racks of nodes, and the ConfigMaps in which the node-fencing proposal writes policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from policy.healthcheck import HealthCheck
+from policy.ledger import Ledger
+from policy.nodes import NodeView
+from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
+from tests.policy.builders import NOW, WORKER, a_check, a_node
+
+RACK = "topology.example/rack"
+
+
+def config_map(name: str, properties: str | None, *, namespace: str = "default", **data: str) -> dict[str, object]:
+    """A ConfigMap as an API server answers it."""
+    written = data if properties is None else {"config.properties": properties, **data}
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": written}
+
+
+def a_cluster_config(**keys: object) -> dict[str, object]:
+    return config_map("fence-cluster-config", lines(keys))
+
+
+def a_policy(name: str, **keys: object) -> dict[str, object]:
+    return config_map(f"fence-policy-{name}", lines({"policy_name": name} | keys))
+
+
+def lines(keys: Mapping[str, object]) -> str:
+    return "\n".join(f"{key}={value}" for key, value in keys.items())
+
+
+def in_rack(name: str, rack: str | None, ready: str = "True", age: float = 3600, **labels: str) -> NodeView:
+    """A worker in a rack; None: nobody said in which."""
+    return a_node(name, ready, age, labels={WORKER: "", **({RACK: rack} if rack is not None else {}), **labels})
+
+
+def racks(number: int, size: int) -> list[NodeView]:
+    """Healthy racks r0, r1 and so on, with nodes r0-0, r0-1 and so on."""
+    return [in_rack(f"r{rack}-{place}", f"r{rack}") for rack in range(number) for place in range(size)]
+
+
+def tolerant_check() -> HealthCheck:
+    """A check that has nothing against acting, so that only the policies can."""
+    return a_check(minHealthy="0%")
+
+
+def ledger_of(nodes: Iterable[NodeView], *checks: HealthCheck) -> Ledger:
+    ledger = Ledger()
+    for check in checks or (tolerant_check(),):
+        ledger.put_check(check)
+    for node in nodes:
+        ledger.put_node(node, NOW)
+    return ledger
+
+
+def report_of(parts: ReportParts) -> ScanReport:
+    """What a live scan would make of the ledger's parts."""
+    return ScanReport(
+        digest="d",
+        at=NOW,
+        resource_version="1",
+        inventory=parts.inventory,
+        view=ViewState(synced=True),
+        lease=ClusterLease(held=True),
+        checks=parts.checks,
+        candidates=parts.candidates,
+        candidates_left_out=parts.candidates_left_out,
+        observations=parts.observations,
+        control_plane=parts.control_plane,
+        policies=parts.policies,
+        groups=parts.groups,
+    )
