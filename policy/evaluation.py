@@ -16,7 +16,7 @@ from policy.healthcheck import Dialect, HealthCheck
 from policy.nodes import EXCLUDE_LABEL
 from policy.overlaps import Overlap
 from policy.remedies import RESTORING, Action, orphaned, remedy
-from policy.reporting import Known, counts_as_healthy, excluded, gives_the_remedy, notices, overlapping
+from policy.reporting import Known, braked, counts_as_healthy, excluded, gives_the_remedy, lost_its_storage, notices, overlapping
 from policy.storms import Storm, over
 from policy.targets import NEVER, Target
 from policy.verdicts import Health, Standing, Verdict
@@ -170,7 +170,7 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
         return f"{brake.reason}: {brake.message}", check.ref.key
     victim, key = target.victim, check.ref.key
     said = known.say(victim)
-    if word := excluded(known, victim):
+    if word := excluded(known, victim) or lost_its_storage(known, victim):
         return word, ""
     if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
@@ -179,6 +179,8 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
         for other, pairs in sorted(said.items()):
             if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
                 return f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other
+    if word := braked(known, victim):
+        return word, ""
     first = gives_the_remedy(known, victim)
     if first and first != key:
         deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}

@@ -7,19 +7,22 @@ episodes say of the node is added by `starter/explaining.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policy.admission import Because
 from policy.brakes import Brake, Closed, Counts, threshold_breached
 from policy.conflicts import TAKEOVER
+from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.durations import format_duration
 from policy.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
+from policy.fence_policies import FENCING_LABEL
 from policy.healthcheck import Dialect, HealthCheck
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL
 from policy.remedies import Action
 from policy.reporting import Known
 from policy.rules import rules_of
+from policy.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.selectors import Operator, Requirement
 from policy.targets import Target
 from policy.verdicts import Health, Standing
@@ -159,11 +162,42 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) 
         found.append("another control-plane member must be well, or its episode over, first")
     elif EXCLUDE_LABEL in each.held_by:
         found.append(WITHOUT_LABEL)
+    elif FENCING_LABEL in each.held_by:
+        found.append(f"remove the label {FENCING_LABEL} from the node")
+    elif why := policy_unblocks(known, each.node or each.target):
+        found.append(why)
     elif SKIP_ANNOTATION in each.held_by or PAUSED_ANNOTATION in each.held_by:
         found.append(WITHOUT_ANNOTATION)
     if each.action is Action.SKIP_NO_OWNER:
         found.append("delete the Machine yourself, or let a MachineSet own it")
     return tuple(words for words in found if words)
+
+
+def policy_unblocks(known: Known, name: str) -> str:
+    """What the fence policies that hold a node back are waiting for; "" where none does."""
+    policies, tally, nodes = known.policies, known.groups, known.nodes
+    node = nodes[name].node if name in nodes else None
+    if policies.problem:
+        return f"correct the fence policies: {policies.problem}"
+    groups = (CLUSTER, *tally.groups_of(node)) if node is not None else (CLUSTER,)
+    if policies.switched_off:
+        return f"switch fencing on again: {'; '.join(policies.switched_off)}"
+    if policies.off_for(groups):
+        return f"take its part of the cluster out of fencing_off in {CLUSTER_CONFIG}"
+    if node is not None and policies.host_lost_storage(node):
+        return "its storage must be reachable again, as its conditions say"
+    if policies.storage_down(tally.of(CLUSTER)):
+        return f"fewer than {policies.storage_percentage}% of the nodes may say that they have lost their storage"
+    for rule in policies.storms:
+        for count in (tally.of(group) for group in groups if scope_of(group) == rule.scope):
+            if rule.closed(count):
+                more = next(more for more in range(1, count.nodes + 1) if not rule.closed(_with_more(count, more)))
+                return f"{more} more of the {count.nodes} nodes of {called(count.group)} must become responsive"
+    return ""
+
+
+def _with_more(count: GroupCount, more: int) -> GroupCount:
+    return replace(count, unresponsive=max(count.unresponsive - more, 0))
 
 
 def _unblock_under(known: Known, key: str, *, spare: bool) -> str:

@@ -79,7 +79,6 @@ class FencePolicies:
     quiet_time: timedelta | None = None
     maximum_attempts: int | None = None
     attempts_pause: timedelta | None = None
-    pods_per_minute: int | None = None
     storage_percentage: int | None = None
     storage_conditions: tuple[str, ...] = ()
     skip_lost_storage: bool = False
@@ -139,6 +138,17 @@ NO_POLICIES = FencePolicies()
 """Where nobody has written any."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySource:
+    """Where the fence policies of a cluster come from: ConfigMaps in that namespace, and what the worker's settings say."""
+
+    namespace: str = "default"
+    policies: FencePolicies = NO_POLICIES
+
+
+DEFAULT_SOURCE = PolicySource()
+
+
 def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
     """Both together: every brake of either holds, and of two numbers the stricter one."""
     caps: dict[str, int] = {}
@@ -151,7 +161,6 @@ def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
         quiet_time=_of(max, one.quiet_time, other.quiet_time),
         maximum_attempts=_of(min, one.maximum_attempts, other.maximum_attempts),
         attempts_pause=_of(max, one.attempts_pause, other.attempts_pause),
-        pods_per_minute=_of(min, one.pods_per_minute, other.pods_per_minute),
         storage_percentage=_of(min, one.storage_percentage, other.storage_percentage),
         storage_conditions=tuple(dict.fromkeys((*one.storage_conditions, *other.storage_conditions))),
         skip_lost_storage=one.skip_lost_storage or other.skip_lost_storage,

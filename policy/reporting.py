@@ -203,7 +203,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
                 waiting[key][closed[0]] += 1
             continue
         since, key, refused = _under_which(known, said, offended)
-        refused = excluded(known, victim) or _lost_storage(known, victim) or refused
+        refused = excluded(known, victim) or lost_its_storage(known, victim) or refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
@@ -253,7 +253,8 @@ def _nodes(known: Known, victim: str) -> list[NodeView]:
     return list(found.values())
 
 
-def _lost_storage(known: Known, victim: str) -> str:
+def lost_its_storage(known: Known, victim: str) -> str:
+    """Why the victim is left alone as one that can't reach its storage, "" where it is not."""
     return next((why for node in _nodes(known, victim) if (why := known.policies.host_lost_storage(node))), "")
 
 

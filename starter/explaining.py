@@ -59,6 +59,9 @@ def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
         said.append(f"nothing new is begun while the view is stale: {report.view.stale or 'not synced'}")
     if report is not None and report.view.notice:
         said.append(f"the scanner does not see everything: {report.view.notice}")
+    if report is not None and report.policies.problem:
+        said.append(f"nothing new is begun while the fence policies can't be used: {report.policies.problem}")
+    said += [f"fencing is switched off: {why}" for why in (report.policies.switched_off if report is not None else ())]
     if report is not None and report.lease.needed and not report.lease.held:
         said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
     if report is not None:

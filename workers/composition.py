@@ -121,6 +121,7 @@ async def _cluster_serving(
             takeover=settings.scan.takeover,
             at_risk=at_risk,
             fences=fences,
+            source=settings.policy_source(),
         )
     )
     return Serving(
@@ -134,10 +135,11 @@ async def _cluster_serving(
                 machines=machines,
                 fences=fences,
                 fence_namespace=settings.fence_namespace,
+                source=settings.policy_source(),
             ),
             ClusterMirror(name, connection, fences=fences),
             ClusterIsolation(name, connection, own_node=settings.node_name),
-            ClusterFreeing(name, connection, own_node=settings.node_name),
+            ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
         ),
     )
 

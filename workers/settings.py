@@ -28,8 +28,11 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
+from policy.fence_policies import FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.overlaps import Overlap
 from policy.repeats import RepeatAlarm
+from policy.scopes import CLUSTER, is_scope
+from policy.scopes import EXPECTED as EXPECTED_SCOPE
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 
@@ -175,6 +178,69 @@ class NodeFenceSettings(_Section):
     kept_for: Duration = Field(default=timedelta(hours=1), description="how long one stays after its episode has ended")
 
 
+class StormSettings(_Section):
+    """No new fencing while at or above that percentage of a group of the scope is unresponsive."""
+
+    percentage: int = Field(ge=1, le=100)
+    scope: str = Field(default=CLUSTER, description="cluster, zone, pool or the key of a node label")
+
+    @field_validator("scope")
+    @classmethod
+    def _known_scope(cls, value: str) -> str:
+        return _scope(value)
+
+
+class FencingSettings(_Section):
+    """Fence policies for all clusters of this worker; what a cluster's own fence-cluster-config says holds beside them."""
+
+    enabled: bool = Field(default=True, description="false: nothing is fenced, and what is under way stops before its next act")
+    storms: tuple[StormSettings, ...] = ()
+    cap_per_scope: dict[str, Annotated[int, Field(ge=1, le=1000)]] = Field(
+        default_factory=dict, description="nodes of one zone, pool or label value that may be disrupted at once"
+    )
+    quiet_time: Duration = Field(default=timedelta(0), description="between switching a node on and off again")
+    max_attempts: int | None = Field(default=None, ge=1, le=1000, description="failed attempts on a node before a pause; 10")
+    attempts_pause: Duration | None = Field(default=None, description="how long that pause is; 15m")
+    storage_percentage: int | None = Field(default=None, ge=1, le=100, description="of nodes without storage: nothing is fenced")
+    storage_conditions: tuple[str, ...] = Field(default=(), description="node conditions that say so")
+    skip_if_host_lost_storage: bool = False
+    skip_if_host_renews_lease: bool = False
+
+    @field_validator("cap_per_scope")
+    @classmethod
+    def _known_scopes(cls, value: dict[str, int]) -> dict[str, int]:
+        for scope in value:
+            if _scope(scope) == CLUSTER:
+                message = "the cap of the whole cluster is scan.cap"
+                raise ValueError(message)
+        return value
+
+    def policies(self) -> FencePolicies:
+        """The same as the typed policies that everything downstream knows."""
+        return FencePolicies(
+            storms=tuple(
+                StormRule(name=f"fencing.storms[{index}]", percentage=each.percentage, scope=each.scope)
+                for index, each in enumerate(self.storms)
+            ),
+            caps=tuple(ScopeCap(scope=scope, cap=cap) for scope, cap in sorted(self.cap_per_scope.items())),
+            quiet_time=self.quiet_time or None,
+            maximum_attempts=self.max_attempts,
+            attempts_pause=self.attempts_pause,
+            storage_percentage=self.storage_percentage,
+            storage_conditions=self.storage_conditions,
+            skip_lost_storage=self.skip_if_host_lost_storage,
+            skip_renewed_lease=self.skip_if_host_renews_lease,
+            switched_off=() if self.enabled else ("the setting fencing.enabled is false",),
+        )
+
+
+def _scope(value: str) -> str:
+    if not is_scope(value):
+        message = f"expected {EXPECTED_SCOPE}, got {value!r}"
+        raise ValueError(message)
+    return value
+
+
 class LogSettings(_Section):
     """What is written to stderr."""
 
@@ -249,6 +315,8 @@ class Settings(BaseSettings):
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
+    fencing: FencingSettings = FencingSettings()
+    fence_namespace: str = Field(default="default", description="where the ConfigMaps of the node-fencing proposal are")
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
     metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
     log: LogSettings = LogSettings()
@@ -278,6 +346,10 @@ class Settings(BaseSettings):
     @classmethod
     def _home(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    def policy_source(self) -> PolicySource:
+        """Where the fence policies of every cluster come from."""
+        return PolicySource(namespace=self.fence_namespace, policies=self.fencing.policies())
 
     def connections(self) -> dict[str, ClusterSettings]:
         """The clusters to serve: the configured ones, else the one kubectl would talk to; empty if there is none."""

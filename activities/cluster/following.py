@@ -1,8 +1,9 @@
 """Which collections of a cluster are followed, and what each change of them is to the ledger.
 
-Nodes and health checks always; Machines, Clusters and what tells of upgrades from the first health check on that needs them, so
-that a cluster without Machines is asked for none. Kinds that the server does not know are looked for from time to time. Cluster
-API's objects may live behind another connection (a management cluster). How fresh all of it is, is judged in `view.py`.
+Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
+health check on that needs them, so that a cluster without Machines is asked for none. Kinds that the server does not know are
+looked for from time to time. Cluster API's objects may live behind another connection (a management cluster). How fresh all of it
+is, is judged in `view.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINE_HEALTH_CHECKS,
     CAPI_MACHINES,
+    CONFIG_MAPS,
     LEASES,
     NODE_HEALTH_CHECKS,
     NODES,
@@ -35,6 +37,8 @@ from activities.cluster.paths import (
 from activities.cluster.reflector import Reflector, WatchLimits
 from policy.conflicts import LEADER_LEASES
 from policy.data_at_risk import DataAtRisk
+from policy.dialects.node_fencing import CLUSTER_CONFIG
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
@@ -71,10 +75,11 @@ class Watches:
         takeover: bool = False,
         patience: float = 5.0,
         at_risk: DataAtRisk | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is told of
         nodes and of what is attached to them."""
-        self.intake = Intake(ledger, clock)
+        self.intake = Intake(ledger, clock, source=source)
         self.conflicts = Conflicts(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
@@ -88,6 +93,16 @@ class Watches:
             dialect: self._reflector(resource, OBJECT_DECODING, partial(self._check_changed, resource))
             for resource, dialect in POLICY_KINDS.items()
         }
+        self._policies[Dialect.NODE_FENCING] = Reflector(
+            connection,
+            CONFIG_MAPS,
+            OBJECT_DECODING,
+            on_change=self._config_map_changed,
+            on_state=on_state,
+            limits=limits,
+            optional=True,
+            namespace=source.namespace,
+        )
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._surroundings: tuple[Following, ...] = ()
         self._at_risk = at_risk or DataAtRisk(forced=False)
@@ -218,6 +233,13 @@ class Watches:
         self._accompany(dialect)
         self._changed(lambda: self.intake.put_check(ref, found))
 
+    def _config_map_changed(self, key: str, found: JsonObject | None) -> None:
+        """One of the namespace in which fence policies live; most of them are somebody else's."""
+        _, _, name = key.rpartition("/")
+        if name == CLUSTER_CONFIG and found is not None:
+            self._accompany(Dialect.NODE_FENCING)
+        self._changed(lambda: self.intake.put_config_map(name, found))
+
     def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
         if machine is None:
             namespace, _, name = key.partition("/")
@@ -264,8 +286,8 @@ class Watches:
             self._begin(self._surroundings)
         if dialect in self._companions:
             return
-        companions: tuple[Following, ...] = (self._leader(dialect),)
-        if dialect is not Dialect.MEDIK8S:
+        companions: tuple[Following, ...] = (self._leader(dialect),) if dialect in LEADER_LEASES else ()
+        if dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}:
             machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
             changed = partial(self._machine_changed, dialect)
             companions += (self._reflector(machines, machine_decoding(dialect), changed),)

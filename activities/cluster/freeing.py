@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.cut_workload import behind_cut
+from activities.cluster.fence_config import live_policies, switched_off
 from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import (
@@ -54,6 +55,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import OffProof
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
 from policy.fencing import paths_cut, proof_stands
 from policy.marks import Mark
 
@@ -67,10 +69,19 @@ Consequence = FreeRequest | FreeCutRequest
 class ClusterFreeing(FreeingActivities):
     """Served by the workers of one cluster's queue. `own_node`: the node this worker runs on, "" where not known."""
 
-    def __init__(self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        own_node: str = "",
+        clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
+    ) -> None:
         self._cluster = cluster
         self._connection = connection
         self._own_node = own_node
+        self._source = source
         self._clock = clock
 
     @activity.defn(name="power-management.taint-out-of-service")
@@ -208,6 +219,11 @@ class ClusterFreeing(FreeingActivities):
         if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
             # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
             raise failure(ErrorType.NOT_LICENSED, problem)
+        node = await find_node(self._connection, request.target.pinned.node)
+        off = switched_off(await live_policies(self._connection, self._source), node.view if node is not None else None)
+        if off or (node is not None and (off := switched_off_node(node.view))):
+            # The node is off already; what is left to do waits for the switch, and then for a person.
+            raise failure(ErrorType.NOT_LICENSED, off)
 
     def _require_time(self, request: Consequence) -> None:
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")

@@ -14,12 +14,15 @@ from typing import Any
 from activities.cluster.connection import JsonObject
 from activities.cluster.paths import (
     CLUSTER_VERSIONS,
+    CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     MACHINE_CONFIG_POOLS,
     Resource,
 )
 from policy.dialects import parse, refuse_update
+from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, read_policies
 from policy.errors import PolicyError, shown
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
@@ -48,14 +51,63 @@ class _Fact:
 class Intake:
     """Feeds one ledger. `clock` is asked for the moment at which something was heard."""
 
-    def __init__(self, ledger: Ledger, clock: Callable[[], datetime]) -> None:
+    def __init__(self, ledger: Ledger, clock: Callable[[], datetime], *, source: PolicySource = DEFAULT_SOURCE) -> None:
         self.ledger = ledger
+        self.policy_mistake: PolicyError | None = None
+        """Why the fence configuration of the cluster can't be used, None where it can."""
         self.objects: dict[str, JsonObject] = {}
         """The policy objects as last seen, by the key of their reference."""
         self.checks: dict[str, HealthCheck] = {}
         """Those of them that can be used."""
         self._clock = clock
         self._facts: dict[tuple[str, str], _Fact] = {}
+        self._source = source
+        self._cluster_config: JsonObject | None = None
+        self._fence_policies: dict[str, JsonObject] = {}
+        self._unread = ""
+        self.ledger.follow(source.policies)
+
+    def put_config_map(self, name: str, obj: JsonObject | None) -> None:
+        """A ConfigMap of the node-fencing proposal, None for one that is gone; what else is called so is nobody's business.
+
+        The cluster's configuration and its policies are one: where any of it can't be used, the health check that it is counts
+        as a bad one, and nothing new is begun under any.
+        """
+        if name == CLUSTER_CONFIG:
+            self._cluster_config = _plain_config_map(obj)
+        elif name.startswith(POLICY_PREFIX):
+            if obj is None:
+                self._fence_policies.pop(name, None)
+            else:
+                self._fence_policies[name] = _plain_config_map(obj) or {}
+        else:
+            return
+        self._read_policies()
+
+    def doubt_policies(self, why: str) -> None:
+        """Why the ConfigMaps can't be followed, "" where they are: what is not read may say off."""
+        if why != self._unread:
+            self._unread = why
+            self._read_policies()
+
+    def _read_policies(self) -> None:
+        cluster, self.policy_mistake = self._cluster_config, None
+        name = str((cluster or {}).get("metadata", {}).get("name") or CLUSTER_CONFIG)
+        namespace = str((cluster or {}).get("metadata", {}).get("namespace") or self._source.namespace)
+        ref = ObjectRef(api_version=CONFIG_MAPS.api_version, kind=CONFIG_MAPS.kind, name=name, namespace=namespace)
+        try:
+            found = stricter(self._source.policies, read_policies(cluster, self._fence_policies))
+        except PolicyError as error:
+            self.policy_mistake = error
+            self.refuse_check(ref, cluster or {}, error)
+            found = unusable(self._source.policies, str(error))
+        else:
+            if cluster is None:
+                for key in [key for key in self.objects if key.startswith(f"{CONFIG_MAPS.kind}/")]:
+                    self.remove_check(key)
+            else:
+                self.put_check(ref, cluster)
+        self.ledger.follow(unusable(found, self._unread) if self._unread else found)
 
     def put_check(self, ref: ObjectRef, obj: JsonObject, *, update: bool = False) -> PolicyError | None:
         """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None.
@@ -114,6 +166,13 @@ class Intake:
             upgrade="; ".join(fact.upgrade for fact in facts if fact.upgrade),
             etcd=EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards),
         )
+
+
+def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:
+    """As a single object says it is: the items of a list do not. One on its way out is gone."""
+    if obj is None or _mapping(obj.get("metadata")).get("deletionTimestamp"):
+        return None
+    return {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, **obj}
 
 
 def is_guard(pod: JsonObject) -> bool:

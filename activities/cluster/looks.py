@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.fence_config import lease_renewed, live_policies, switched_off
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
@@ -22,6 +24,7 @@ from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
+from policy.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource, still_renewed, switched_off_node
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
@@ -71,6 +74,8 @@ class _Sight:
     lease_holder: str
     lease_problem: str
     permit: tuple[bool, str]
+    policies: FencePolicies
+    renewed: datetime | None
     doubts: tuple[_Doubt, ...]
 
 
@@ -92,7 +97,9 @@ class LastLook:
         *,
         machines: ClusterConnection | None = None,
         clock: Clock | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
+        self._source = source
         self._connection = connection
         self._elsewhere = Connections(nodes=connection, machines=machines or connection)
         self._permits = permits
@@ -124,13 +131,21 @@ class LastLook:
         target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        node, check, subject, lease_holder, lease_problem, permit = await asyncio.gather(
-            _read("the node", find_node(self._connection, name), None, blind),
-            _read("its health check", find_check(self._elsewhere, need), None, doubts),
-            _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
-            _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
-            _read("the cluster Lease", self._lease_problem(request), "", doubts),
-            _read("the permit", self._permit(request), (False, ""), doubts),
+        (node, check, subject), (lease_holder, lease_problem, permit), (policies, renewed) = await asyncio.gather(
+            asyncio.gather(
+                _read("the node", find_node(self._connection, name), None, blind),
+                _read("its health check", find_check(self._elsewhere, need), None, doubts),
+                _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
+            ),
+            asyncio.gather(
+                _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
+                _read("the cluster Lease", self._lease_problem(request), "", doubts),
+                _read("the permit", self._permit(request), (False, ""), doubts),
+            ),
+            asyncio.gather(
+                _read("the fence policies", self._policies(request), NO_POLICIES, doubts),
+                _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
+            ),
         )
         return _Sight(
             node=node,
@@ -140,6 +155,8 @@ class LastLook:
             lease_holder=lease_holder,
             lease_problem=lease_problem,
             permit=permit,
+            policies=policies,
+            renewed=renewed,
             doubts=(*blind, *doubts),
         )
 
@@ -160,9 +177,33 @@ class LastLook:
         held, why = sight.permit
         if sight.lease_problem or not held:
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
-        if veto := _veto(sight):
+        if veto := _veto(sight) or self._forbidden(request, sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
         return need
+
+    def _forbidden(self, request: LookRequest, sight: _Sight) -> str:
+        """Which fence policy forbids this act now, "" where none does. Storms and caps are not asked: they close the door to new
+        episodes only (S17). What keeps a host for its own sake does not keep it from a person."""
+        if not request.destructive:
+            return ""
+        node = sight.node.view if sight.node is not None else None
+        if off := switched_off(sight.policies, node) or (switched_off_node(node) if node is not None else ""):
+            return off
+        if node is None or request.need.kind is not NeedKind.CHECK:
+            return ""
+        if lost := sight.policies.host_lost_storage(node):
+            return lost
+        if not sight.policies.skip_renewed_lease:
+            return ""
+        return still_renewed(sight.renewed, None if node.ready else node.ready_since, self._clock())
+
+    async def _policies(self, request: LookRequest) -> FencePolicies:
+        return await live_policies(self._connection, self._source) if request.destructive else NO_POLICIES
+
+    async def _renewed(self, request: LookRequest) -> datetime | None:
+        if not request.destructive or request.need.kind is not NeedKind.CHECK:
+            return None
+        return await lease_renewed(self._connection, request.target.pinned.node)
 
     async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         if need is None and not request.destructive:

@@ -16,6 +16,7 @@ from activities.cluster.machines_decoding import decode_cluster, decode_machine,
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINES,
+    CONFIG_MAPS,
     NODE_HEALTH_CHECKS,
     NODES,
     OPENSHIFT_MACHINES,
@@ -43,7 +44,14 @@ from policy.targets import Target
 CAPI_GROUP = "cluster.x-k8s.io"
 CAPI_VERSIONS = ("v1beta2", "v1beta1")
 
-PLURALS = {"NodeHealthCheck": NODE_HEALTH_CHECKS.plural, "MachineHealthCheck": "machinehealthchecks"}
+PLURALS = {
+    "NodeHealthCheck": NODE_HEALTH_CHECKS.plural,
+    "MachineHealthCheck": "machinehealthchecks",
+    CONFIG_MAPS.kind: CONFIG_MAPS.plural,
+}
+
+OF_NODES = (NODE_HEALTH_CHECKS.kind, CONFIG_MAPS.kind)
+"""The kinds of health checks that know no Machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +112,7 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
 async def read_subject(connections: Connections, need: Need | None, node: str, *, whole: bool = False) -> Subject:
     """The Machines of the node, for a check of Machines; for all else, whether people keep its Machine out. whole: all of them,
     though the Node names one."""
-    if need is None or need.check is None or need.check.kind == NODE_HEALTH_CHECKS.kind:
+    if need is None or need.check is None or need.check.kind in OF_NODES:
         return Subject(kept_out=await _kept_out(connections, node))
     document = await find_check(connections, need)
     if document is None:

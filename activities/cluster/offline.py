@@ -31,7 +31,9 @@ from activities.cluster.paths import (
 )
 from policy.dialects import is_health_check
 from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.errors import PolicyError, shown
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.moments import moment_of
@@ -55,14 +57,22 @@ class Mistake:
 class OfflineCluster:
     """Objects of one cluster (or of a management cluster with its workload clusters) at one moment."""
 
-    def __init__(self, now: datetime, *, overlap: Overlap = Overlap.STRICTEST, sees_all_nodes: bool = True) -> None:
+    def __init__(
+        self,
+        now: datetime,
+        *,
+        overlap: Overlap = Overlap.STRICTEST,
+        sees_all_nodes: bool = True,
+        policies: PolicySource = DEFAULT_SOURCE,
+    ) -> None:
         self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap)
         self.mistakes: list[Mistake] = []
         self.now = now
         """The moment by which everything is judged."""
-        self._intake = Intake(self.ledger, lambda: now)
+        self._intake = Intake(self.ledger, lambda: now, source=policies)
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
+        self._fencing_source = ""
 
     def put(self, obj: JsonObject, source: str) -> None:
         """One object. A health check that was there already is taken as changed."""
@@ -75,6 +85,11 @@ class OfflineCluster:
 
     def finish(self) -> None:
         """Once everything was put: of all other objects those are remediations that some check's template makes."""
+        if (mistake := self._intake.policy_mistake) is not None:
+            where, _, name = mistake.subject.rpartition("/")
+            ref = ObjectRef(api_version="v1", kind="ConfigMap", name=name, namespace=where.rpartition("/")[2])
+            message = f"{mistake.field}: {mistake.problem}"
+            self.mistakes.append(Mistake(source=self._fencing_source, ref=ref, field=mistake.field, message=message))
         checks = self._intake.checks.values()
         for obj, source in self._others:
             try:
@@ -88,6 +103,11 @@ class OfflineCluster:
                 self.ledger.put_remediation(remediation, self.now)
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
+        if is_cluster_config(obj) or is_fence_policy(obj):
+            # Read together, once all are there: what names a policy may come before it.
+            self._fencing_source = source
+            self._intake.put_config_map(ref.name, obj)
+            return
         if is_health_check(obj):
             mistake = self._put_check(ref, obj)
             if mistake is not None:

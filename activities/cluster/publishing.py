@@ -19,7 +19,7 @@ from activities.cluster.following import POLICY_KINDS
 from activities.cluster.paths import NODES, Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.statuses import status_change
-from activities.cluster.statuses.common import Situation, StatusChange, another_controller
+from activities.cluster.statuses.common import INVALID, Situation, StatusChange, another_controller
 from activities.cluster.statuses.medik8s import UPDATED
 from activities.cluster.telling import SILENT, MachineConditions, target_happenings
 from activities.cluster.view import ClusterView
@@ -27,7 +27,7 @@ from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
 from policy.episode_events import EventReason
-from policy.healthcheck import ObjectRef
+from policy.healthcheck import Dialect, ObjectRef
 from policy.report import CheckReport, ReportParts
 from policy.verdicts import Health
 
@@ -69,6 +69,9 @@ class Publishing:
         for report in request.checks:
             if report.reason == Closed.ELSEWHERE:
                 continue  # its status is written from where its Nodes are seen
+            if report.dialect is Dialect.NODE_FENCING:
+                failed += await self._tell_of_configuration(report)  # a ConfigMap has no status
+                continue
             try:
                 change = await self._write(report, request.in_flight, parts)
             except ApplicationError as error:
@@ -99,6 +102,15 @@ class Publishing:
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
                 failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
         return PublishResult(written=written, failed=tuple(failed))
+
+    async def _tell_of_configuration(self, report: CheckReport) -> list[str]:
+        """Why the fence configuration can't be used, for as long as it can't; what could not be told."""
+        if not report.error or report.ref.key not in self._view.check_objects:
+            return []
+        message = f"not in use, and no new fencing begins: {report.error}"
+        about = Happening(about=report.ref, uid=report.uid, reason=INVALID, message=message, warning=True)
+        refused = await self._tell(about, once=True)
+        return [refused] if refused else []
 
     async def _tell_of_targets(self, request: PublishRequest) -> list[str]:
         """What single targets are told, and told about; what failed or has to wait for the next time."""

@@ -61,7 +61,7 @@ class Reflector(Generic[T]):
 
     on_change gets a key and its object, or None for one that is gone; at a re-list it gets every object again and each key that
     vanished meanwhile. on_state is called when `synced`, `problem` or `absent` may have changed. only: the objects of that
-    name, in whatever namespace.
+    name, in whatever namespace; namespace: those of that one.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Reflector(Generic[T]):
         optional: bool = False,
         alternatives: Sequence[Resource] = (),
         only: str = "",
+        namespace: str = "",
         limits: WatchLimits | None = None,
         jitter: random.Random | None = None,
     ) -> None:
@@ -96,7 +97,8 @@ class Reflector(Generic[T]):
         self._connection = connection
         self._spellings = (resource, *alternatives)
         self._query = {"fieldSelector": f"metadata.name={only}"} if only else {}
-        self._path = resource.path()
+        self._namespace = namespace
+        self._path = resource.path(namespace=namespace)
         self._decoding = decoding
         self._on_change = on_change
         self._on_state = on_state
@@ -278,7 +280,7 @@ class Reflector(Generic[T]):
             return
         now = self._last_contact = asyncio.get_running_loop().time()
         self.resource = self._spellings[(self._spellings.index(self.resource) + 1) % len(self._spellings)]
-        self._path = self.resource.path()
+        self._path = self.resource.path(namespace=self._namespace)
         self._refused += 1
         if self._turning:
             return

@@ -28,6 +28,7 @@ from activities.cluster.view import ClusterView
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from policy.data_at_risk import DataAtRisk
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.overlaps import Overlap
 from policy.report import ClusterLease, ReportParts, ScanReport
 from policy.views import digest
@@ -56,6 +57,7 @@ class ClusterScan(ScanActivities):
         takeover: bool = False,
         at_risk: DataAtRisk | None = None,
         fences: NodeFences | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -68,6 +70,7 @@ class ClusterScan(ScanActivities):
             overlap=overlap,
             takeover=takeover,
             at_risk=at_risk,
+            source=source,
         )
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)

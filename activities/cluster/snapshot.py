@@ -19,10 +19,21 @@ from activities.cluster.following import OLDER_VERSION, POLICY_KINDS
 from activities.cluster.intake import SURROUNDING_KINDS
 from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.cluster.offline import Mistake, OfflineCluster
-from activities.cluster.paths import CAPI_CLUSTERS, CAPI_MACHINES, LEASES, NODES, OPENSHIFT_MACHINES, Resource, in_version
+from activities.cluster.paths import (
+    CAPI_CLUSTERS,
+    CAPI_MACHINES,
+    CONFIG_MAPS,
+    LEASES,
+    NODES,
+    OPENSHIFT_MACHINES,
+    Resource,
+    in_version,
+)
 from activities.cluster.refusals import ObjectNotFound
 from activities.errors import ErrorType, failure
 from policy.conflicts import LEADER_LEASES
+from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import MachineView
 from policy.nodes import NodeView
@@ -38,12 +49,13 @@ async def take_snapshot(
     overlap: Overlap,
     takeover: bool,
     now: datetime | None = None,
+    source: PolicySource = DEFAULT_SOURCE,
 ) -> OfflineCluster:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. Raises what the API refuses where not even Nodes can be listed."""
     nodes = await _views(connection, NODES, NODE_DECODING)
     now = now or connection.now()  # the server's clock is known by its first answer
-    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False)
+    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source)
     for node in nodes:
         _note_unreadable(cluster, NODES, node)
         cluster.ledger.put_node(node, now)
@@ -62,21 +74,25 @@ async def take_snapshot(
                 namespace=str(metadata.get("namespace") or ""),
             )
             conflicts.check_changed(dialect, ref, obj)
+    for obj in await _listed(cluster, connection, CONFIG_MAPS, namespace=source.namespace):
+        if is_cluster_config(obj) or is_fence_policy(obj):
+            cluster.put(obj, CONFIG_MAPS.plural)
+            dialects.add(Dialect.NODE_FENCING)
     for resource in SURROUNDING_KINDS if dialects else ():
         for obj in await _listed(cluster, connection, resource):
             cluster.put(obj, resource.plural)
-    for dialect, source, resource in (
+    for dialect, holder, resource in (
         (Dialect.OPENSHIFT, connection, OPENSHIFT_MACHINES),
         (Dialect.CLUSTER_API, elsewhere, CAPI_MACHINES),
     ):
-        for machine in await _tried(cluster, source, resource, machine_decoding(dialect)) if dialect in dialects else ():
+        for machine in await _tried(cluster, holder, resource, machine_decoding(dialect)) if dialect in dialects else ():
             _note_unreadable(cluster, resource, machine)
             cluster.ledger.put_machine(machine, now)
     for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
         cluster.ledger.put_cluster(each, now)
-    for dialect in dialects:
-        source = elsewhere if dialect is Dialect.CLUSTER_API else connection
-        for lease in await _listed(cluster, source, LEASES, only=LEADER_LEASES[dialect]):
+    for dialect in dialects & LEADER_LEASES.keys():
+        leader = elsewhere if dialect is Dialect.CLUSTER_API else connection
+        for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):
             metadata = lease["metadata"]
             conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
     conflicts.hold(now)
@@ -118,12 +134,12 @@ async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resourc
 
 
 async def _listed(
-    cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = ""
+    cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
 ) -> list[JsonObject]:
     for version in _versions(resource):
         try:
             found = await connection.list_objects(
-                version.path(), query={"fieldSelector": f"metadata.name={only}"} if only else None
+                version.path(namespace=namespace), query={"fieldSelector": f"metadata.name={only}"} if only else None
             )
         except ObjectNotFound:
             continue

@@ -33,6 +33,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.moments import written
 from policy.plan import FencingPlan
 
@@ -50,13 +51,14 @@ class ClusterTarget(TargetActivities):
         clock: Clock | None = None,
         fences: NodeFences | None = None,
         fence_namespace: str = FENCE_NAMESPACE,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self._cluster = cluster
         self._fence_namespace = fence_namespace
         self._connection = connection
         self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now
-        self._last_look = LastLook(connection, permits, machines=machines, clock=clock)
+        self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source)
         self._teller = EpisodeTeller(connection, fences, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")

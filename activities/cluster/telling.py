@@ -72,7 +72,7 @@ def target_happenings(known: Known, key: str) -> Iterator[Happening]:
 
 
 def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator[Happening]:
-    if check.dialect is Dialect.MEDIK8S:
+    if not check.of_machines:
         if verdict.standing is Standing.UNHEALTHY:
             yield Happening(
                 about=check.ref, uid=check.uid, reason="DetectedUnhealthy", message=f"Node {target.name}: {verdict.message}"

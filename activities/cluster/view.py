@@ -21,6 +21,7 @@ from activities.cluster.reflector import WatchLimits
 from activities.cluster.view_limits import ViewLimits
 from policy.brakes import Closed
 from policy.data_at_risk import DataAtRisk
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
@@ -50,6 +51,7 @@ class ClusterView:
         overlap: Overlap = Overlap.STRICTEST,
         takeover: bool = False,
         at_risk: DataAtRisk | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
@@ -73,6 +75,7 @@ class ClusterView:
             on_state=self._state_changed,
             limits=watch_limits,
             takeover=takeover,
+            source=source,
             patience=self._limits.broken.total_seconds(),
             at_risk=self.at_risk,
         )
@@ -290,6 +293,8 @@ class ClusterView:
             if dialect is Dialect.CLUSTER_API:
                 why = self._management.lost() or why
             self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
+            if dialect is Dialect.NODE_FENCING:
+                self._watches.intake.doubt_policies(why)
 
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(

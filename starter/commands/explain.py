@@ -120,7 +120,11 @@ async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCl
             machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
         try:
             return await take_snapshot(
-                connection, machines=machines, overlap=settings.scan.overlap, takeover=settings.scan.takeover
+                connection,
+                machines=machines,
+                overlap=settings.scan.overlap,
+                takeover=settings.scan.takeover,
+                source=settings.policy_source(),
             )
         except ApplicationError as error:
             problems.append(f"the cluster's objects are not shown: {error.message}")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from policy.explanation import explain
+from policy.fence_policies import FencePolicies, StormRule
 from policy.machines import SKIP_ANNOTATION
-from policy.nodes import EXCLUDE_LABEL
-from tests.policy.builders import NOW, WORKER, a_check, a_node
+from policy.nodes import EXCLUDE_LABEL, Condition
+from policy.remedies import Action
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago
+from tests.policy.fencing_builders import RACK, in_rack, racks
+from tests.policy.fencing_builders import ledger_of as tolerant_ledger_of
 from tests.policy.pools import PROD, a_machine
 from tests.policy.test_ledger import ledger_of
 
@@ -58,3 +66,62 @@ def test_a_persons_word_is_to_be_taken_back() -> None:
     (opinion,) = explain(ledger.known(NOW), "n1").opinions
     assert SKIP_ANNOTATION in opinion.target.held_by
     assert SKIP_ANNOTATION in opinion.unblock[0]
+
+
+# Fence policies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policies", "held_by", "unblock"),
+    [
+        (
+            FencePolicies(storms=(StormRule(name="racks", percentage=40, scope=RACK),)),
+            f"{RACK}=r0: 2 of 5 nodes, 40%, are unresponsive; the policy racks fences below 40%",
+            f"1 more of the 5 nodes of {RACK}=r0 must become responsive",
+        ),
+        (
+            FencePolicies(switched_off=("fencing=off in it",)),
+            "fencing is switched off: fencing=off in it",
+            "switch fencing on again: fencing=off in it",
+        ),
+        (
+            FencePolicies(off_groups=(f"{RACK}=r0",)),
+            f"fencing is switched off for {RACK}=r0",
+            "take its part of the cluster out of fencing_off in fence-cluster-config",
+        ),
+        (
+            FencePolicies(problem="percentage: expected a whole number"),
+            "the fence policies can't be used: percentage: expected a whole number",
+            "correct the fence policies: percentage: expected a whole number",
+        ),
+        (
+            FencePolicies(skip_lost_storage=True),
+            "it has lost its storage: its condition StorageUnreachable is True (skip-if-host-lost-storage)",
+            "its storage must be reachable again, as its conditions say",
+        ),
+        (
+            FencePolicies(storage_percentage=20),
+            "1 of 5 nodes have lost their storage, at or above 20%: it is the storage that fails, not the nodes",
+            "fewer than 20% of the nodes may say that they have lost their storage",
+        ),
+    ],
+    ids=["storm", "switch", "part", "unusable", "host", "storage"],
+)
+def test_a_fence_policy_that_holds_a_node_back_is_named_with_what_would_unblock_it(
+    policies: FencePolicies, held_by: str, unblock: str
+) -> None:
+    """S17: whoever waits is told why, and for what."""
+    lost = Condition(type="StorageUnreachable", status="True", since=ago(60))
+    down = [in_rack("r0-0", "r0", "Unknown", 60), in_rack("r0-1", "r0", "Unknown", 60)]
+    sick = replace(down[0], conditions=(*down[0].conditions, lost))
+    ledger = tolerant_ledger_of([*racks(1, 5)[2:], sick, down[1]])
+    ledger.follow(policies)
+    (opinion,) = explain(ledger.known(NOW), "r0-0").opinions
+    assert (opinion.target.held_by, opinion.unblock) == (held_by, (unblock,))
+    assert opinion.target.action is Action.NONE
+
+
+def test_a_label_that_switches_fencing_off_is_named() -> None:
+    ledger = tolerant_ledger_of([*racks(1, 5), in_rack("x", "r0", "Unknown", 60, **{"nodewarden.io/fencing": "off"})])
+    (opinion,) = explain(ledger.known(NOW), "x").opinions
+    assert opinion.unblock == ("remove the label nodewarden.io/fencing from the node",)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from policy.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.repeats import RepeatAlarm
 from workers.clusters import ClusterSettings
 from workers.setting_sources import SettingsError
@@ -223,3 +224,58 @@ def test_an_alarm_that_is_none_is_refused(clean: Path, bad: str) -> None:
     """Once is no repetition, and what is remembered travels in the scanner's state."""
     with pytest.raises(SettingsError, match="repeat_alarm"):
         load(config=write(clean / "nodewarden.yaml", f"repeat_alarm: {bad}\n"))
+
+
+def test_without_fence_policies_there_are_none(clean: Path) -> None:
+    assert load().policy_source() == PolicySource(namespace="default", policies=NO_POLICIES)
+
+
+def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        clean / "nodewarden.yaml",
+        """
+        fence_namespace: fencing
+        fencing:
+          storms: [{scope: rack, percentage: 40}, {percentage: 30}]
+          cap_per_scope: {rack: 1}
+          quiet_time: 3m
+          max_attempts: 4
+          skip_if_host_lost_storage: true
+        """,
+    )
+    monkeypatch.setenv("NODEWARDEN_FENCING__ENABLED", "false")
+    assert load().policy_source() == PolicySource(
+        namespace="fencing",
+        policies=FencePolicies(
+            storms=(
+                StormRule(name="fencing.storms[0]", percentage=40, scope="rack"),
+                StormRule(name="fencing.storms[1]", percentage=30),
+            ),
+            caps=(ScopeCap(scope="rack", cap=1),),
+            quiet_time=timedelta(minutes=3),
+            maximum_attempts=4,
+            skip_lost_storage=True,
+            switched_off=("the setting fencing.enabled is false",),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expectation"),
+    [
+        ("fencing: {storms: [{percentage: 0}]}", "greater than or equal to 1"),
+        ("fencing: {storms: [{percentage: 101}]}", "less than or equal to 100"),
+        ("fencing: {storms: [{scope: a rack, percentage: 40}]}", "expected cluster, zone, pool or the key of a node label"),
+        ("fencing: {cap_per_scope: {cluster: 2}}", "the cap of the whole cluster is scan.cap"),
+        ("fencing: {cap_per_scope: {rack: 0}}", "greater than or equal to 1"),
+        ("fencing: {max_attempts: 0}", "greater than or equal to 1"),
+        ("fencing: {quiet_time: 180}", "expected a duration"),
+        ("fencing: {storm: []}", "fencing.storm"),
+    ],
+)
+def test_a_bad_fence_policy_is_refused(clean: Path, text: str, expectation: str) -> None:
+    """S7."""
+    write(clean / "nodewarden.yaml", text)
+    with pytest.raises(SettingsError) as refusal:
+        load()
+    assert expectation in str(refusal.value)

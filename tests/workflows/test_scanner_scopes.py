@@ -86,7 +86,7 @@ async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironme
             world.repair(node)
         world.look()
         await scan.has_opened(CAP)
-        assert [episode.node for episode in world.opened][0] == "r1-7"
+        assert world.opened[0].node == "r1-7"
 
 
 async def test_thirty_nodes_of_ten_racks_are_served_five_at_once_and_one_of_a_rack(env: WorkflowEnvironment) -> None:

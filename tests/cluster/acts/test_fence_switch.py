@@ -1,0 +1,179 @@
+"""The off switch and the policies of single hosts, seen live by whatever is about to act (S20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster.paths import CONFIG_MAPS, LEASES
+from activities.cluster.targets import ClusterTarget
+from activities.contracts.target import LookResult, LookVerdict
+from activities.errors import ErrorType
+from policy.episodes import Need, NeedKind
+from policy.fence_policies import FencePolicies, PolicySource
+from simulator.api.faults import Accident, Fault
+from simulator.objects import micro_timestamp
+from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World, refused
+from tests.policy.fencing_builders import a_cluster_config, a_policy
+
+CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
+PERSON_NEED = Need(kind=NeedKind.PERSON, reason="ada asks", requester="ada")
+
+
+@pytest.fixture
+async def licensed(world: World) -> World:
+    """Everything is as it should be for a destructive act."""
+    await world.install_kinds()
+    await world.add_check(duration="60s")
+    await world.hold_cluster_lease()
+    return world
+
+
+async def put(world: World, *maps: dict[str, Any]) -> None:
+    for each in maps:
+        await world.others.create(CONFIG_MAPS.path(namespace="default"), each)
+
+
+async def look(world: World, **fields: Any) -> LookResult:
+    fields.setdefault("need", CHECK_NEED)
+    return await world.target.last_look(await world.look(**fields))
+
+
+@contextmanager
+def unchanged(world: World) -> Iterator[None]:
+    before = world.writes
+    yield
+    assert world.writes == before
+
+
+@pytest.mark.parametrize("need", [CHECK_NEED, PERSON_NEED], ids=["a check", "a person"])
+async def test_fencing_that_is_switched_off_stops_before_its_next_act(licensed: World, need: Need) -> None:
+    """S20: whoever asked for it. Switched on again it goes."""
+    await put(licensed, a_cluster_config(fencing="off"))
+    result = await look(licensed, need=need)
+    assert (result.verdict, result.reason) == (
+        LookVerdict.VETOED,
+        "fencing is switched off: fencing=off in ConfigMap/default/fence-cluster-config",
+    )
+    path = CONFIG_MAPS.path("fence-cluster-config", namespace="default")
+    await licensed.others.patch(path, {"data": a_cluster_config(fencing="on")["data"]})
+    assert (await look(licensed, need=need)).verdict is LookVerdict.GO
+
+
+async def test_a_part_of_the_cluster_is_switched_off(licensed: World) -> None:
+    await put(licensed, a_cluster_config(fencing_off="zone=zone-a"))
+    result = await look(licensed)
+    assert (result.verdict, result.reason) == (LookVerdict.VETOED, "fencing is switched off for zone=zone-a")
+
+
+async def test_another_part_of_the_cluster_does_not_matter(licensed: World) -> None:
+    await put(licensed, a_cluster_config(fencing_off="zone=zone-b"))
+    assert (await look(licensed)).verdict is LookVerdict.GO
+
+
+async def test_a_label_on_the_node_is_heard(licensed: World) -> None:
+    await licensed.change_node({"metadata": {"labels": {"nodewarden.io/fencing": "off"}}})
+    result = await look(licensed)
+    assert (result.verdict, "nodewarden.io/fencing=off" in result.reason) == (LookVerdict.VETOED, True)
+
+
+async def test_the_workers_own_setting_is_heard(licensed: World) -> None:
+    source = PolicySource(policies=FencePolicies(switched_off=("the setting fencing.enabled is false",)))
+    target = ClusterTarget("prod", licensed.connection, licensed.permits, clock=licensed.clock, source=source)
+    request = await licensed.look(need=CHECK_NEED)
+    result = await target.last_look(request)
+    assert (result.verdict, "fencing.enabled" in result.reason) == (LookVerdict.VETOED, True)
+
+
+async def test_the_way_back_is_never_switched_off(licensed: World) -> None:
+    """S17: what restores is held up by no brake."""
+    await put(licensed, a_cluster_config(fencing="off"))
+    assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+
+
+@pytest.mark.parametrize(
+    ("maps", "problem"),
+    [
+        ([a_cluster_config(fencing="of")], "fencing: expected on or off"),
+        ([a_cluster_config(policies="one")], "there is no ConfigMap fence-policy-one"),
+        ([a_cluster_config(policies="one"), a_policy("one", percentage="x")], "percentage"),
+    ],
+)
+async def test_policies_that_cannot_be_used_license_nothing(licensed: World, maps: list[dict[str, Any]], problem: str) -> None:
+    """S20: what was meant to say off may have been misspelt."""
+    await put(licensed, *maps)
+    result = await look(licensed)
+    assert result.verdict is LookVerdict.NOT_LICENSED
+    assert problem in result.reason
+
+
+async def test_policies_that_cannot_be_read_license_nothing(licensed: World) -> None:
+    """S20."""
+    request = await licensed.look(need=CHECK_NEED)
+    licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="configmaps"))
+    result = await licensed.target.last_look(request)
+    assert (result.verdict, result.reason.startswith("the fence policies could not be read")) == (LookVerdict.NOT_LICENSED, True)
+
+
+class TestHosts:
+    """What keeps one host for its own sake keeps it from checks, not from people."""
+
+    async def test_a_host_that_has_lost_its_storage(self, licensed: World) -> None:
+        await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
+        assert (await look(licensed)).verdict is LookVerdict.GO
+        found = (await licensed.node())["status"]["conditions"]
+        lost = {"type": "StorageUnreachable", "status": "True", "lastTransitionTime": found[0]["lastTransitionTime"]}
+        await licensed.change_node({"status": {"conditions": [*found, lost]}}, subresource="status")
+        assert (await look(licensed)).verdict is LookVerdict.VETOED
+        assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
+
+    @pytest.mark.parametrize(
+        ("seconds_ago", "policies", "verdict"),
+        [
+            (10, "skip-if-host-renews-lease", LookVerdict.VETOED),
+            (100, "skip-if-host-renews-lease", LookVerdict.GO),
+            (10, "", LookVerdict.GO),
+            (None, "skip-if-host-renews-lease", LookVerdict.GO),
+        ],
+    )
+    async def test_a_host_whose_kubelet_renews_its_lease(
+        self, licensed: World, seconds_ago: int | None, policies: str, verdict: LookVerdict
+    ) -> None:
+        """O02."""
+        await put(licensed, a_cluster_config(policies=policies) if policies else a_cluster_config(grace_timeout=5))
+        if seconds_ago is not None:
+            await renew(licensed, seconds_ago)
+        assert (await look(licensed)).verdict is verdict
+        assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
+
+    async def test_a_lease_that_cannot_be_read_keeps_nobody_from_power_fencing(self, licensed: World) -> None:
+        """O02: it can't prove that the host is idle; that it is off is proven by reading its devices."""
+        await put(licensed, a_cluster_config(policies="skip-if-host-renews-lease"))
+        await renew(licensed, 10)
+        request = await licensed.look(need=CHECK_NEED)
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-node-lease/"))
+        assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO
+
+
+async def renew(world: World, seconds_ago: int) -> None:
+    """The kubelet says that it lives."""
+    spec = {
+        "holderIdentity": NODE,
+        "leaseDurationSeconds": 40,
+        "renewTime": micro_timestamp(NOW - timedelta(seconds=seconds_ago)),
+    }
+    await world.others.create(
+        LEASES.path(namespace="kube-node-lease"), {"metadata": {"name": NODE, "namespace": "kube-node-lease"}, "spec": spec}
+    )
+
+
+async def test_consequences_wait_for_the_switch(licensed: World) -> None:
+    """S20: the node is off already; what is left to do waits, and writes nothing."""
+    await put(licensed, a_cluster_config(fencing="off"))
+    request = await licensed.free()
+    with unchanged(licensed), refused(ErrorType.NOT_LICENSED, "fencing is switched off"):
+        await licensed.freeing.taint_out_of_service(request)

@@ -1,0 +1,138 @@
+"""fence-cluster-config as a scan follows it: a health check of every node, and policies that hold for all fencing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.paths import CONFIG_MAPS
+from activities.contracts.scan import PublishRequest
+from policy.admission import Because, admit
+from policy.fence_policies import StormRule
+from policy.healthcheck import Dialect
+from policy.report import ScanReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import NODES, node, now
+from tests.cluster.test_scan import Open, asked, fleet, observe, observe_until, open_scan
+from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
+
+__all__ = ["open_scan"]  # a fixture
+
+pytestmark = pytest.mark.timeout(15)
+
+MAPS = CONFIG_MAPS.path(namespace="default")
+
+
+async def put(person: ApiClient, *maps: dict[str, Any]) -> None:
+    for each in maps:
+        await person.create(MAPS, each)
+
+
+async def rewrite(person: ApiClient, obj: dict[str, Any]) -> None:
+    await person.patch(CONFIG_MAPS.path(obj["metadata"]["name"], namespace="default"), {"data": obj["data"]})
+
+
+async def a_sick_fleet(person: ApiClient) -> None:
+    await fleet(person, 4)
+    await person.create(NODES, node("sick", "Unknown", now() - timedelta(minutes=1)))
+
+
+def reasons(report: ScanReport) -> list[str]:
+    admission = admit(report, (), cap=1, now=report.at)
+    return [*("" for _ in admission.admitted), *(each.reason for each in admission.refused)]
+
+
+async def test_the_configuration_alone_is_enough_to_act_on(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S38, opt-in: without it nothing is asked for, with it the cluster Lease is taken."""
+    await a_sick_fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    assert (report.checks, report.candidates, report.lease.needed) == ((), (), False)
+    await put(person, a_cluster_config(grace_timeout=5))
+    report = await observe_until(scan, report, lambda report: bool(report.candidates) and report.lease.held)
+    (candidate,) = report.candidates
+    assert (candidate.node, candidate.check.key, candidate.template) == ("sick", "ConfigMap/default/fence-cluster-config", None)
+    assert candidate.refused == ""
+    assert reasons(report) == [""]
+    (check,) = report.checks
+    assert (check.dialect, check.total, check.healthy, check.allowed) == (Dialect.NODE_FENCING, 5, 4, True)
+    published = await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=report.checks))
+    assert published.failed == ()
+
+
+async def test_policies_are_followed_by_the_names_that_the_configuration_gives(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S17: also where the policy is written before, or changed after."""
+    await a_sick_fleet(person)
+    await put(person, a_policy("limit", precentage=20), a_cluster_config(grace_timeout=5))
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    assert reasons(report) == [""]
+    await rewrite(person, a_cluster_config(grace_timeout=5, policies="limit"))
+    report = await observe_until(scan, report, lambda report: bool(report.policies.storms))
+    assert report.policies.storms == (StormRule(name="limit", percentage=20),)
+    assert reasons(report) == [Because.SCOPE_STORM]
+    await rewrite(person, a_policy("limit", percentage=21))
+    report = await observe_until(scan, report, lambda report: report.policies.storms[0].percentage == 21)
+    assert reasons(report) == [""]
+
+
+async def test_a_configuration_that_cannot_be_used_stops_everything_new_and_is_told(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S7, S17: nothing of it is half applied; an Event on it says why, once."""
+    await a_sick_fleet(person)
+    await put(person, a_policy("limit", percentage=50), a_cluster_config(grace_timeout=5, policies="limit"))
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    await person.delete(f"{MAPS}/fence-policy-limit")
+    report = await observe_until(scan, report, lambda report: bool(report.policies.problem))
+    assert "there is no ConfigMap fence-policy-limit" in report.policies.problem
+    assert (report.candidates, report.checks[0].allowed, report.policies.storms) == ((), False, ())
+    for _ in range(2):
+        await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=report.checks))
+    events = (await person.get("/api/v1/namespaces/default/events"))["items"]
+    (event,) = (each for each in events if each["involvedObject"]["name"] == "fence-cluster-config")
+    assert (event["reason"], event["type"]) == ("InvalidConfiguration", "Warning")
+    assert "there is no ConfigMap fence-policy-limit" in event["message"]
+    await put(person, a_policy("limit", percentage=50))
+    report = await observe_until(scan, report, lambda report: bool(report.candidates))
+    assert reasons(report) == [""]
+
+
+async def test_other_config_maps_are_nobodys_news(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    await fleet(person)
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    await put(person, config_map("an-application", "a=b"), a_policy("not-asked-for", percentage="nonsense"))
+    await person.create("/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
+    elsewhere = a_cluster_config(grace_timeout=5)
+    elsewhere["metadata"] = {"name": "fence-cluster-config"}
+    await person.create("/api/v1/namespaces/elsewhere/configmaps", elsewhere)
+    assert (await observe(scan, asked(report, wait=0.4))).digest == report.digest
+
+
+async def test_a_configuration_that_is_deleted_is_forgotten(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    await a_sick_fleet(person)
+    await put(person, a_cluster_config(grace_timeout=5, fencing="off"))
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.candidates))
+    assert reasons(report) == [Because.SWITCHED_OFF]
+    await person.delete(f"{MAPS}/fence-cluster-config")
+    report = await observe_until(scan, report, lambda report: not report.checks)
+    assert (report.candidates, report.policies.switched_off) == ((), ())
+
+
+async def test_policies_that_may_not_be_listed_stop_everything_new(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S18: what is not read may say off."""
+    await a_sick_fleet(person)
+    api.faults.add(Fault(accident=Accident.REFUSE, path="configmaps"))
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.policies.problem))
+    assert "can't list configmaps" in report.policies.problem
