@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.offline import load
 from activities.cluster.paths import CONFIG_MAPS
 from activities.contracts.scan import PublishRequest
 from policy.admission import Because, admit
+from policy.evaluation import evaluate
 from policy.fence_policies import StormRule
 from policy.healthcheck import Dialect
 from policy.report import ScanReport
@@ -136,3 +138,26 @@ async def test_policies_that_may_not_be_listed_stop_everything_new(api: ApiServe
     scan = await open_scan()
     report = await observe_until(scan, await observe(scan, asked()), lambda report: bool(report.policies.problem))
     assert "can't list configmaps" in report.policies.problem
+
+
+def test_files_are_judged_by_the_same_policies_in_whatever_order_they_come() -> None:
+    """`nodewarden evaluate -f`: the policy after the configuration that names it."""
+    sick = node("sick", "Unknown", now() - timedelta(minutes=1))
+    config, limit = a_cluster_config(grace_timeout=5, policies="limit"), a_policy("limit", percentage=50)
+    cluster = load([(config, "a"), (node("well"), "b"), (sick, "c"), (limit, "d")], now())
+    assert cluster.mistakes == []
+    (evaluation,) = evaluate(cluster.ledger.known(cluster.now))
+    held = {each.target: each.held_by for each in evaluation.verdicts}
+    assert held["sick"] == "the cluster: 1 of 2 nodes, 50%, are unresponsive; the policy limit fences below 50%"
+
+
+def test_a_mistake_in_files_is_named_once_with_its_object() -> None:
+    cluster = load([(a_cluster_config(grace_timeout="5m", giveup_retries="x"), "file.yaml")], now())
+    (mistake,) = cluster.mistakes
+    assert mistake.ref is not None
+    assert (mistake.source, mistake.ref.key, mistake.field) == (
+        "file.yaml",
+        "ConfigMap/default/fence-cluster-config",
+        "config.properties",
+    )
+    assert "giveup_retries" in mistake.message
