@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from activities.cluster.connection import ClusterConnection, JsonObject
@@ -22,9 +22,18 @@ from activities.cluster.nodelease import foreign_holder
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
+from policy.durations import format_duration
 from policy.episodes import Need, NeedKind
 from policy.errors import PolicyError
-from policy.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource, still_renewed, switched_off_node
+from policy.fence_policies import (
+    DEFAULT_SOURCE,
+    NO_POLICIES,
+    FencePolicies,
+    PolicySource,
+    lease_wait,
+    still_renewed,
+    switched_off_node,
+)
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
@@ -179,7 +188,18 @@ class LastLook:
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
         if veto := _veto(sight) or self._forbidden(request, sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
+        if left := self._lease_tells_in(request, sight):
+            reason = f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=reason)
         return need
+
+    def _lease_tells_in(self, request: LookRequest, sight: _Sight) -> timedelta:
+        """How long the Lease of a host that just fell silent tells nothing; none where no policy asks, or it can't be read."""
+        node = sight.node.view if sight.node is not None else None
+        asked = sight.policies.skip_renewed_lease and request.need.kind is NeedKind.CHECK and sight.renewed is not None
+        if not asked or node is None or node.ready:
+            return timedelta(0)
+        return lease_wait(node.ready_since, self._clock())
 
     def _forbidden(self, request: LookRequest, sight: _Sight) -> str:
         """Which fence policy forbids this act now, "" where none does. Storms and caps are not asked: they close the door to new

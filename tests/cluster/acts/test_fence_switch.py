@@ -150,6 +150,14 @@ class TestHosts:
         assert (await look(licensed)).verdict is verdict
         assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
 
+    async def test_a_host_that_fell_silent_just_now_is_waited_for(self, licensed: World) -> None:
+        """O02: its Lease may have been renewed just before."""
+        await put(licensed, a_cluster_config(policies="skip-if-host-renews-lease"))
+        await licensed.set_ready("Unknown", since=NOW - timedelta(seconds=70))
+        await renew(licensed, 80)
+        result = await look(licensed)
+        assert (result.verdict, "is known in 20s" in result.reason) == (LookVerdict.NOT_LICENSED, True)
+
     async def test_a_lease_that_cannot_be_read_keeps_nobody_from_power_fencing(self, licensed: World) -> None:
         """O02: it can't prove that the host is idle; that it is off is proven by reading its devices."""
         await put(licensed, a_cluster_config(policies="skip-if-host-renews-lease"))
