@@ -134,7 +134,6 @@ async def _cluster_serving(
                 ScannerPermits(client),
                 machines=machines,
                 fences=fences,
-                fence_namespace=settings.fence_namespace,
                 source=settings.policy_source(),
             ),
             ClusterMirror(name, connection, fences=fences),

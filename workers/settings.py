@@ -316,7 +316,6 @@ class Settings(BaseSettings):
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
-    fence_namespace: str = Field(default="default", description="where the ConfigMaps of the node-fencing proposal are")
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")
     metrics: str = Field(default="", description="host:port for Prometheus metrics; empty: none")
     log: LogSettings = LogSettings()

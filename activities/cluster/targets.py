@@ -17,7 +17,7 @@ from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
 from activities.cluster.mirroring import EpisodeTeller
 from activities.cluster.nodefences import NodeFences
 from activities.cluster.nodelease import release_node_lease, take_node_lease
-from activities.cluster.plans import FENCE_NAMESPACE, plan_for
+from activities.cluster.plans import plan_for
 from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import (
     ActRequest,
@@ -50,11 +50,10 @@ class ClusterTarget(TargetActivities):
         machines: ClusterConnection | None = None,
         clock: Clock | None = None,
         fences: NodeFences | None = None,
-        fence_namespace: str = FENCE_NAMESPACE,
         source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self._cluster = cluster
-        self._fence_namespace = fence_namespace
+        self._fence_namespace = source.namespace
         self._connection = connection
         self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now

@@ -17,9 +17,11 @@ from typing import TypeVar
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.durations import parse_duration
 from policy.errors import PolicyError, shown
+from policy.fence.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
 from policy.fence_policies import MOST_SCOPES, NO_POLICIES, OFF, FencePolicies, ScopeCap, StormRule, stricter
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, UnhealthyCondition
+from policy.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.properties import parse_properties
 from policy.scopes import CLUSTER, is_scope
 from policy.scopes import EXPECTED as EXPECTED_SCOPE
@@ -35,7 +37,6 @@ GRACE_TIMEOUT = timedelta(minutes=5)
 """The proposal's wait; what it was published with waited 5 s, and for ever where the text was no number."""
 
 LONGEST_TIME = timedelta(days=7)
-MOST_RESTARTS = 5
 MOST_AT_ONCE = 1000
 
 SKIP_LOST_STORAGE = "skip-if-host-lost-storage"
@@ -46,7 +47,7 @@ BUILT_IN = {
 }
 """Policies that need no object of their own: their name says all of it."""
 
-_CLUSTER_KEYS = ("grace_timeout", "giveup_retries", "policies", "fencing", "fencing_off")
+_CLUSTER_KEYS = (*SETTINGS, *OF_POLICIES)
 _POLICY_KEYS = (
     "policy_name",
     "percentage",
@@ -70,14 +71,13 @@ _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """What `fence-cluster-config` says. restarts: of the flow after a failed step (`giveup_retries`), None where it does not say;
-    names: of the policies it asks for. own: the policies that it states itself, which is the off switch."""
+    """What `fence-cluster-config` says as a health check. names: of the policies it asks for. own: those that it states itself,
+    which is the off switch. What it says about how a node is fenced is `policy/fence/cluster_config.py`."""
 
     ref: ObjectRef
     uid: str
     generation: int
     grace: timedelta = GRACE_TIMEOUT
-    restarts: int | None = None
     names: tuple[str, ...] = ()
     own: FencePolicies = NO_POLICIES
 
@@ -95,10 +95,12 @@ def is_fence_policy(obj: Mapping[str, object]) -> bool:
 def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfig:
     """The cluster's fence configuration. Raises PolicyError naming every key that can't be used."""
     subject, written = _written(obj)
-    keys = _Keys(written, _CLUSTER_KEYS)
+    keys = _Keys({key: value for key, value in written.items() if not is_common_parameter(key)}, _CLUSTER_KEYS)
     # The proposal's own two keys are whole numbers without units, as it was shipped; a text is refused, never taken for 0.
     grace = keys.read("grace_timeout", lambda text: timedelta(seconds=_whole(text, 1, int(LONGEST_TIME.total_seconds()))))
-    restarts = keys.read("giveup_retries", lambda text: _whole(text, 0, MOST_RESTARTS))
+    keys.read("giveup_retries", lambda text: _whole(text, 1, MOST_TRIES - 1))
+    keys.read("restarts", lambda text: _whole(text, 0, MOST_RESTARTS))
+    keys.read("power_management_wait", lambda text: _whole(text, 0, int(LONGEST_WAIT.total_seconds())))
     names = keys.read("policies", _policy_names)
     off = keys.read("fencing", _switch)
     groups = keys.read("fencing_off", _groups)
@@ -113,7 +115,6 @@ def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfig:
         uid=metadata.text("uid", ""),
         generation=metadata.whole("generation", 0, minimum=0),
         grace=grace if grace is not None else GRACE_TIMEOUT,
-        restarts=restarts,
         names=names or (),
         own=FencePolicies(switched_off=(f"fencing={OFF} in {subject}",) if off else (), off_groups=groups or ()),
     )
