@@ -21,7 +21,6 @@ from policy.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
 from tests.workflows.test_scanner import Scan, ScriptedCluster, scanning
-from workflows.messages import ScannerStatus
 
 CAP = 5
 
@@ -96,30 +95,30 @@ async def test_thirty_nodes_of_ten_racks_are_served_five_at_once_and_one_of_a_ra
     world.ledger.follow(FencePolicies(cap=CAP, caps=(ScopeCap(scope=RACK, cap=1),)))
     world.look()
     async with scanning(env, world) as scan:
-        await _repair_all(scan, world, down)
+        repairing = asyncio.create_task(_repair_each(scan, world))
+        try:
+            status = await scan.until(
+                lambda status: not status.permits and {episode.node for episode in world.opened} == set(down)
+            )
+        finally:
+            repairing.cancel()
+            await asyncio.gather(repairing, return_exceptions=True)
         assert (world.most, world.most_in_a_rack) == (CAP, 1)
-        status = await scan.until(lambda status: not status.permits)
         assert status.concurrency == CAP
 
 
-async def _repair_all(scan: Scan, world: Racks, down: list[str]) -> None:
+async def _repair_each(scan: Scan, world: Racks) -> None:
     """End every episode soon after it was opened, the younger ones first. A scan that was on its way when an episode ended may
     give its node another one, which ends as its first look finds the node well."""
     ended = 0
-
-    def settled(status: ScannerStatus) -> bool:
-        return ended < len(world.opened) or not status.permits
-
-    async with asyncio.timeout(60):
-        while ended < len(world.opened) or {episode.node for episode in world.opened} != set(down):
-            await scan.has_opened(ended + 1)
-            batch = world.opened[ended:]
-            ended += len(batch)
-            for episode in reversed(batch):
-                world.repair(episode.node)
-                world.look()
-                await scan.release(episode)
-            await scan.until(settled)
+    while True:
+        batch = world.opened[ended:]
+        ended += len(batch)
+        for episode in reversed(batch):
+            world.repair(episode.node)
+            world.look()
+            await scan.release(episode)
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["from a check", "by hand"])
