@@ -323,7 +323,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
     [
         ("get", "/api/v1/namespaces/default/secrets/bmc"),
         ("get", "/api/v1/namespaces/nodewarden/secrets"),
-        ("get", "/api/v1/namespaces/default/configmaps"),
+        ("get", "/api/v1/configmaps"),
         ("get", "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt"),
         ("delete", f"{NODES}/{SICK}"),
         ("get", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
