@@ -50,11 +50,7 @@ def test_the_configuration_alone_is_a_health_check_of_every_node() -> None:
 
 def test_what_is_not_written_has_the_proposals_defaults() -> None:
     config = parse_cluster_config(config_map("fence-cluster-config", "# nothing\nfencing=on"))
-    assert (config.grace, config.restarts, config.names, config.own) == (timedelta(minutes=5), None, (), FencePolicies())
-
-
-def test_restarts_are_what_giveup_retries_says() -> None:
-    assert parse_cluster_config(a_cluster_config(giveup_retries=2)).restarts == 2
+    assert (config.grace, config.names, config.own) == (timedelta(minutes=5), (), FencePolicies())
 
 
 def test_other_entries_of_the_configuration_are_for_other_readers() -> None:
@@ -139,7 +135,7 @@ def named(*maps: dict[str, Any], policies: str = "one") -> None:
         (a_cluster_config(grace_timeout="٥"), "grace_timeout"),
         (a_cluster_config(grace_timeout="9" * 5000), "grace_timeout"),
         (a_cluster_config(giveup_retries="x"), "giveup_retries"),
-        (a_cluster_config(giveup_retries=6), "giveup_retries: expected a whole number from 0 to 5"),
+        (a_cluster_config(giveup_retries=10), "giveup_retries: expected a whole number from 1 to 9"),
         (a_cluster_config(gracetimeout=5), "gracetimeout: is not a known key"),
         (a_cluster_config(fencing="of"), "fencing: expected on or off"),
         (a_cluster_config(fencing_off="r1"), "fencing_off: expected parts of the cluster such as rack=r1"),
