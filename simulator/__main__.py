@@ -24,6 +24,7 @@ from typing import Any
 
 from simulator.cluster import SimulatedCluster
 from simulator.control import ControlServer, describe
+from simulator.platforms import PLATFORMS
 from simulator.scenario import Scenario
 
 STATE_FILE = "simulator.json"
@@ -56,7 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--heartbeat", type=float, default=1.0, metavar="SECONDS", help="how often kubelets renew their leases")
     up.add_argument("--grace", type=float, default=4.0, metavar="SECONDS", help="silence after which a node is Unknown")
     up.add_argument("--boot", type=float, default=5.0, metavar="SECONDS", help="from power on to the kubelet")
-    up.add_argument("--bmc", choices=("auto", "ipmi_sim", "python", "none"), default="auto")
+    up.add_argument("--platform", choices=tuple(PLATFORMS), help="what the machines are (default ipmi, or the scenario's)")
+    up.add_argument(
+        "--bmc", choices=("auto", "ipmi_sim", "python", "none"), default="auto", help="what plays BMCs; none: no platform at all"
+    )
     up.add_argument("--crds", type=Path, action="append", default=[], metavar="PATH", help="file or folder; repeatable")
     up.add_argument("--no-workloads", action="store_true", help="no demo StatefulSet and Deployment")
     up.add_argument("--kubeconfig-out", type=Path, metavar="FILE")
@@ -95,6 +99,7 @@ async def _up(options: argparse.Namespace) -> int:
         grace_seconds=options.grace,
         boot_seconds=options.boot,
         bmc=None if options.bmc == "none" else options.bmc,
+        platform=None if options.bmc == "none" else options.platform or (scenario.platform if scenario else None),
         api_url=options.api_url,
         api_token=token,
         api_certificate_authority=options.api_ca,

@@ -1,4 +1,4 @@
-"""A whole simulated cluster in one process: API server, controllers, kubelets, machines with BMCs, shared storage.
+"""A whole simulated cluster in one process: API server, controllers, kubelets, machines on a platform, shared storage.
 
 The doors for tests and the demo are here: `break_node`, `heal_node`, `storage.violations`, `kubeconfig_path`. With
 `api_url` the kubelets and controllers work against a real API server instead (one without controllers of its own, as
@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,11 +25,13 @@ from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
 from simulator.controllers import ControllerManager, ControllerTimings
-from simulator.hardware import BmcFault, BmcKind, Hardware
+from simulator.hardware import Hardware
 from simulator.informer import ClusterView
 from simulator.kubelet import NodeIdentity, NodeTimings
 from simulator.node import NodeFault, SimulatedNode
 from simulator.objects import JsonObject, is_ready, key_of, namespace_of, node_of, uid_of
+from simulator.platforms import platform_named
+from simulator.platforms.contract import BmcKind, DeviceFault, Platform
 from simulator.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -47,7 +50,11 @@ TOKEN = "simulated-admin"  # noqa: S105 - of a server that lives on the loopback
 
 
 class SimulatedCluster:
-    """`async with SimulatedCluster(...) as cluster:` gives a cluster whose nodes are Ready and whose workloads run."""
+    """`async with SimulatedCluster(...) as cluster:` gives a cluster whose nodes are Ready and whose workloads run.
+
+    platform: what the machines are (`platforms/`); bmc: which program plays BMCs, which alone means the platform ipmi. Without
+    either nothing can switch them. bmc_secret: where the platform's credentials are put.
+    """
 
     def __init__(
         self,
@@ -59,6 +66,7 @@ class SimulatedCluster:
         grace_seconds: float = 4.0,
         boot_seconds: float = 5.0,
         bmc: BmcKind | None = None,
+        platform: str | None = None,
         api_url: str | None = None,
         api_token: str = TOKEN,
         api_certificate_authority: str | None = None,
@@ -68,17 +76,20 @@ class SimulatedCluster:
         node_timings: NodeTimings | None = None,
         controller_timings: ControllerTimings | None = None,
         state_dir: Path | None = None,
-        bmc_secret: tuple[str, str] = ("nodewarden", "bmc-credentials"),
+        bmc_secret: tuple[str, str] | None = None,
     ) -> None:
+        platform = platform or ("ipmi" if bmc is not None else None)
+        self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
         self.storage = SharedStorage()
         self.nodes: dict[str, SimulatedNode] = {}
         self.hardware: Hardware | None = None
-        self.bmc_secret = bmc_secret
+        secret_name = self._platform.secret_name if self._platform is not None else "bmc-credentials"
+        self.bmc_secret = bmc_secret or ("nodewarden", secret_name)
         self._counts = (nodes, zones, control_planes)
         self._heartbeat_seconds = heartbeat_seconds
         self._node_timings = node_timings or _node_timings(heartbeat_seconds, grace_seconds, boot_seconds)
         self._controller_timings = controller_timings or _controller_timings(heartbeat_seconds, grace_seconds)
-        self._bmc = bmc
+        self._bmc = bmc or "auto"
         self._api = (
             ApiAddress(url=api_url, token=api_token, certificate_authority=api_certificate_authority) if (api_url) else None
         )
@@ -128,21 +139,34 @@ class SimulatedCluster:
 
     @property
     def chassis(self) -> Chassis:
-        """The truth about power, with the log of every command that any BMC has seen."""
+        """The truth about power, with the log of every command that any device has seen."""
         return self._hardware_or_refuse.chassis
 
     def bmc_endpoint(self, name: str) -> Bmc:
         """The BMC of a node: address, port, kind, pid."""
-        return self._hardware_or_refuse.bmcs[self.node(name).name]
+        return self._hardware_or_refuse.bmc(self.node(name).name)
+
+    @property
+    def platform(self) -> Platform:
+        """What switches the machines."""
+        return self._hardware_or_refuse.platform
+
+    def zone_called(self, name: str) -> str:
+        """A zone by the platform's name for it, or by `zone-a` on every platform."""
+        letter = name.removeprefix("zone-")
+        return self._zone(letter) if len(letter) == 1 else name
+
+    def _zone(self, letter: str) -> str:
+        return self._platform.zone(letter) if self._platform is not None else f"zone-{letter}"
 
     @property
     def _hardware_or_refuse(self) -> Hardware:
         if self.hardware is None:
-            raise LookupError("this simulated cluster was started without BMCs")
+            raise LookupError("this simulated cluster was started without BMCs or another platform")
         return self.hardware
 
     def break_node(self, name: str, how: str) -> None:
-        """`how` is a `NodeFault`, a fault of the BMC, or `condition:TYPE=STATUS` for what the kubelet shall report."""
+        """`how` is a `NodeFault`, a fault of the node's device, or `condition:TYPE=STATUS` for what the kubelet shall report."""
         node = self.node(name)
         log.info("breaking %s: %s", name, how)
         if how.startswith("condition:"):
@@ -153,18 +177,19 @@ class SimulatedCluster:
             if fault is NodeFault.POWER_CUT and self.hardware is not None:
                 self.hardware.cut_power(name)
             node.break_(fault)
-        elif self.hardware is not None and how in set(BmcFault):
-            self.hardware.break_bmc(name, BmcFault(how))
+        elif self.hardware is not None and how in self.platform.faults:
+            self.hardware.break_device(name, DeviceFault(how))
         else:
-            known = [*NodeFault, "condition:TYPE=STATUS", *(BmcFault if self.hardware else ())]
+            of_device = sorted(self.platform.faults) if self.hardware is not None else ()
+            known = [*NodeFault, "condition:TYPE=STATUS", *of_device]
             raise ValueError(f"unknown fault {how!r} for node {name}; there are {', '.join(known)}")
 
     def heal_node(self, name: str) -> None:
-        """Undo every fault of the node and of its BMC, without a power cycle."""
+        """Undo every fault of the node and of its device, without a power cycle."""
         log.info("healing %s", name)
         node = self.node(name)
         if self.hardware is not None:
-            self.hardware.heal_bmc(name)
+            self.hardware.heal_device(name)
             if node.fault is NodeFault.POWER_CUT:
                 self.hardware.restore_power(name)
         node.heal()
@@ -280,25 +305,32 @@ class SimulatedCluster:
         workers, zones, control_planes = self._counts
         plan = [(f"control-plane-{number}", "control-plane", number) for number in range(1, control_planes + 1)]
         plan += [(f"node-{number}", "worker", number) for number in range(1, workers + 1)]
+        identities: dict[str, NodeIdentity] = {}
         for index, (name, role, number) in enumerate(plan):
-            identity = _identity(name, role, zone=f"zone-{'abcdefghijklmnopqrstuvwxyz'[(number - 1) % zones]}", index=index)
+            zone = self._zone("abcdefghijklmnopqrstuvwxyz"[(number - 1) % zones])
+            identities[name] = _identity(name, role, zone=zone, index=index)
+        if self._platform is not None:
+            assert self._state_dir is not None
+            self.hardware = await self._stack.enter_async_context(
+                Hardware(identities, platform=self._platform.name, kind=self._bmc, state_dir=self._state_dir / "bmc")
+            )
+            await self._create_secret(self.platform)
+        for name, identity in identities.items():
+            provider_id = self.platform.provider_id(name) if self.hardware is not None else identity.provider_id
             self.nodes[name] = SimulatedNode(
-                identity,
+                replace(identity, provider_id=provider_id),
                 timings=self._node_timings,
                 client=self.client.named(f"{USER_AGENT} kubelet/{name}"),
                 view=self.view,
                 storage=self.storage,
                 tasks=self._tasks,
             )
-        if self._bmc is not None:
-            assert self._state_dir is not None
-            self.hardware = Hardware(self.nodes, kind=self._bmc, state_dir=self._state_dir / "bmc")
-            await self._stack.enter_async_context(self.hardware)
-            await self._create_bmc_secret(self.hardware)
+            if self.hardware is not None:
+                self.hardware.connect(self.nodes[name])
         for node in self.nodes.values():
             node.power_on(boot_seconds=0)
 
-    async def _create_bmc_secret(self, hardware: Hardware) -> None:
+    async def _create_secret(self, platform: Platform) -> None:
         namespace, name = self.bmc_secret
         await self._ensure(
             SECRETS.path(namespace=namespace),
@@ -307,7 +339,7 @@ class SimulatedCluster:
                 "kind": "Secret",
                 "metadata": {"name": name, "namespace": namespace},
                 "type": "Opaque",
-                "stringData": {"username": hardware.username, "password": hardware.password},
+                "stringData": dict(platform.secret()),
             },
         )
 

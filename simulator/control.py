@@ -77,6 +77,7 @@ class ControlServer:
 
     async def _scenario(self, request: web.Request) -> web.Response:
         scenario = Scenario.read(await request.text())
+        scenario.refuse_elsewhere(self._cluster)
         self._tasks.start(scenario.run(self._cluster), name="scenario")
         return web.json_response({"description": scenario.description, "steps": len(scenario.steps)}, status=202)
 
@@ -94,19 +95,16 @@ def describe(cluster: SimulatedCluster) -> dict[str, Any]:
             "boots": node.boots,
             "containers": [container.pod for container in node.containers],
         }
+        nodes[name]["providerID"] = node.identity.provider_id
         if cluster.hardware is not None:
-            endpoint = cluster.bmc_endpoint(name)
-            nodes[name]["bmc"] = {
-                "address": endpoint.address,
-                "port": endpoint.port,
-                "kind": endpoint.kind,
-                "pid": endpoint.pid,
-            }
+            nodes[name].update(cluster.platform.facts_of(name))
+    platform = {"name": cluster.platform.name, **cluster.platform.facts()} if cluster.hardware is not None else None
     return {
         "api": cluster.url,
         "kubeconfig": str(cluster.kubeconfig_path),
         "chassis": cluster.hardware.chassis.url if cluster.hardware else None,
-        "bmcSecret": "/".join(cluster.bmc_secret) if cluster.hardware else None,
+        "platform": platform,
+        "secret": "/".join(cluster.bmc_secret) if cluster.hardware else None,
         "violations": len(cluster.storage.violations),
         "nodes": nodes,
     }

@@ -1,86 +1,52 @@
-"""The hardware under the simulated nodes: one chassis that holds the power, and one BMC per machine in front of it.
+"""The hardware under the simulated nodes: one chassis that holds the power, and a platform before it that real clients talk to.
 
-Joins two worlds that do not know each other: `bmc/` knows power and management controllers, `node.py` what runs on a
+Joins two worlds that do not know each other: `bmc/` and `platforms/` know power and what switches it, `node.py` what runs on a
 machine that has power. A command that took effect at the chassis reaches the node in the same instant.
 """
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
-from uuid import UUID
+from typing import Self
 
-from simulator.bmc.bmc import Bmc, start_bmc
+from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import PowerCommand
+from simulator.kubelet import NodeIdentity
 from simulator.node import SimulatedNode
+from simulator.platforms import platform_named
+from simulator.platforms.contract import BmcKind, DeviceFault, PlatformError, Surroundings
+from simulator.platforms.ipmi import Ipmi
 from simulator.tasks import Tasks
-
-BmcKind = Literal["auto", "ipmi_sim", "python"]
-
-START_AT_ONCE = 4
-"""Each BMC is a process: more in parallel only wait for each other."""
-
-
-class BmcFault(StrEnum):
-    """How a BMC may mislead whoever talks to it."""
-
-    LIES = "bmc-lies"
-    """It switches off and goes on answering "on"."""
-    IGNORES_OFF = "bmc-ignores-off"
-    """It accepts the off and does nothing."""
-    HANGS = "bmc-hangs"
-    """It answers, but never to what concerns the power."""
-    DEAD = "bmc-dead"
-    """It answers nothing at all, as without network."""
-    REFUSES = "bmc-refuses"
-    """It answers every command with an error."""
-    SLOW = "bmc-slow"
-    """It takes three seconds over everything."""
-    FOLLOWS_LATE = "bmc-follows-late"
-    """It answers at once and acts three seconds later."""
-
-
-_CHASSIS_FAULTS: dict[BmcFault, dict[str, Any]] = {
-    BmcFault.LIES: {"answers_on_after_off": True},
-    BmcFault.IGNORES_OFF: {"ignore_off": True},
-    BmcFault.HANGS: {"hang": True},
-    BmcFault.REFUSES: {"refuse": True},
-    BmcFault.SLOW: {"delay": 3.0},
-    BmcFault.FOLLOWS_LATE: {"settle": 3.0},
-}
 
 
 class Hardware:
-    """All machines of a simulated cluster. `async with` starts chassis and BMCs, and ends them by their process ids."""
+    """All machines of a simulated cluster. `async with` starts chassis and platform, and ends what they started."""
 
-    def __init__(self, nodes: Mapping[str, SimulatedNode], *, kind: BmcKind, state_dir: Path) -> None:
+    def __init__(
+        self, machines: Mapping[str, NodeIdentity], *, platform: str = "ipmi", kind: BmcKind = "auto", state_dir: Path
+    ) -> None:
         self.chassis = Chassis()
-        self.username = "admin"
-        # Per cluster, so that no password can end up in a fixture. 16 bytes is what IPMI 1.5 can take.
-        self.password = secrets.token_hex(8)
-        self.bmcs: dict[str, Bmc] = {}
-        self._nodes = nodes
-        self._kind = kind
-        self._state_dir = state_dir
+        around = Surroundings(chassis=self.chassis, machines=machines, state_dir=state_dir, bmc_kind=kind)
+        self.platform = platform_named(platform)(around)
+        self._machines = machines
         self._stack = AsyncExitStack()
         self._tasks = Tasks()
 
     async def __aenter__(self) -> Self:
+        if missing := self.platform.missing():
+            needed = f"the platform {self.platform.name} needs {missing}"
+            raise PlatformError(f"{needed}: it comes with the development environment (`make`)")
         try:
             await self._stack.enter_async_context(self.chassis)
             self._stack.push_async_callback(self._tasks.cancel_all)
-            for node in self._nodes.values():
-                self.chassis.machine(node.name).on_change(partial(_follow, node))
-            slots = asyncio.Semaphore(START_AT_ONCE)
-            await asyncio.gather(*(self._start_bmc(name, slots) for name in self._nodes))
+            for name in self._machines:
+                self.chassis.machine(name)
+            await self.platform.start(self._stack)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -90,35 +56,27 @@ class Hardware:
         await self._stack.aclose()
         self._tasks.raise_failures()
 
+    def connect(self, node: SimulatedNode) -> None:
+        """From now on the node follows the power of the machine of its name."""
+        self.chassis.machine(node.name).on_change(partial(_follow, node))
+
+    def bmc(self, name: str) -> Bmc:
+        """The BMC of a node. Raises LookupError where the machines have none."""
+        if not isinstance(self.platform, Ipmi):
+            raise LookupError(f"there are no BMCs on the platform {self.platform.name}")
+        return self.platform.bmcs[name]
+
     def cut_power(self, name: str) -> None:
         self._tasks.start(self.chassis.machine(name).set_power("off"), name=f"power cut of {name}")
 
     def restore_power(self, name: str) -> None:
         self._tasks.start(self.chassis.machine(name).set_power("on"), name=f"power of {name}")
 
-    def break_bmc(self, name: str, fault: BmcFault) -> None:
-        if fault is BmcFault.DEAD:
-            self.bmcs[name].freeze()
-        else:
-            self.chassis.machine(name).set_faults(**_CHASSIS_FAULTS[fault])
+    def break_device(self, name: str, fault: DeviceFault) -> None:
+        self.platform.break_(name, fault)
 
-    def heal_bmc(self, name: str) -> None:
-        self.chassis.machine(name).set_faults()
-        self.bmcs[name].thaw()
-
-    async def _start_bmc(self, name: str, slots: asyncio.Semaphore) -> None:
-        async with slots:
-            bmc = await start_bmc(
-                self.chassis.url,
-                name,
-                self.username,
-                self.password,
-                kind=self._kind,
-                state_dir=self._state_dir,
-                system_uuid=UUID(self._nodes[name].identity.system_uuid),
-            )
-        self._stack.push_async_callback(bmc.stop)
-        self.bmcs[name] = bmc
+    def heal_device(self, name: str) -> None:
+        self.platform.heal(name)
 
 
 def _follow(node: SimulatedNode, command: PowerCommand) -> None:

@@ -10,7 +10,9 @@
         heal: {zone: zone-a}
 
 A target is one of `node: NAME`, `nodes: [NAME, ...]`, `pod: NAMESPACE/NAME` (the node it runs on at that moment), `zone: NAME`,
-or `all: true`. Times count from the start of the scenario. How a node can break is said in `node.py` and `hardware.py`.
+or `all: true`. Times count from the start of the scenario. How a node can break is said in `node.py` and
+`platforms/contract.py`. `zone-a` is the first zone on every platform. `platform: aws` beside the steps says on which the scenario
+happens: `up --scenario` takes it, and a cluster on another one refuses it.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from typing import Any, Self
 import yaml
 
 from simulator.cluster import SimulatedCluster
+from simulator.platforms import PLATFORMS
 
 FOLDER = Path(__file__).parent / "scenarios"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_FIELDS = {"description", "platform", "steps"}
 _TARGETS = ("node", "nodes", "pod", "zone", "all")
 
 
@@ -74,7 +78,8 @@ class Step:
             case "pod":
                 return [cluster.node_of_pod(str(self.value))]
             case "zone":
-                found = [node.name for node in cluster.nodes.values() if node.identity.zone == self.value]
+                zone = cluster.zone_called(str(self.value))
+                found = [node.name for node in cluster.nodes.values() if node.identity.zone == zone]
                 if not found:
                     raise LookupError(f"no node in zone {self.value!r}")
                 return found
@@ -95,16 +100,22 @@ class Scenario:
 
     description: str = ""
     steps: tuple[Step, ...] = field(default=())
+    platform: str = ""
+    """On which it happens, "" for any."""
 
     @classmethod
     def read(cls, text: str, *, source: str = "scenario") -> Self:
         raw = yaml.safe_load(text)
-        if not isinstance(raw, dict) or not isinstance(raw.get("steps"), list) or raw.keys() - {"description", "steps"}:
-            raise ScenarioError(f"{source}: expected a mapping with `description` and a list `steps`")
+        if not isinstance(raw, dict) or not isinstance(raw.get("steps"), list) or raw.keys() - _FIELDS:
+            raise ScenarioError(f"{source}: expected a mapping with `description`, a list `steps`, and as one likes `platform`")
+        platform = raw.get("platform", "")
+        if platform and platform not in PLATFORMS:
+            raise ScenarioError(f"{source}: platform: expected one of {', '.join(PLATFORMS)}, got {platform!r}")
         steps = [Step.read(each, where=f"{source}: steps[{index}]") for index, each in enumerate(raw["steps"])]
         return cls(
             description=str(raw.get("description", "")),
             steps=tuple(sorted(steps, key=lambda step: step.at_seconds)),
+            platform=platform,
         )
 
     @classmethod
@@ -116,7 +127,14 @@ class Scenario:
             path = shipped
         return cls.read(path.read_text(), source=path.name)
 
+    def refuse_elsewhere(self, cluster: SimulatedCluster) -> None:
+        """Raise ScenarioError where the cluster's machines are not of the platform that it is about."""
+        found = cluster.platform.name if cluster.hardware is not None else "none"
+        if self.platform and self.platform != found:
+            raise ScenarioError(f"the scenario happens on platform {self.platform}, and this cluster's is {found}")
+
     async def run(self, cluster: SimulatedCluster) -> None:
+        self.refuse_elsewhere(cluster)
         loop = asyncio.get_running_loop()
         start = loop.time()
         for step in self.steps:

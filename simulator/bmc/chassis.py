@@ -102,17 +102,17 @@ class Chassis:
         if power not in ("on", "off"):
             raise NotKnownError(f"power {power!r} is not known: expected 'on' or 'off'")
         await machine.set_power(power, request.query.get("device", HAND))
-        return web.json_response({"power": machine.power})
+        return await _done(request, machine)
 
     async def _reset(self, request: web.Request) -> web.Response:
         machine = self._named(request)
         await machine.reset(request.query.get("device", HAND))
-        return web.json_response({"power": machine.power})
+        return await _done(request, machine)
 
     async def _nmi(self, request: web.Request) -> web.Response:
         machine = self._named(request)
         await machine.pulse_nmi(request.query.get("device", HAND))
-        return web.json_response({"power": machine.power})
+        return await _done(request, machine)
 
     async def _log(self, request: web.Request) -> web.Response:
         machine = self._named(request)
@@ -123,6 +123,13 @@ class Chassis:
         machine = self._named(request)
         machine.set_faults(**await request.json())
         return web.json_response(dataclasses.asdict(machine.faults))
+
+
+async def _done(request: web.Request, machine: Machine) -> web.Response:
+    """A command was carried out."""
+    if "device" in request.query:
+        await machine.lose_answer()
+    return web.json_response({"power": machine.power})
 
 
 @web.middleware

@@ -33,6 +33,7 @@ class Faults:
     ignore_off: accepts the off and leaves the machine on. answers_on_after_off: switches off and goes on saying on.
     hang: does nothing and answers nothing until it is cleared. refuse: answers commands with an error. delay: seconds
     before anything is done. settle: seconds from the answer to a command until the machine follows it, as real ones do.
+    lose_answers: carries commands out and answers none of them until it is cleared; it is the device that has to ask for it.
     """
 
     ignore_off: bool = False
@@ -41,6 +42,7 @@ class Faults:
     refuse: bool = False
     delay: float = 0.0
     settle: float = 0.0
+    lose_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,17 @@ class Machine:
     async def pulse_nmi(self, device: str = HAND) -> None:
         """Interrupt the machine; its power stays as it is."""
         await self._carry_out("nmi", self.power, device)
+
+    async def lose_answer(self) -> None:
+        """For a device that has carried a command out, before it answers: returns at once where answers arrive.
+
+        Where they are lost it waits until that is mended and raises RefusedError, for whoever asked has gone long since.
+        """
+        lost = self._faults.lose_answers
+        while self._faults.lose_answers:
+            await self._changed.wait()
+        if lost:
+            raise RefusedError(f"{self.name}: the answer was lost")
 
     async def _carry_out(self, command: str, power: Power, device: str) -> None:
         await self._stumble(device)

@@ -4,7 +4,8 @@ moto alone changes states at once, starts instances that are terminated and atta
 what a state does not allow is refused with EC2's own words, requests must be signed, and the cloud can misbehave on demand. The
 states and refusals are from EC2's documentation, not from EC2: a pass here is no test on AWS.
 
-An instance may have a machine (`simulator/bmc/machine.py`), which then follows its power. moto keeps one cloud per process,
+An instance may have a machine (`simulator/bmc/machine.py`), which then follows its power; of the machine's faults `ignore_off`
+and `lose_answers` are its instance's. moto keeps one cloud per process,
 so that two of these in one process see each other's instances. How it looks on the wire is in `ec2_wire.py`.
 """
 
@@ -33,6 +34,7 @@ from moto.ec2.models import ec2_backends
 from moto.server import ThreadedMotoServer
 
 from simulator.bmc.machine import Machine, NotKnownError, Power
+from simulator.bmc.machine import RefusedError as MachineRefusedError
 from simulator.cloud import ec2_wire as wire
 from simulator.cloud.ec2_wire import RefusedError
 from simulator.tasks import Tasks
@@ -295,6 +297,8 @@ class Ec2Cloud:
             return await self._drop(request, after=self._mended)
         if entry.is_command and faults.drop_answers:
             return await self._drop(request)
+        if entry.is_command and await self._loses_answer(entry):
+            return await self._drop(request)
         if entry.is_command and faults.fails_after:
             return RefusedError("InternalError", "An internal error has occurred", status=500).answer()
         return answer
@@ -305,6 +309,18 @@ class Ec2Cloud:
         if request.transport is not None:
             request.transport.abort()
         return web.Response()
+
+    async def _loses_answer(self, entry: Ec2Request) -> bool:
+        """Whether one of its machines keeps answers from arriving; returns once it no longer does."""
+        try:
+            for machine in self._machines_of(entry):
+                await machine.lose_answer()
+        except MachineRefusedError:
+            return True
+        return False
+
+    def _machines_of(self, entry: Ec2Request) -> list[Machine]:
+        return [self._machines[instance] for instance in self._known(entry) if instance in self._machines]
 
     def _refuse_on_demand(self, entry: Ec2Request) -> None:
         if self._faults.throttle:
@@ -394,7 +410,10 @@ class Ec2Cloud:
 
     def _stop(self, entry: Ec2Request) -> None:
         self._check_states(entry)
-        if self._faults.ignore_off:
+        ignoring = [machine for machine in self._machines_of(entry) if machine.faults.ignore_off]
+        for machine in ignoring:
+            self._tasks.start(machine.set_power("off", DEVICE), name=f"{machine.name} ignores a stop")
+        if self._faults.ignore_off or ignoring:
             entry.outcome = "ignored"
 
     def _terminate(self, entry: Ec2Request) -> web.Response | None:

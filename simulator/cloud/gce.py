@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from simulator.bmc.machine import Machine
+from simulator.bmc.machine import Machine, RefusedError
 from simulator.cloud.gce_state import CONSOLE_LIMIT, DEVICE, PREFIX, ApiError, Compute, Disk, Instance, Operation
 from simulator.cloud.google_tokens import RefusedGrantError, TokenIssuer
 
@@ -191,7 +191,13 @@ class GceEndpoint:
             await instance.machine.pulse_nmi(DEVICE)
             return web.Response(status=204)
         query = dict(request.query)
-        return web.json_response(_operation(self.compute.command(instance, verb, query.get("requestId", ""), query)))
+        operation = self.compute.command(instance, verb, query.get("requestId", ""), query)
+        try:
+            await instance.machine.lose_answer()
+        except RefusedError:
+            if request.transport is not None:
+                request.transport.abort()
+        return web.json_response(_operation(operation))
 
     def _named(self, request: web.Request) -> Instance:
         known = request.match_info

@@ -143,6 +143,7 @@ class Pdu:
         self.sets.append((name[-1] - self.model.first + 1, power))
         try:
             await machine.set_power(power, "pdu")
+            await machine.lose_answer()
         except RefusedError:
             return GENERAL_ERROR
         return 0

@@ -135,6 +135,24 @@ async def test_another_process_puts_faults_in_force_and_mends_them(chassis: Chas
     assert machine.power == "on"
 
 
+async def test_a_command_whose_answer_is_lost_is_carried_out_and_questions_are_answered(
+    chassis: Chassis, http: aiohttp.ClientSession
+) -> None:
+    machine = chassis.machine("node-1")
+    machine.set_faults(lose_answers=True)
+    command = asyncio.create_task(http.put("/machines/node-1/power", params={"device": "redfish"}, json={"power": "off"}))
+    async with asyncio.timeout(5):
+        await machine.wait_for("off")
+    async with http.get("/machines/node-1/power", params={"device": "redfish"}) as answer:
+        assert await answer.json() == {"power": "off"}
+    async with http.put("/machines/node-1/power", json={"power": "on"}) as answer:
+        assert answer.status == 200, "a hand at the switch hears of nothing that a device loses"
+    assert not command.done()
+    machine.set_faults()
+    assert (await command).status == 503
+    assert [(entry.command, entry.outcome) for entry in machine.log] == [("off", "done"), ("on", "done")]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "says"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError
 
 from simulator.bmc.machine import Machine, NotKnownError
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
@@ -137,6 +137,26 @@ async def test_protection_against_stop_and_termination_holds(ec2: Ec2Cloud, clie
 async def test_a_fault_that_is_not_known_is_refused(ec2: Ec2Cloud) -> None:
     with pytest.raises(NotKnownError, match="'ignore_of' is not known: expected silent,"):
         ec2.set_faults(ignore_of=True)
+
+
+async def test_one_instance_may_ignore_a_stop_or_lose_answers_and_its_neighbour_does_neither(ec2: Ec2Cloud, client: Any) -> None:
+    machine, other = Machine("node-1"), Machine("node-2")
+    instance, neighbour = await ec2.launch("node-1", machine=machine), await ec2.launch("node-2", machine=other)
+    machine.set_faults(ignore_off=True)
+    for each in (instance, neighbour):
+        await asyncio.to_thread(client.stop_instances, InstanceIds=[each])
+    await becomes(ec2, neighbour, "stopped")
+    assert (ec2.state(instance), machine.power, other.power) == ("running", "on", "off")
+    assert [(entry.command, entry.outcome) for entry in machine.log] == [("off", "ignored")]
+    machine.set_faults(lose_answers=True)
+    stop = asyncio.create_task(asyncio.to_thread(client.stop_instances, InstanceIds=[instance]))
+    await becomes(ec2, instance, "stopped")
+    answer = await asyncio.to_thread(client.describe_instances, InstanceIds=[instance])
+    assert answer["Reservations"][0]["Instances"][0]["State"]["Name"] == "stopped"
+    assert not stop.done()
+    machine.set_faults()
+    with pytest.raises(HTTPClientError):
+        await stop
 
 
 async def test_a_provider_id_is_what_the_clouds_controller_writes(ec2: Ec2Cloud) -> None:

@@ -1,0 +1,63 @@
+"""Instances of a simulated EC2 (`cloud/ec2.py`), one behind each node, in one region whose zones are the cluster's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import secrets
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from simulator.platforms.contract import CLOUD_SECONDS, DeviceFault, Platform, PlatformError, Surroundings
+
+if TYPE_CHECKING:
+    from simulator.cloud.ec2 import Ec2Cloud
+
+REGION, ZONES = "us-east-1", "abcdef"
+
+
+class Aws(Platform):
+    """A machine follows its instance. Not the other way round: one whose power fails goes on as `running`, as EC2 has it."""
+
+    name = "aws"
+    secret_name = "aws-credentials"  # noqa: S105 - a Secret's name
+    needs = {"moto": "moto[ec2,server]"}  # noqa: RUF012 - declared where it is read
+    faults = frozenset({DeviceFault.IGNORES_OFF, DeviceFault.LOSES_ANSWERS})
+
+    cloud: Ec2Cloud
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.instances: dict[str, str] = {}
+
+    @classmethod
+    def zone(cls, letter: str) -> str:
+        if letter not in ZONES:
+            raise PlatformError(f"{REGION} has {len(ZONES)} zones: expected no more, got one called {letter!r}")
+        return f"{REGION}{letter}"
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        # moto takes a second or two to load, in which others want to be heard.
+        ec2 = await asyncio.to_thread(importlib.import_module, "simulator.cloud.ec2")
+        moto = await stack.enter_async_context(ec2.MotoServer())
+        self.cloud = await stack.enter_async_context(ec2.Ec2Cloud(moto.url, region=REGION))
+        self.cloud.set_faults(settle=CLOUD_SECONDS)
+        for name, identity in self._around.machines.items():
+            machine = self._around.chassis.machine(name)
+            self.instances[name] = await self.cloud.launch(name, machine=machine, zone=identity.zone[-1])
+
+    def secret(self) -> Mapping[str, str]:
+        return {"access-key-id": self.cloud.access_key_id, "secret-access-key": self.cloud.secret_access_key}
+
+    def wrong_secret(self) -> Mapping[str, str]:
+        return {"access-key-id": self.cloud.access_key_id, "secret-access-key": secrets.token_urlsafe(30)}
+
+    def facts(self) -> dict[str, Any]:
+        return {"region": REGION, "endpointUrl": self.cloud.url}
+
+    def facts_of(self, name: str) -> dict[str, Any]:
+        return {"instance": self.instances[name]}
+
+    def provider_id(self, name: str) -> str:
+        return self.cloud.provider_id(self.instances[name])

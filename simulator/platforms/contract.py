@@ -1,0 +1,127 @@
+"""What a simulated cluster asks of the platform its machines stand on, and how the devices of a platform may mislead.
+
+A platform puts something that real clients talk to before the machines of a chassis (`bmc/chassis.py`), which hold the truth
+about power. It knows nothing of what runs on them: that is `node.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from simulator.bmc.chassis import Chassis
+from simulator.kubelet import NodeIdentity
+
+BmcKind = Literal["auto", "ipmi_sim", "python"]
+
+CLOUD_SECONDS = 0.5
+"""What a simulated cloud takes to stop or to start an instance: long enough to be seen on its way."""
+
+
+class PlatformError(ValueError):
+    """There is no such platform, or it cannot be had here; the text says what there is or what is missing."""
+
+
+class DeviceFault(StrEnum):
+    """How the device that switches a node may mislead whoever talks to it; `bmc-` on every platform. Not each has them all."""
+
+    LIES = "bmc-lies"
+    """It switches off and goes on answering "on"."""
+    IGNORES_OFF = "bmc-ignores-off"
+    """It accepts the off and does nothing."""
+    HANGS = "bmc-hangs"
+    """It answers, but never to what concerns the power."""
+    DEAD = "bmc-dead"
+    """It answers nothing at all, as without network."""
+    REFUSES = "bmc-refuses"
+    """It answers every command with an error."""
+    SLOW = "bmc-slow"
+    """It takes three seconds over everything."""
+    FOLLOWS_LATE = "bmc-follows-late"
+    """It answers at once and acts three seconds later."""
+    LOSES_ANSWERS = "bmc-loses-answers"
+    """It carries commands out and answers none of them; questions it answers."""
+
+
+MACHINE_FAULTS: Mapping[DeviceFault, Mapping[str, Any]] = {
+    DeviceFault.LIES: {"answers_on_after_off": True},
+    DeviceFault.IGNORES_OFF: {"ignore_off": True},
+    DeviceFault.HANGS: {"hang": True},
+    DeviceFault.REFUSES: {"refuse": True},
+    DeviceFault.SLOW: {"delay": 3.0},
+    DeviceFault.FOLLOWS_LATE: {"settle": 3.0},
+    DeviceFault.LOSES_ANSWERS: {"lose_answers": True},
+}
+"""Those that are the machine's own (`bmc/machine.py`), in its words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a platform is put into. bmc_kind: which program plays BMCs, where there are any."""
+
+    chassis: Chassis
+    machines: Mapping[str, NodeIdentity]
+    state_dir: Path
+    bmc_kind: BmcKind = "auto"
+
+
+class Platform(ABC):
+    """`start` it once; what it started ends with the stack."""
+
+    name: ClassVar[str]
+    secret_name: ClassVar[str]
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Modules that must be importable here, and the packages that they come with."""
+    faults: ClassVar[frozenset[DeviceFault]] = frozenset(MACHINE_FAULTS)
+    """What its devices can do wrong, one node's without the others'."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    @classmethod
+    def missing(cls) -> str:
+        """What is not installed here and would have to be, "" where nothing is."""
+        return ", ".join(package for module, package in cls.needs.items() if importlib.util.find_spec(module) is None)
+
+    @classmethod
+    def zone(cls, letter: str) -> str:
+        """What the platform calls a zone."""
+        return f"zone-{letter}"
+
+    @abstractmethod
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Put it before all machines; returns when it answers."""
+
+    @abstractmethod
+    def secret(self) -> Mapping[str, str]:
+        """What a user of it would have in a Secret, by the names that nodewarden's documentation gives the keys."""
+
+    @abstractmethod
+    def wrong_secret(self) -> Mapping[str, str]:
+        """The same for somebody whose credentials are no longer good."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """How it is reached, for people and programs outside."""
+
+    @abstractmethod
+    def facts_of(self, name: str) -> dict[str, Any]:
+        """What tells one node's device from the others'."""
+
+    def provider_id(self, name: str) -> str:
+        """What the kubelet of this machine is told to call it."""
+        return self._around.machines[name].provider_id
+
+    def break_(self, name: str, fault: DeviceFault) -> None:
+        """Put one fault in force; it replaces the one before."""
+        self._around.chassis.machine(name).set_faults(**MACHINE_FAULTS[fault])
+
+    def heal(self, name: str) -> None:
+        """No fault any more."""
+        self._around.chassis.machine(name).set_faults()

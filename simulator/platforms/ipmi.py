@@ -1,0 +1,72 @@
+"""Servers in racks, a BMC each that speaks IPMI over UDP (`bmc/bmc.py`): a process per machine."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+from uuid import UUID
+
+from simulator.bmc.bmc import Bmc, start_bmc
+from simulator.platforms.contract import DeviceFault, Platform, Surroundings
+
+START_AT_ONCE = 4
+"""Each BMC is a process: more in parallel only wait for each other."""
+
+
+class Ipmi(Platform):
+    """A BMC that loses its answers would lose those to questions, too: the simulated ones do one thing at a time."""
+
+    name = "ipmi"
+    secret_name = "bmc-credentials"  # noqa: S105 - a Secret's name
+    faults = frozenset(DeviceFault) - {DeviceFault.LOSES_ANSWERS}
+
+    def __init__(self, around: Surroundings) -> None:
+        super().__init__(around)
+        self.username = "admin"
+        # Per cluster, so that no password can end up in a fixture. 16 bytes is what IPMI 1.5 can take.
+        self.password = secrets.token_hex(8)
+        self.bmcs: dict[str, Bmc] = {}
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        slots = asyncio.Semaphore(START_AT_ONCE)
+        await asyncio.gather(*(self._start_bmc(name, slots, stack) for name in self._around.machines))
+
+    def secret(self) -> Mapping[str, str]:
+        return {"username": self.username, "password": self.password}
+
+    def wrong_secret(self) -> Mapping[str, str]:
+        return {"username": self.username, "password": secrets.token_hex(8)}
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def facts_of(self, name: str) -> dict[str, Any]:
+        bmc = self.bmcs[name]
+        return {"bmc": {"address": bmc.address, "port": bmc.port, "kind": bmc.kind, "pid": bmc.pid}}
+
+    def break_(self, name: str, fault: DeviceFault) -> None:
+        if fault is DeviceFault.DEAD:
+            self.bmcs[name].freeze()
+        else:
+            super().break_(name, fault)
+
+    def heal(self, name: str) -> None:
+        super().heal(name)
+        self.bmcs[name].thaw()
+
+    async def _start_bmc(self, name: str, slots: asyncio.Semaphore, stack: AsyncExitStack) -> None:
+        async with slots:
+            bmc = await start_bmc(
+                self._around.chassis.url,
+                name,
+                self.username,
+                self.password,
+                kind=self._around.bmc_kind,
+                state_dir=self._around.state_dir,
+                system_uuid=UUID(self._around.machines[name].system_uuid),
+            )
+        stack.push_async_callback(bmc.stop)
+        self.bmcs[name] = bmc

@@ -1,0 +1,95 @@
+"""What nodes of a simulated cluster are on each platform: how their devices are found, that they follow, what may break."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from simulator.control import describe
+from simulator.platforms import PLATFORMS, platform_named
+from simulator.platforms.contract import DeviceFault, PlatformError
+from simulator.resources import SECRETS
+from simulator.scenario import Scenario, ScenarioError
+from tests.simulator.cluster.conftest import small_cluster
+
+pytestmark = pytest.mark.timeout(60)
+
+PROVIDER_IDS = {
+    "redfish": r"simulated:///zone-b/node-2",
+    "aws": r"aws:///us-east-1b/i-[0-9a-f]{17}",
+    "gce": r"gce://nodewarden-simulation/us-central1-b/node-2",
+    "pdu": r"simulated:///zone-b/node-2",
+}
+ZONES = {"redfish": "zone-b", "aws": "us-east-1b", "gce": "us-central1-b", "pdu": "zone-b"}
+KEYS = {
+    "redfish": {"username", "password"},
+    "aws": {"access-key-id", "secret-access-key"},
+    "gce": {"service-account-json"},
+    "pdu": {"username", "password", "snmp_priv_passwd"},
+}
+FACTS = {"redfish": {"system"}, "aws": {"instance"}, "gce": {"instance"}, "pdu": {"outlet"}}
+
+
+@pytest.mark.parametrize("platform", PROVIDER_IDS)
+async def test_nodes_are_found_and_told_from_each_other(platform: str, tmp_path: Path) -> None:
+    async with small_cluster(nodes=2, zones=2, platform=platform, demo_workloads=False, state_dir=tmp_path) as cluster:
+        node = await cluster.client.get("/api/v1/nodes/node-2")
+        namespace, name = cluster.bmc_secret
+        secret = await cluster.client.get(SECRETS.path(name, namespace=namespace))
+        state = describe(cluster)
+        with pytest.raises(LookupError, match=f"no BMCs on the platform {platform}"):
+            cluster.bmc_endpoint("node-2")
+        with pytest.raises(ScenarioError, match=f"platform ipmi, and this cluster's is {platform}"):
+            await Scenario(platform="ipmi").run(cluster)
+        with pytest.raises(ValueError, match="unknown fault 'bmc-dead'"):
+            cluster.break_node("node-2", "bmc-dead")
+        cluster.break_node("node-2", DeviceFault.IGNORES_OFF)
+        assert cluster.chassis.machine("node-2").faults.ignore_off
+        assert not cluster.chassis.machine("node-1").faults.ignore_off
+        cluster.heal_node("node-2")
+        assert not cluster.chassis.machine("node-2").faults.ignore_off
+
+        # What any device of the platform does to a machine, its node feels.
+        await cluster.chassis.machine("node-2").set_power("off", platform)
+        assert not cluster.node("node-2").is_on
+        assert cluster.node("node-1").is_on
+    assert re.fullmatch(PROVIDER_IDS[platform], node["spec"]["providerID"])
+    assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == ZONES[platform]
+    assert secret["data"].keys() == KEYS[platform]
+    assert (state["platform"]["name"], state["secret"]) == (platform, f"{namespace}/{name}")
+    told = [{key: each[key] for key in FACTS[platform]} for each in state["nodes"].values()]
+    assert told[0] != told[1]
+    values = [base64.b64decode(value).decode() for value in secret["data"].values()]
+    assert not any(value in str(state) for value in values if len(value) > 8)
+
+
+def test_platforms_that_there_are_not_are_refused_with_those_that_there_are() -> None:
+    with pytest.raises(PlatformError, match="no platform 'azure': expected one of ipmi, redfish, aws, gce, pdu"):
+        platform_named("azure")
+    with pytest.raises(ScenarioError, match=r"platform: expected one of ipmi, .*, got 'azure'"):
+        Scenario.read("platform: azure\nsteps: []")
+    with pytest.raises(PlatformError, match="us-east-1 has 6 zones"):
+        small_cluster(platform="aws").zone_called("zone-z")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_zone_a_is_the_first_zone_everywhere(platform: str) -> None:
+    cluster = small_cluster(platform=platform)
+    assert cluster.zone_called("zone-a") == platform_named(platform).zone("a")
+    assert cluster.zone_called(platform_named(platform).zone("b")) == platform_named(platform).zone("b")
+
+
+def test_what_has_to_be_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for platform in PLATFORMS:
+        assert platform_named(platform).missing() == ""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert [platform_named(platform).missing() for platform in PLATFORMS] == [
+        "",
+        "sushy-tools",
+        "moto[ec2,server]",
+        "",
+        "pysnmp",
+    ]
