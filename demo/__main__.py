@@ -1,7 +1,8 @@
 """`make demo`: the main job before one's eyes, with nothing but Python.
 
 Runs an embedded Temporal server and a simulated cluster, breaks two nodes in different ways, shows the live table until both
-are back, and sums up. Ends with 0 only if everything was repaired. With `--keep` it stays up to be played with.
+are back, and sums up. Ends with 0 only if everything was repaired. With `--keep` it stays up to be played with. What the nodes'
+machines are is `--platform`: the story is the same on each, told by another driver.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import yaml
 from rich.console import Console
 
 from demo.manifests import NAMESPACE, fencing_template, health_check
+from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episodes import EpisodeResult
@@ -50,9 +52,10 @@ class RepairedError(Exception):
 class Demo:
     """One showing. `console` None where stdout is no terminal: then plain lines tell the story."""
 
-    def __init__(self, state: Path, *, keep: bool) -> None:
+    def __init__(self, state: Path, *, keep: bool, platform: str = DEFAULT) -> None:
         self._state = state
         self._keep = keep
+        self._platform = platform
         self._console = Console()
         self._accidents: list[Accident] = []
         self._results: dict[str, EpisodeResult] = {}
@@ -62,9 +65,9 @@ class Demo:
 
     async def run(self) -> int:
         """The whole show; returns the exit code."""
-        self._say("A simulated cluster: 12 nodes in 3 zones, a BMC each, an API that kubectl can talk to …")
+        self._say(f"A simulated cluster: 12 nodes in 3 zones, {CHOICES[self._platform]}, an API that kubectl can talk to …")
         async with AsyncExitStack() as stack:
-            simulation = await stack.enter_async_context(Simulation(self._state))
+            simulation = await stack.enter_async_context(Simulation(self._state, platform=self._platform))
             settings = self._settings(simulation)
             stop = await stack.enter_async_context(stop_on_signals())
             self._say("Temporal, with its history in a file and its web UI …")
@@ -76,7 +79,7 @@ class Demo:
             self._say(f"  kubectl  KUBECONFIG={simulation.kubeconfig}")
             await simulation.apply(
                 f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE}/fencingtemplates",
-                fencing_template(simulation.bmcs(), secret=simulation.facts["bmcSecret"].split("/")[1]),
+                fencing_template(simulation.facts),
             )
             await simulation.apply("/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks", health_check())
             code = 1
@@ -179,7 +182,13 @@ def main() -> int:
     parser.add_argument(
         "--state", type=Path, default=Path("state/demo"), help="folder for everything that is written (default state/demo)"
     )
+    parser.add_argument(
+        "--platform", default=DEFAULT, metavar="NAME", help=f"what the machines are: {', '.join(CHOICES)} (default {DEFAULT})"
+    )
     options = parser.parse_args()
+    if refusal := why_not(options.platform):
+        print(refusal, file=sys.stderr)
+        return 2
     state: Path = options.state.resolve()
     state.parent.mkdir(parents=True, exist_ok=True)
     with state.with_suffix(".lock").open("w") as lock:
@@ -195,7 +204,7 @@ def main() -> int:
         state.mkdir()
         (state / MARKER).touch()
         try:
-            return asyncio.run(Demo(state, keep=options.keep).run())
+            return asyncio.run(Demo(state, keep=options.keep, platform=options.platform).run())
         except (KeyboardInterrupt, asyncio.CancelledError):
             print("interrupted; everything that was started has ended", file=sys.stderr)
             return 130

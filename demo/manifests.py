@@ -13,8 +13,8 @@ TEMPLATE = "bmc"
 CHECK = "workers"
 
 
-def fencing_template(bmcs: Mapping[str, Mapping[str, Any]], *, secret: str) -> dict[str, Any]:
-    """How each node's BMC is reached. All simulated BMCs share an address, so the port tells them apart."""
+def fencing_template(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How each node's machine is switched. facts: what the simulated cluster says of itself (`python -m simulator state`)."""
     return {
         "apiVersion": "nodewarden.io/v1alpha1",
         "kind": "FencingTemplate",
@@ -28,20 +28,59 @@ def fencing_template(bmcs: Mapping[str, Mapping[str, Any]], *, secret: str) -> d
                     "offTimeout": "30s",
                     "freeTimeout": "60s",
                     "bootTimeout": "60s",
-                    "power": [
-                        {
-                            "driver": "ipmi",
-                            "parameters": {"cipher": "3"},
-                            "nodeParameters": {
-                                node: {"ip": bmc["address"], "ipport": str(bmc["port"])} for node, bmc in bmcs.items()
-                            },
-                            "secretRef": {"name": secret},
-                        }
-                    ],
+                    "power": [power_device(facts)],
                 }
             }
         },
     }
+
+
+def power_device(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The device of a template: what all nodes share, what tells one node's from another's, and where the credentials are."""
+    platform, nodes = facts["platform"], facts["nodes"]
+    return {**_device(platform, nodes), "secretRef": {"name": facts["secret"].split("/")[1]}}
+
+
+def _device(platform: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    match platform["name"]:
+        case "redfish":
+            # One service for all machines, each under its node's name. Its certificate is signed by nobody else's authority.
+            return {
+                "driver": "redfish",
+                "parameters": {
+                    "ip": platform["address"],
+                    "ipport": str(platform["port"]),
+                    "system": "{{ .NodeName }}",
+                    "ca-file": platform["authority"],
+                },
+            }
+        case "aws":
+            # Instance and region come from the node's providerID. On AWS itself there is no endpoint-url.
+            return {"driver": "ec2", "parameters": {"endpoint-url": platform["endpointUrl"]}}
+        case "gce":
+            # Project, zone and instance come from the node's providerID. At Google there is no api-endpoint.
+            return {"driver": "gce", "parameters": {"api-endpoint": platform["apiEndpoint"]}}
+        case "pdu":
+            return {
+                "driver": "fence_apc_snmp",
+                "parameters": {
+                    "ip": platform["address"],
+                    "ipport": str(platform["port"]),
+                    "snmp_version": "3",
+                    "snmp_auth_prot": "SHA",
+                    "snmp_priv_prot": "AES",
+                },
+                "nodeParameters": {name: {"plug": str(node["outlet"])} for name, node in nodes.items()},
+            }
+        case _:
+            # All simulated BMCs share an address, so the port tells them apart.
+            return {
+                "driver": "ipmi",
+                "parameters": {"cipher": "3"},
+                "nodeParameters": {
+                    name: {"ip": node["bmc"]["address"], "ipport": str(node["bmc"]["port"])} for name, node in nodes.items()
+                },
+            }
 
 
 def health_check() -> dict[str, Any]:

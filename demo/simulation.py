@@ -35,8 +35,9 @@ class Gap:
 class Simulation:
     """`async with Simulation(state_dir) as simulation:` runs 12 nodes in 3 zones until the block is left."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, *, platform: str = "ipmi") -> None:
         self._state_dir = state_dir
+        self._platform = platform
         self._process: asyncio.subprocess.Process | None = None
         self.facts: dict[str, Any] = {}
 
@@ -50,7 +51,7 @@ class Simulation:
         with log.open("wb") as errors:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "simulator", "up", "--nodes", "12", "--zones", "3", "--boot", "5",
-                "--crds", str(CRDS), "--state-dir", str(self._state_dir),
+                "--platform", self._platform, "--crds", str(CRDS), "--state-dir", str(self._state_dir),
                 stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert self._process.stdout is not None
@@ -72,10 +73,6 @@ class Simulation:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
-
-    def bmcs(self) -> dict[str, dict[str, Any]]:
-        """Address and port of each node's BMC."""
-        return {name: node["bmc"] for name, node in self.facts["nodes"].items()}
 
     async def apply(self, path: str, body: dict[str, Any]) -> None:
         """Create an object over the API, as kubectl would."""

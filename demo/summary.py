@@ -93,7 +93,7 @@ def _story(accident: Accident, result: EpisodeResult) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_column(justify="right", style="cyan", no_wrap=True)
     table.add_column()
-    table.add_column()
+    table.add_column(overflow="fold")  # an endpoint may be longer than a line, and is never cut
 
     def line(at: datetime, what: str, detail: str = "") -> None:
         table.add_row(f"+{(at - accident.at).total_seconds():.1f} s", what, Text(detail, style="dim"))

@@ -28,9 +28,11 @@ from typing import Any, Self
 
 import yaml
 
+from demo.manifests import power_device
 from policy.episodes import EpisodeResult
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
+from simulator.control import describe
 from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
@@ -78,8 +80,8 @@ FAST_PLAN: Mapping[str, Any] = {
 
 
 class System:
-    """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `machines` says how the
-    management cluster is reached, where there is one."""
+    """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
+    are; `machines` says how the management cluster is reached, where there is one."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class System:
         zones: int = 2,
         pace: Pace | None = None,
         demo_workloads: bool = True,
+        platform: str = "ipmi",
         settings: Mapping[str, Any] | None = None,
         machines: Mapping[str, Any] | None = None,
     ) -> None:
@@ -104,6 +107,7 @@ class System:
         self._shape = (nodes, zones)
         self._pace = pace or Pace()
         self._demo_workloads = demo_workloads
+        self._platform = platform
         self._more_settings = dict(settings or {})
         self._machines = {"machines": dict(machines)} if machines else {}
         self._stack = AsyncExitStack()
@@ -149,11 +153,10 @@ class System:
             heartbeat_seconds=self._pace.heartbeat,
             grace_seconds=self._pace.grace,
             boot_seconds=self._pace.boot,
-            bmc="auto",
+            platform=self._platform,
             custom_resource_definitions=[CRDS],
             demo_workloads=self._demo_workloads,
             state_dir=self.folder / "cluster",
-            bmc_secret=(TEMPLATE_NAMESPACE, "bmc-credentials"),
             **where,
         )
 
@@ -190,19 +193,13 @@ class System:
     # Policy and scanner ----------------------------------------------------------------------------------------------
 
     async def apply_policy(self, *, plan: Mapping[str, Any] | None = None, check: Mapping[str, Any] | None = None) -> None:
-        """A FencingTemplate for all BMCs and a NodeHealthCheck with durations of a second; `plan`, `check` change their specs."""
+        """A FencingTemplate for all nodes and a NodeHealthCheck that waits a second; `plan`, `check` change their specs."""
         await self.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), self.fencing_template(plan))
         await self.client.create(CHECKS.path(), self.health_check(check))
 
     def fencing_template(self, changes: Mapping[str, Any] | None = None) -> JsonObject:
-        """How each node's BMC is reached."""
-        bmcs = {name: self.cluster.bmc_endpoint(name) for name in self.cluster.nodes}
-        device = {
-            "driver": "ipmi",
-            "parameters": {"cipher": "3"},
-            "nodeParameters": {name: {"ip": bmc.address, "ipport": str(bmc.port)} for name, bmc in bmcs.items()},
-            "secretRef": {"name": self.cluster.bmc_secret[1]},
-        }
+        """How each node's machine is switched, written as the demo writes it."""
+        device = power_device(describe(self.cluster))
         return {
             "apiVersion": TEMPLATES.api_version,
             "kind": TEMPLATES.kind,
