@@ -112,7 +112,8 @@ async def test_explain_names_the_brake_the_numbers_and_what_would_unblock_it(sto
     assert check["verdict"]["verdict"] == "unhealthy"
     assert check["verdict"]["heldBy"] == "TooManyUnhealthy: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
     assert check["unblock"] == ["7 more of its 12 nodes must become healthy"]
-    assert (answer["scanner"], answer["episode"], answer["ended"]) == (["0 of 1 permits are in use"], None, [])
+    assert "0 of 1 permits are in use" in answer["scanner"]
+    assert (answer["episode"], answer["ended"]) == (None, [])
     assert (answer["errors"], answer["problems"]) == ([], [])
 
 
