@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.fence_devices import ClusterFenceDevices
 from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.mirroring import ClusterMirror
@@ -19,6 +20,7 @@ from activities.cluster.nodefences import NodeFences
 from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
+from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
@@ -33,6 +35,7 @@ from activities.contracts.target import (
     RestoreRequest,
     Target,
 )
+from policy.device_check import DeviceEventReason, DeviceTidings
 from policy.drain import DrainOptions
 from policy.episode_events import EpisodeEvent, EventReason
 from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Reading, Step
@@ -252,6 +255,20 @@ async def _episode(worker: ClusterConnection) -> None:
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
     await _mirror(worker, sick)
+    await _check(worker)
+
+
+async def _check(worker: ClusterConnection) -> None:
+    """The fence devices are found, and people are told of one."""
+    environment, devices = ActivityEnvironment(), ClusterFenceDevices(CLUSTER, worker)
+    names = (await environment.run(devices.list_nodes, NodeNamesRequest(cluster=CLUSTER))).names
+    found = await environment.run(devices.find_devices, FenceDevicesRequest(cluster=CLUSTER, nodes=names))
+    (node,) = [each for each in found.nodes if each.node == UNSELECTED]
+    assert (len(node.devices), node.problem) == (1, "")
+    silent = DeviceTidings(
+        node=node.node, node_uid=node.uid, endpoint="ipmi://10.0.0.8:623", reason=DeviceEventReason.FENCE_DEVICE_SILENT
+    )
+    await environment.run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(silent,)))
 
 
 async def _mirror(worker: ClusterConnection, target: Target) -> None:

@@ -1,0 +1,106 @@
+"""The check of fence devices: which there are, what each says, and telling people. Nothing of it acts.
+
+Read in bounded pages, so that no message grows with the cluster; devices travel with references to their credentials (S12).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity
+
+from policy.device_check import DeviceAnswer, DeviceTidings, DeviceToCheck, NodeToCheck
+
+READ_AT_ONCE = 4
+"""Devices of one site that a check reads side by side: fencing comes first."""
+
+READ_MARGIN = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNamesRequest:
+    """Which nodes are there?"""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNames:
+    """All of them, sorted. Of names 50,000 fit into one message."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceDevicesRequest:
+    """The devices of these nodes."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceDevices:
+    """One entry for each node, in the order of the request. A node that is gone has a problem."""
+
+    nodes: tuple[NodeToCheck, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadDevicesRequest:
+    """Read these devices, all of one site, at most `READ_AT_ONCE` side by side, each once and within its own deadline."""
+
+    cluster: str
+    devices: tuple[DeviceToCheck, ...]
+
+    @property
+    def longest(self) -> timedelta:
+        """How long it may take, if none of them answers."""
+        deadline = max((each.deadline for each in self.devices), default=timedelta(0))
+        return math.ceil(len(self.devices) / READ_AT_ONCE) * deadline + READ_MARGIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesRead:
+    """One answer for each device, in the order of the request."""
+
+    answers: tuple[DeviceAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellDevicesRequest:
+    """Devices that fell silent or are back."""
+
+    cluster: str
+    tidings: tuple[DeviceTidings, ...]
+
+
+class FenceDeviceActivities(ABC):
+    """Served on `cluster.<name>`."""
+
+    @activity.defn(name="fence-check.list-nodes")
+    @abstractmethod
+    async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
+        """The names of the cluster's nodes."""
+
+    @activity.defn(name="fence-check.find-devices")
+    @abstractmethod
+    async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
+        """The devices as an episode begun now would pin them. A node without a usable configuration fails nothing."""
+
+    @activity.defn(name="fence-check.tell")
+    @abstractmethod
+    async def tell_devices(self, request: TellDevicesRequest) -> None:
+        """Events on the Nodes. A repetition tells nothing twice."""
+
+
+class DeviceReadingActivities(ABC):
+    """Served on `power.<site>`."""
+
+    @activity.defn(name="fence-check.read-devices")
+    @abstractmethod
+    async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
+        """What each says. A device that does not answer is no error of the request."""

@@ -1,0 +1,82 @@
+"""Reading many devices for a check: each once, a few at a time, and never more than reading.
+
+A driver here is only ever asked for its state. What is known of a device that gives none is said in one line, without anything
+secret (S12). Commands, and readings that prove something, are `service.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
+from activities.errors import ErrorType, error_type
+from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.errors import PowerError
+from activities.power.registry import driver_for
+from activities.power.service import CredentialSource
+from policy.device_check import Answer, DeviceAnswer, DeviceToCheck
+from policy.plan import PowerDevice
+from policy.power import PowerState
+
+log = logging.getLogger(__name__)
+
+PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
+"""Failures to get at a credential that say nothing of the device."""
+
+
+class DeviceReadings(DeviceReadingActivities):
+    """Served by the workers of a site, beside `PowerService`."""
+
+    def __init__(
+        self, credentials: CredentialSource, *, drivers: Callable[[PowerDevice, Credentials], PowerDriver] = driver_for
+    ) -> None:
+        self._credentials = credentials
+        self._drivers = drivers
+
+    @activity.defn(name="fence-check.read-devices")
+    async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
+        """Never fails for what one device does."""
+        gate = asyncio.Semaphore(READ_AT_ONCE)
+
+        async def one(checked: DeviceToCheck) -> DeviceAnswer:
+            async with gate:
+                return await self._read(request.cluster, checked)
+
+        return DevicesRead(answers=tuple(await asyncio.gather(*(one(each) for each in request.devices))))
+
+    async def _read(self, cluster: str, checked: DeviceToCheck) -> DeviceAnswer:
+        device, clock = checked.device, asyncio.get_running_loop().time
+        try:
+            credentials = await self._credentials.read(cluster, device.credentials)
+        except ApplicationError as error:
+            return _unanswered(device, error.message, silent=error_type(error) not in PASSING)
+        asked = clock()
+        try:
+            reading = await self._drivers(device, credentials).read(Deadline.within(checked.deadline))
+        except PowerError as error:
+            return _unanswered(device, str(error), silent=error.type is not ErrorType.RATE_LIMITED)
+        except Exception as error:  # noqa: BLE001 - one driver's mistake must not hide what all the other devices say
+            where = "".join(traceback.format_tb(error.__traceback__))  # without its text, which nobody vouches for (S12)
+            log.error("reading %s: unexpected %s\n%s", device.endpoint, type(error).__name__, where)
+            return _unanswered(device, f"{device.endpoint}: unexpected {type(error).__name__}, see the log of its worker")
+        answers = reading.state is not PowerState.UNKNOWN
+        return DeviceAnswer(
+            endpoint=device.endpoint,
+            answer=Answer.ANSWERS if answers else Answer.UNREAD,
+            at=reading.at,
+            state=reading.state,
+            latency=timedelta(seconds=clock() - asked),
+            problem="" if answers else f"answers, but says neither on nor off{f': {reading.detail}' if reading.detail else ''}",
+        )
+
+
+def _unanswered(device: PowerDevice, problem: str, *, silent: bool = True) -> DeviceAnswer:
+    answer = Answer.SILENT if silent else Answer.UNREAD
+    return DeviceAnswer(endpoint=device.endpoint, answer=answer, at=datetime.now(UTC), problem=problem)

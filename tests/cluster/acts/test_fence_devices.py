@@ -1,0 +1,158 @@
+"""Which devices a check reads, and how people are told of one that fell silent, over an API server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.fence_devices import ClusterFenceDevices
+from activities.cluster.reading_once import ReadOnce
+from activities.cluster.refusals import ObjectNotFound
+from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
+from activities.errors import ErrorType
+from policy.device_check import DeviceEventReason, DeviceTidings, NodeToCheck
+from simulator.api.faults import Accident, Fault
+from simulator.resources import EVENTS
+from tests.cluster.acts.test_fence_configuration import add_config_map
+from tests.cluster.acts.world import CLUSTER, NOW, World, our_mark, refused
+from tests.policy.fence.builders import config, ipmi
+
+NODE = "node-7"
+OURS = "nodewarden/"
+
+
+@pytest.fixture
+async def ready(world: World) -> World:
+    await world.install_kinds()
+    return world
+
+
+def devices_of(world: World, **options: Any) -> ClusterFenceDevices:
+    return ClusterFenceDevices(CLUSTER, world.connection, clock=world.clock, **options)
+
+
+async def found(world: World, *nodes: str, **options: Any) -> tuple[NodeToCheck, ...]:
+    request = FenceDevicesRequest(cluster=CLUSTER, nodes=nodes)
+    return (await ActivityEnvironment().run(devices_of(world, **options).find_devices, request)).nodes
+
+
+async def test_the_names_are_all_there_and_sorted(ready: World) -> None:
+    for name in ("node-9", "node-8"):
+        await ready.add_node(name)
+    request = NodeNamesRequest(cluster=CLUSTER)
+    assert (await ActivityEnvironment().run(devices_of(ready).list_nodes, request)).names == (NODE, "node-8", "node-9")
+
+
+async def test_every_device_of_the_configuration_is_there_once_with_its_deadline(ready: World) -> None:
+    """The devices of power and of paths; and their credentials stay where they are (S12)."""
+    methods = {"psu-a": ipmi(ip="10.0.0.1", action="reboot"), "psu-b": ipmi(ip="10.0.0.2", action="reboot")}
+    await add_config_map(ready, f"fence-config-node-{NODE}", config("cordon", "psu-a psu-b", "uncordon", **methods))
+    (node,) = await found(ready, NODE)
+    assert [each.device.endpoint for each in node.devices] == ["ipmi://10.0.0.1:623", "ipmi://10.0.0.2:623"]
+    assert {each.deadline for each in node.devices} == {timedelta(seconds=15)}
+    assert (node.problem, node.ready, node.tells, node.held) == ("", False, True, "")
+    assert ready.writes == 0
+
+
+async def test_a_node_without_a_usable_configuration_says_why_and_hides_no_other(ready: World) -> None:
+    await ready.add_node("node-8")
+    await add_config_map(ready, f"fence-config-node-{NODE}", config())
+    await add_config_map(ready, "fence-config-node-node-8", {"config.properties": "power_management=bmc"})
+    well, broken, gone = await found(ready, NODE, "node-8", "node-9")
+    assert (len(well.devices), well.problem) == (1, "")
+    assert "bmc is not defined" in broken.problem
+    assert gone.problem == "Node/node-9: there is no such Node"
+
+
+async def test_nothing_configured_is_a_problem_of_the_node_and_rights_that_are_missing_are_too(ready: World) -> None:
+    (none,) = await found(ready, NODE)
+    assert "write a FencingTemplate" in none.problem
+    ready.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="/configmaps/", user_agent=OURS))
+    (forbidden,) = await found(ready, NODE)
+    assert "can't be read" in forbidden.problem
+
+
+async def test_an_api_that_does_not_answer_is_no_problem_of_the_node(ready: World) -> None:
+    await add_config_map(ready, f"fence-config-node-{NODE}", config())
+    ready.server.faults.add(Fault(accident=Accident.STATUS, status=503, path="/configmaps/", user_agent=OURS))
+    with refused(ErrorType.RATE_LIMITED):
+        await found(ready, NODE)
+
+
+async def test_an_open_episode_is_seen_by_its_mark_also_by_one_that_cant_be_read(ready: World) -> None:
+    await add_config_map(ready, f"fence-config-node-{NODE}", config())
+    await ready.put_mark(our_mark())
+    (held,) = await found(ready, NODE)
+    await ready.put_mark("{")
+    (unreadable,) = await found(ready, NODE)
+    assert (held.held, unreadable.held) == ("incident-1", "unknown")
+
+
+async def test_what_nobody_configured_is_told_of_only_where_a_health_check_wants_the_nodes_looked_after(ready: World) -> None:
+    """Opt-in: a worker with an identity in the cloud writes nothing into a cluster that never asked for it."""
+    await ready.add_node("node-8", provider_id="aws:///us-east-1a/i-0123456789abcdef0")
+    (idle,) = await found(ready, "node-8", looked_after=lambda: False)
+    (watched,) = await found(ready, "node-8", looked_after=lambda: True)
+    assert [each.device.driver for each in idle.devices] == ["ec2"]
+    assert (idle.tells, watched.tells) == (False, True)
+    on_and_off = {action: ipmi(ip="{{ .NodeName }}.bmc", action=action) for action in ("off", "on")}
+    await add_config_map(ready, "fence-config-default", config("", "off on", **on_and_off))
+    (configured,) = await found(ready, "node-8", looked_after=lambda: False)
+    assert configured.tells, configured.problem
+
+
+async def test_what_many_nodes_need_is_read_once(ready: World) -> None:
+    nodes = [f"n-{number}" for number in range(10)]
+    for name in nodes:
+        await ready.add_node(name)
+    await ready.add_template()
+    ready.server.requests.counts.clear()
+    assert len(await found(ready, *nodes)) == 10
+    for resource in ("nodehealthchecks", "fenceconfigs", "fencingtemplates"):
+        assert ready.server.requests.total("list", resource, OURS) == 1
+    assert ready.server.requests.total("get", "nodes", OURS) == 10
+
+
+async def test_what_is_not_there_is_asked_for_once_and_what_failed_is_asked_for_again(ready: World) -> None:
+    once, path = ReadOnce(ready.connection), "/api/v1/nodes/nobody"
+    for _ in range(2):
+        with pytest.raises(ObjectNotFound):
+            await once.get(path)
+    assert ready.server.requests.total("get", "nodes", OURS) == 1
+    ready.server.faults.add(Fault(accident=Accident.STATUS, status=503, path=f"/nodes/{NODE}$", user_agent=OURS, count=1))
+    with refused(ErrorType.RATE_LIMITED):
+        await once.get(f"/api/v1/nodes/{NODE}")
+    assert (await once.get(f"/api/v1/nodes/{NODE}"))["metadata"]["name"] == NODE
+    pages = [page async for page in once.list_pages("/api/v1/nodes")]
+    assert pages == [page async for page in once.list_pages("/api/v1/nodes")]
+    assert ready.server.requests.total("list", "nodes", OURS) == 1
+
+
+def tidings(**changes: Any) -> DeviceTidings:
+    plain = DeviceTidings(
+        node=NODE,
+        node_uid="uid-7",
+        endpoint="ipmi://10.0.0.7:623",
+        reason=DeviceEventReason.FENCE_DEVICE_SILENT,
+        since=NOW - timedelta(hours=1),
+        problem="no answer from the BMC",
+    )
+    return replace(plain, **changes)
+
+
+async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_tells_nothing_twice(ready: World) -> None:
+    devices, back = devices_of(ready), tidings(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
+    for _ in range(2):
+        await ActivityEnvironment().run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(tidings(), back)))
+    items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
+    events = {item["reason"]: item for item in items}
+    silent = events["FenceDeviceSilent"]
+    assert (silent["type"], silent["count"], silent["involvedObject"]["name"]) == ("Warning", 1, NODE)
+    assert silent["involvedObject"]["uid"] == "uid-7"
+    assert silent["message"].startswith("the node could not be fenced by ipmi://10.0.0.7:623: no answer from the BMC; its last ")
+    assert (events["FenceDeviceAnswers"]["type"], events["FenceDeviceAnswers"]["count"]) == ("Normal", 1)
+    assert len(items) == 2
