@@ -22,9 +22,11 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from policy.device_check import DeviceReport
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.repeats import DEFAULT_ALARM, RepeatAlarm
+from starter.device_checks import DeviceCheckHandle
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.scanners import ScannerHandle, StartedScanner
@@ -36,6 +38,7 @@ from workflows import search
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.messages import ScannerStatus
 
+CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10
 SHOWN_OPEN = 50
 QUOTE = "'"
@@ -170,14 +173,35 @@ class Nodewarden:
         return ScannerHandle(self.client, cluster)
 
     async def start_scanner(
-        self, cluster: str, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+        self,
+        cluster: str,
+        *,
+        cap: int = 1,
+        wait: timedelta = timedelta(seconds=60),
+        repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
+        check_every: timedelta | None = CHECK_EVERY,
     ) -> StartedScanner:
-        """See `ScannerHandle.start`."""
-        return await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm)
+        """See `ScannerHandle.start`. check_every: between two checks of the fence devices beside it, None for none."""
+        started = await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm)
+        if check_every is not None:
+            await self.device_check(cluster).repeat(check_every)
+        else:
+            await self.device_check(cluster).stop()
+        return started
 
     async def stop_scanner(self, cluster: str, *, who: str, reason: str) -> str:
-        """See `ScannerHandle.stop`."""
-        return await self.scanner(cluster).stop(who=who, reason=reason)
+        """See `ScannerHandle.stop`. The fence devices are no longer checked by the clock, either."""
+        answer = await self.scanner(cluster).stop(who=who, reason=reason)
+        await self.device_check(cluster).stop()
+        return answer
+
+    def device_check(self, cluster: str) -> DeviceCheckHandle:
+        """The check of the cluster's fence devices, running or not."""
+        return DeviceCheckHandle(self.client, cluster)
+
+    async def check_devices(self, cluster: str, node: str = "") -> DeviceReport:
+        """See `DeviceCheckHandle.check`."""
+        return await self.device_check(cluster).check(node)
 
     async def scanner_status(self, cluster: str) -> ScannerStatus:
         """See `ScannerHandle.status`."""

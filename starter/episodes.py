@@ -137,7 +137,7 @@ async def ask(
         raise RefusedError(message) from error
     except RPCError as error:
         if error.status in _NO_ANSWER:
-            raise SilentError(await _why_silent(client, workflow_id, what)) from error
+            raise SilentError(await why_silent(client, workflow_id, what)) from error
         raise unanswered(error, what=what) from error
     return result
 
@@ -154,7 +154,7 @@ async def tell(
     except (WorkflowUpdateRPCTimeoutOrCancelledError, RPCError) as error:
         if isinstance(error, RPCError) and error.status not in _NO_ANSWER:
             raise unanswered(error, what=what) from error
-        message = f"{await _why_silent(client, workflow_id, what)}; the request may still arrive"
+        message = f"{await why_silent(client, workflow_id, what)}; the request may still arrive"
         raise SilentError(message) from error
     return result
 
@@ -168,7 +168,8 @@ def unanswered(error: RPCError, *, what: str) -> RequestError:
     return RequestError(f"{what}: {error.message}")
 
 
-async def _why_silent(client: Client, workflow_id: str, what: str) -> str:
+async def why_silent(client: Client, workflow_id: str, what: str) -> str:
+    """Why a workflow that runs does not answer, for people."""
     failure = await task_failure(client, workflow_id)
     if failure is None:
         return f"{what}: no answer within {ANSWER_WITHIN.total_seconds():.0f} s; does a worker run? (nodewarden worker)"

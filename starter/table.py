@@ -73,9 +73,10 @@ def _view_style(status: ClusterStatus) -> str:
     return "default" if live and not scanner.problem and not scanner.report.lease.problem else "red"
 
 
-def _table(*columns: str, flexible: str) -> Table:
+def columns(*names: str, flexible: str) -> Table:
+    """An empty table in the style of all of ours. flexible: the column that may be folded."""
     table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 3, 0, 0), show_edge=False)
-    for column in columns:
+    for column in names:
         if column == flexible:
             table.add_column(column, overflow="fold")
         else:
@@ -84,7 +85,7 @@ def _table(*columns: str, flexible: str) -> Table:
 
 
 def _nodes(rows: tuple[TargetRow, ...], inventory: int, now: datetime) -> RenderableType:
-    table = _table("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
+    table = columns("NODE", "ZONE", "READY", "VERDICT", "SCHEDULABLE", flexible="VERDICT")
     for row in sorted(rows, key=_sickest_first):
         ready = Text(row.ready, style="green" if row.ready == "True" else "red")
         verdict = Text(wording.verdict(row, now), style=wording.HEALTH_STYLE[row.health])
@@ -101,7 +102,7 @@ def _sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
 
 
 def _checks(status: ClusterStatus) -> RenderableType:
-    table = _table("CHECK", "HEALTHY", "BRAKE", flexible="BRAKE")
+    table = columns("CHECK", "HEALTHY", "BRAKE", flexible="BRAKE")
     assert status.scanner is not None
     assert status.scanner.report is not None
     for check in status.scanner.report.checks:
@@ -111,7 +112,7 @@ def _checks(status: ClusterStatus) -> RenderableType:
 
 
 def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
-    table = _table("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE", "DOING", flexible="DOING")
+    table = columns("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE", "DOING", flexible="DOING")
     for episode in status.episodes:
         table.add_row(
             episode.node,
@@ -140,7 +141,7 @@ def _doing(episode: EpisodeStatus, now: datetime) -> Text:
 
 
 def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
-    table = _table("WAITING", "WHY", flexible="WHY")
+    table = columns("WAITING", "WHY", flexible="WHY")
     assert status.scanner is not None
     for request in status.scanner.queue:
         table.add_row(request.node, "queued for a permit")
@@ -153,7 +154,7 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
 
 
 def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
-    table = _table("DATA AT RISK", "WHY", flexible="WHY")
+    table = columns("DATA AT RISK", "WHY", flexible="WHY")
     for row in found.nearest:
         style = "red" if row.due is not None and row.due <= now else "yellow"
         table.add_row(row.node, Text(wording.at_risk(row, now), style=style))
@@ -165,7 +166,7 @@ def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
 
 
 def _ended(status: ClusterStatus) -> RenderableType:
-    table = _table("ENDED", "AT", "HOW", flexible="HOW")
+    table = columns("ENDED", "AT", "HOW", flexible="HOW")
     for result in status.ended:
         style = "green" if result.outcome in wording.GOOD_ENDS else "red"
         table.add_row(result.node, wording.clock(result.ended), Text(wording.ending(result), style=style))

@@ -67,12 +67,13 @@ def workflow_serving(client: Client) -> Serving:
     """Workflows, and the activities that hold the Temporal client."""
     from activities.episodes import EpisodeService
     from workers.identity import holder
+    from workflows.device_check import DeviceCheck
     from workflows.fencing import Fencing
     from workflows.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing),
+        workflows=(HealthScanner, Fencing, DeviceCheck),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder)),
     )
 
@@ -102,6 +103,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
 ) -> Serving:
+    from activities.cluster.fence_devices import ClusterFenceDevices
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
     from activities.cluster.mirroring import ClusterMirror
@@ -137,6 +139,13 @@ async def _cluster_serving(
                 source=settings.policy_source(),
             ),
             ClusterMirror(name, connection, fences=fences),
+            ClusterFenceDevices(
+                name,
+                connection,
+                machines=machines,
+                fence_namespace=settings.fence_namespace,
+                looked_after=lambda: bool(scan.view.check_objects),
+            ),
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
         ),
@@ -161,6 +170,7 @@ def _power_serving(
     settings: Settings, site: str, connections: Mapping[str, ClusterConnection], listener: KdumpListener | None
 ) -> Serving:
     from activities.evidence.kdump import EvidenceService
+    from activities.power.device_reading import DeviceReadings
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
     from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
@@ -172,7 +182,9 @@ def _power_serving(
     return Serving(
         queue=power_queue(site),
         activities=activities_of(
-            PowerService(credentials, own_node=settings.node_name, drivers=drivers), EvidenceService(listener)
+            PowerService(credentials, own_node=settings.node_name, drivers=drivers),
+            DeviceReadings(credentials, drivers=drivers),
+            EvidenceService(listener),
         ),
         slots=settings.worker.power_slots,
     )

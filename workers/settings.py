@@ -172,6 +172,25 @@ class RepeatAlarmSettings(_Section):
         return RepeatAlarm(count=self.count, window=self.window)
 
 
+class FenceCheckSettings(_Section):
+    """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
+
+    enabled: bool = Field(default=True, description="false: only when somebody asks (nodewarden fence check)")
+    every: Duration = Field(default=timedelta(hours=1), description="between two checks, from 5m to 168h")
+
+    @field_validator("every")
+    @classmethod
+    def _neither_hammering_nor_asleep(cls, value: timedelta) -> timedelta:
+        if not timedelta(minutes=5) <= value <= timedelta(hours=168):
+            message = "expected between 5m and 168h"
+            raise ValueError(message)
+        return value
+
+    def interval(self) -> timedelta | None:
+        """For the check; None where it is off."""
+        return self.every if self.enabled else None
+
+
 class NodeFenceSettings(_Section):
     """The NodeFences that mirror episodes, where their kind is installed."""
 
@@ -314,6 +333,7 @@ class Settings(BaseSettings):
     )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
+    fence_check: FenceCheckSettings = FenceCheckSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
     node_name: str = Field(default="", description="the node we run on, never acted on from here (S16); else NODE_NAME")

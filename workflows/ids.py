@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from policy.ids import episode_id, scanner_id
+from policy.ids import device_check_id, episode_id, scanner_id
 
-__all__ = ["WORKFLOW_QUEUE", "cluster_queue", "episode_id", "power_queue", "scanner_id"]
+__all__ = ["WORKFLOW_QUEUE", "cluster_queue", "device_check_id", "episode_id", "power_queue", "scanner_id"]
 
 WORKFLOW_QUEUE = "nodewarden"
 """Workflows, and the activities that hold a Temporal client."""

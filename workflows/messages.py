@@ -4,9 +4,10 @@ update` and other languages' SDKs can send them too. Only ever grown by fields w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from policy.device_check import DeviceMemory
 from policy.fence_policies import Attempts, PowerMoment
 from policy.permits import Permit, PermitRequest
 from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
@@ -131,3 +132,32 @@ class ScannerResult:
     reason: str
     scans: int
     opened: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCheckInput:
+    """Input of `DeviceCheck`; only `cluster` is needed: `{"cluster": "prod"}`.
+
+    every: between two checks of all devices; None: only when asked, and the workflow ends once nobody asks. due: of the next one,
+    None for some minutes from now. memory: of a former run.
+    """
+
+    cluster: str = ""
+    every: timedelta | None = timedelta(hours=1)
+    due: datetime | None = None
+    memory: DeviceMemory = field(default_factory=DeviceMemory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Read the devices of one node, or of all where it is ""."""
+
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCheckResult:
+    """How a run of `DeviceCheck` ended: what the next one need not learn again."""
+
+    cluster: str
+    memory: DeviceMemory = field(default_factory=DeviceMemory)

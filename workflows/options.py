@@ -17,6 +17,7 @@ from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 _FINAL_NAMES = sorted(kind.value for kind in FINAL)
 _URGENT = Priority(priority_key=1)
+_PATIENT = Priority(priority_key=5)
 
 IN_FLIGHT_MARGIN = timedelta(seconds=2)
 """Waited on top of an act's deadline before its outcome is read: clock skew and the last packet (S34)."""
@@ -32,6 +33,9 @@ LOST_WORKER = timedelta(seconds=4)
 
 LOST_SCAN = timedelta(seconds=6)
 """The same for the long poll, which shows it all day long and may be busy reading a large cluster."""
+
+CHECK_PATIENCE = timedelta(seconds=30)
+"""What nobody has begun to read for a check by then is not read in this one."""
 
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
@@ -133,4 +137,29 @@ def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         priority=_URGENT,
+    )
+
+
+def check_listing(cluster: str) -> ActivityConfig:
+    """What a check of the fence devices reads of a cluster: more at once than others do, after all others."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=60),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_start_timeout=CHECK_PATIENCE,
+        schedule_to_close_timeout=timedelta(minutes=3),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
+        priority=_PATIENT,
+    )
+
+
+def check_reading(site: str, longest: timedelta) -> ActivityConfig:
+    """Devices read for a check: one attempt, behind everything that fences."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=longest,
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_start_timeout=CHECK_PATIENCE,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        priority=_PATIENT,
     )

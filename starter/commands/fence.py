@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from starter.commands import fence_plan
+from starter.commands import fence_check, fence_plan
 from starter.commands.session import (
     ClusterOption,
     Exit,
@@ -51,8 +51,12 @@ class NodeOrCommand(TyperGroup):
         return super().parse_args(ctx, self.spelled_out(args, also=ctx.help_option_names))
 
 
-app = typer.Typer(cls=NodeOrCommand, help="Fence a node (`fence NODE` is `fence begin NODE`), or see what fencing it would do.")
+app = typer.Typer(
+    cls=NodeOrCommand,
+    help="Fence a node (`fence NODE` is `fence begin NODE`), or see what fencing it would do, or whether it could.",
+)
 app.command("plan")(fence_plan.plan)
+app.command("check")(fence_check.check)
 
 
 @app.command(BEGIN)

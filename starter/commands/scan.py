@@ -30,7 +30,11 @@ def start(
         async with Nodewarden.connect(settings) as warden:
             await session.expect_served(warden, settings, name)
             started = await warden.start_scanner(
-                name, cap=cap or settings.scan.cap, wait=settings.scan.wait, repeat_alarm=settings.repeat_alarm.alarm()
+                name,
+                cap=cap or settings.scan.cap,
+                wait=settings.scan.wait,
+                repeat_alarm=settings.repeat_alarm.alarm(),
+                check_every=settings.fence_check.interval(),
             )
         text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
         say(session, text, cluster=name, started=started.started, workflow_id=started.workflow_id, run_id=started.run_id)

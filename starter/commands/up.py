@@ -85,7 +85,12 @@ async def _look_after(
 
     rivals: dict[str, str] = {}
     alarm = settings.repeat_alarm.alarm()
-    started = {name: await warden.start_scanner(name, cap=cap, wait=settings.scan.wait, repeat_alarm=alarm) for name in clusters}
+    started = {
+        name: await warden.start_scanner(
+            name, cap=cap, wait=settings.scan.wait, repeat_alarm=alarm, check_every=settings.fence_check.interval()
+        )
+        for name in clusters
+    }
 
     def note(statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:

@@ -29,6 +29,7 @@ KEPT = {
     "test_a_person_is_granted_queued_or_refused": "scanner-requests",
     "test_a_scanner_without_memory_finds_its_holders_again_before_it_admits": "scanner-rebuilt",
     "test_stop_gives_the_lease_back": "scanner-stopped",
+    "test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way": "device-check-hourly",
 }
 
 

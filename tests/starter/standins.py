@@ -5,16 +5,24 @@ The real stories are tested in tests/workflows and on the whole system; here it 
 
 from __future__ import annotations
 
-from temporalio import workflow
+from datetime import timedelta
 
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from policy.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, RecordEntry
 from policy.healthcheck import ObjectRef
 from policy.permits import Holding, Permit
+from policy.power import PowerState
 from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.verdicts import Health
 from workflows.messages import (
     AbortRequest,
     AcknowledgeRequest,
+    CheckRequest,
+    DeviceCheckInput,
+    DeviceCheckResult,
     PersonRequest,
     ScannerInput,
     ScannerResult,
@@ -168,3 +176,80 @@ class ScannerStandIn:
     def stop(self, request: StopRequest) -> str:
         self._stop = request
         return f"the scanner of {self._input.cluster} stops"
+
+
+@workflow.defn(name="DeviceCheck", sandboxed=False)
+class DeviceCheckStandIn:
+    """Says that `node-1` answers and `node-2` has not for two hours. `unreadable` and `forbidden` say how reading fails.
+
+    What it hands on to the next run is how many there were; the latency of `node-1` grows with them.
+    """
+
+    @workflow.init
+    def __init__(self, request: DeviceCheckInput) -> None:
+        self._input = request
+        self._every = request.every
+        self._asking = 0
+        self._asked = False
+
+    @workflow.run
+    async def run(self, request: DeviceCheckInput) -> DeviceCheckResult:
+        await workflow.wait_condition(lambda: self._every is None and self._asking == 0 and self._asked)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        runs = request.memory.answered.get("runs", {}).get("", 0) + 1
+        return DeviceCheckResult(cluster=request.cluster, memory=DeviceMemory(answered={"runs": {"": runs}}))
+
+    @workflow.update
+    async def check(self, request: CheckRequest) -> DeviceReport:
+        self._asking += 1
+        self._asked = True
+        now = workflow.now()
+        runs = self._input.memory.answered.get("runs", {}).get("", 0)
+        self._asking -= 1
+        if request.node.startswith("unreadable"):
+            raise ApplicationError("the cluster can't be read: no answer", type="Unreachable", non_retryable=True)
+        if request.node.startswith("forbidden"):
+            raise ApplicationError("the cluster can't be read: nodes is forbidden", type="Unauthorized", non_retryable=True)
+        well = DeviceRow(
+            node="node-1",
+            endpoint="ipmi://10.0.0.1:623",
+            driver="ipmi",
+            site="default",
+            answer=Answer.ANSWERS,
+            state=PowerState.ON,
+            latency_ms=120 + runs,
+            last_success=now,
+        )
+        silent = DeviceRow(
+            node="node-2",
+            endpoint="ipmi://10.0.0.2:623",
+            driver="ipmi",
+            site="default",
+            answer=Answer.SILENT,
+            last_success=now - timedelta(hours=2, minutes=5),
+            problem="ipmi://10.0.0.2:623: no answer from the BMC",
+        )
+        rows = tuple(row for row in (silent, well) if request.node in {"", row.node})
+        problems = sum(1 for row in rows if row.problem)
+        return DeviceReport(
+            cluster=self._input.cluster,
+            began=now,
+            ended=now,
+            nodes=len(rows),
+            devices=len(rows),
+            answering=len(rows) - problems,
+            problems=problems,
+            rows=rows,
+        )
+
+    @workflow.signal
+    def repeat(self, every: timedelta) -> None:
+        self._every = every
+
+    @workflow.signal
+    def stop(self) -> None:
+        self._every, self._asked = None, True
+
+    @workflow.query
+    def every(self) -> timedelta | None:
+        return self._every

@@ -16,6 +16,7 @@ from temporalio.worker.workflow_sandbox import UnintentionalPassthroughError
 import policy
 import workflows
 from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER
+from workflows.device_check import DeviceCheck
 from workflows.fencing import Fencing
 from workflows.scanner import HealthScanner
 
@@ -61,7 +62,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     del sys.modules[name]
 
 
-@pytest.mark.parametrize("workflow", [Fencing, HealthScanner])
+@pytest.mark.parametrize("workflow", [DeviceCheck, Fencing, HealthScanner])
 async def test_every_workflow_loads_in_the_sandbox(workflow: type) -> None:
     RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(workflow))
 

@@ -279,3 +279,16 @@ def test_a_bad_fence_policy_is_refused(clean: Path, text: str, expectation: str)
     with pytest.raises(SettingsError) as refusal:
         load()
     assert expectation in str(refusal.value)
+
+
+def test_how_often_fence_devices_are_checked(clean: Path) -> None:
+    assert load().fence_check.interval() == timedelta(hours=1)
+    text = "fence_check: {every: 6h}\n"
+    assert load(config=write(clean / "nodewarden.yaml", text)).fence_check.interval() == timedelta(hours=6)
+    assert load(fence_check={"enabled": False}).fence_check.interval() is None
+
+
+@pytest.mark.parametrize("bad", ["{every: 1m}", "{every: 169h}", "{every: 60}", "{enabled: perhaps}"])
+def test_an_interval_of_checks_that_cannot_be_meant_is_refused(clean: Path, bad: str) -> None:
+    with pytest.raises(SettingsError, match="fence_check"):
+        load(config=write(clean / "nodewarden.yaml", f"fence_check: {bad}\n"))

@@ -81,6 +81,7 @@ async def test_everything_that_the_contracts_promise_is_served_exactly_once(sett
 
 
 def promised() -> list[str]:
+    from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
     from activities.contracts.episodes import EpisodeActivities
     from activities.contracts.evidence import EvidenceActivities
     from activities.contracts.mirror import MirrorActivities
@@ -89,8 +90,10 @@ def promised() -> list[str]:
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
     contracts = (
+        DeviceReadingActivities,
         EpisodeActivities,
         EvidenceActivities,
+        FenceDeviceActivities,
         MirrorActivities,
         PowerActivities,
         ScanActivities,

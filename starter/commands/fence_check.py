@@ -1,0 +1,42 @@
+"""`nodewarden fence check`: would the devices answer, if a node had to be fenced now? They are read, and nothing is done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, run, session_of
+
+
+def check(
+    context: typer.Context,
+    *,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's devices.")] = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Read the state of every configured fence device, and show how fast it answered and when it last did. Never acts.
+
+    Exit code 1: some device did not answer, or some node has no usable fence configuration.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.client import Nodewarden
+        from starter.device_table import as_table
+        from starter.display import fitting_console
+        from starter.encoding import to_json
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            await session.expect_served(warden, settings, name)
+            report = await warden.check_devices(name, node)
+        if session.output is Output.JSON:
+            typer.echo(to_json(report))
+        else:
+            fitting_console().print(as_table(report))
+        return Exit.FAILED if report.problems else Exit.OK
+
+    run(session, work)

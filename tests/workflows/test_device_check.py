@@ -1,0 +1,469 @@
+"""Fence devices are read by the clock and when asked; told once when one falls silent, once when it is back; never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.contracts.device_check import (
+    READ_AT_ONCE,
+    DeviceReadingActivities,
+    DevicesRead,
+    FenceDeviceActivities,
+    FenceDevices,
+    FenceDevicesRequest,
+    NodeNames,
+    NodeNamesRequest,
+    ReadDevicesRequest,
+    TellDevicesRequest,
+)
+from activities.errors import ErrorType, error_type, failure
+from policy.device_check import (
+    Answer,
+    DeviceAnswer,
+    DeviceMemory,
+    DeviceReport,
+    DeviceRow,
+    DeviceTidings,
+    DeviceToCheck,
+    NodeToCheck,
+)
+from policy.plan import PowerDevice
+from policy.power import PowerState
+from tests.replay.recording import keep_history
+from workers.liveness import Liveness
+from workers.plugin import PLUGIN
+from workflows.device_check import BATCH, HISTORY_LIMIT, METRIC, PAGE, DeviceCheck
+from workflows.ids import cluster_queue, device_check_id, power_queue
+from workflows.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+
+HOUR = timedelta(hours=1)
+LATENCY = 0.02
+"""Of a batch, in seconds; long enough for another one to come in between, if anything let it."""
+REFUSED = "{}: the BMC refuses our password"
+
+
+@dataclass
+class Devices(FenceDeviceActivities, DeviceReadingActivities):
+    """A cluster whose devices a test lets fall silent. `rounds`: what is silent in the first, second, ... check of all nodes.
+
+    No more than `allowed` of them are begun: nothing else would stop a clock that skips.
+    """
+
+    nodes: dict[str, NodeToCheck] = field(default_factory=dict)
+    rounds: list[set[str]] = field(default_factory=list)
+    checked: int = 0
+    allowed: int = 0
+    held_back: bool = False
+    may_begin: asyncio.Event = field(default_factory=asyncio.Event)
+    list_errors: int = 0
+    telling_errors: int = 0
+    told: list[DeviceTidings] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    batches: list[tuple[str, int]] = field(default_factory=list)
+    at_once: Counter[str] = field(default_factory=Counter)
+    most_at_once: Counter[str] = field(default_factory=Counter)
+    gate: asyncio.Event | None = None
+
+    def put(self, name: str, *, site: str = "default", devices: int = 1, **more: Any) -> None:
+        """A node with its BMCs."""
+        found = tuple(
+            DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint=f"ipmi://{name}-{number}:623", site=site))
+            for number in range(1, devices + 1)
+        )
+        self.nodes[name] = NodeToCheck(**({"node": name, "uid": f"uid-{name}", "tells": True, "devices": found} | more))
+
+    def allow(self, rounds: int) -> None:
+        """So many checks of all devices, from the first."""
+        self.allowed = rounds
+        self.held_back = False
+        self.may_begin.set()
+
+    @activity.defn(name="fence-check.list-nodes")
+    async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
+        if self.list_errors:
+            self.list_errors -= 1
+            raise failure(ErrorType.UNAUTHORIZED, "nodes is forbidden")
+        while self.checked >= self.allowed:
+            self.held_back = True
+            self.may_begin.clear()
+            await self.may_begin.wait()
+        self.held_back = False
+        self.checked += 1
+        return NodeNames(names=tuple(sorted(self.nodes)))
+
+    @activity.defn(name="fence-check.find-devices")
+    async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
+        assert len(request.nodes) <= PAGE
+        gone = [NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node") for name in request.nodes]
+        return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
+
+    @activity.defn(name="fence-check.tell")
+    async def tell_devices(self, request: TellDevicesRequest) -> None:
+        if self.telling_errors:
+            self.telling_errors -= 1
+            raise failure(ErrorType.UNAUTHORIZED, "events is forbidden")
+        self.told += request.tidings
+
+    @activity.defn(name="fence-check.read-devices")
+    async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
+        if self.gate is not None:
+            await self.gate.wait()
+        site = request.devices[0].device.site
+        self.batches.append((site, len(request.devices)))
+        self.at_once[site] += 1
+        self.most_at_once[site] = max(self.most_at_once[site], self.at_once[site])
+        await asyncio.sleep(LATENCY)
+        self.at_once[site] -= 1
+        return DevicesRead(answers=tuple(self._answer(each.device.endpoint) for each in request.devices))
+
+    def _answer(self, endpoint: str) -> DeviceAnswer:
+        self.read.append(endpoint)
+        at = activity.info().current_attempt_scheduled_time
+        silent = self.rounds[min(self.checked, len(self.rounds)) - 1] if self.rounds else set()
+        if endpoint in silent:
+            return DeviceAnswer(endpoint=endpoint, answer=Answer.SILENT, at=at, problem=REFUSED.format(endpoint))
+        state, latency = PowerState.ON, timedelta(milliseconds=120)
+        return DeviceAnswer(endpoint=endpoint, answer=Answer.ANSWERS, at=at, state=state, latency=latency)
+
+
+@dataclass
+class Check:
+    """A running check of a cluster of its own."""
+
+    cluster: str
+    devices: Devices
+    client: Client
+    queue: str
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, DeviceCheckResult]:
+        return self.client.get_workflow_handle_for(DeviceCheck.run, device_check_id(self.cluster))
+
+    async def start(self, *, repeat: timedelta | None = None, **changes: Any) -> None:
+        """repeat: with that signal, as `scan start` does."""
+        signal: dict[str, Any] = {"start_signal": "repeat", "start_signal_args": [repeat]} if repeat is not None else {}
+        await self.client.start_workflow(
+            DeviceCheck.run,
+            DeviceCheckInput(cluster=self.cluster, **changes),
+            id=device_check_id(self.cluster),
+            task_queue=self.queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            **signal,
+        )
+
+    async def asked(self, node: str = "", memory: DeviceMemory | None = None) -> DeviceReport:
+        """As the command asks: starting it for the question where it does not run."""
+        if not node:
+            self.devices.allow(self.devices.allowed + 1)
+        start = WithStartWorkflowOperation(
+            DeviceCheck.run,
+            DeviceCheckInput(cluster=self.cluster, every=None, memory=memory or DeviceMemory()),
+            id=device_check_id(self.cluster),
+            task_queue=self.queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        return await self.client.execute_update_with_start_workflow(
+            DeviceCheck.check, CheckRequest(node=node), start_workflow_operation=start
+        )
+
+    async def rounds(self, number: int) -> DeviceReport:
+        """Let so many checks of all devices be made by the clock that skips, and wait for the next one; the last one's report."""
+        self.devices.allow(number)
+        async with asyncio.timeout(20):
+            while not self.devices.held_back:
+                await asyncio.sleep(0.01)
+        report = await self.handle.query(DeviceCheck.report)
+        assert report is not None
+        return report
+
+    async def stopped(self) -> DeviceCheckResult:
+        """Stop it, and let the check end that is under way."""
+        await self.handle.signal(DeviceCheck.stop)
+        self.devices.allow(self.devices.allowed + 1)
+        return await asyncio.wait_for(self.handle.result(), 20)
+
+
+@asynccontextmanager
+async def checking(
+    env: WorkflowEnvironment, devices: Devices, *sites: str, client: Client | None = None, **options: Any
+) -> AsyncIterator[Check]:
+    """Workers for a cluster of its own. sites: those served, besides `default`. client, options: of the workflow's worker."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    check = Check(cluster, devices, env.client, f"checks-{cluster}")
+    for name, node in devices.nodes.items():  # sites of its own, since other tests use the same server
+        devices.nodes[name] = _moved(node, cluster)
+    async with AsyncExitStack() as stack:
+        find = [devices.list_nodes, devices.find_devices, devices.tell_devices]
+        serving: list[dict[str, Any]] = [{"task_queue": cluster_queue(cluster), "activities": find}]
+        serving += [
+            {"task_queue": power_queue(f"{cluster}-{site}"), "activities": [devices.read_devices]} for site in ("default", *sites)
+        ]
+        for each in serving:
+            await stack.enter_async_context(Worker(env.client, interceptors=[Liveness()], **each))
+        worker = Worker(client or env.client, task_queue=check.queue, workflows=[DeviceCheck], **options)
+        await stack.enter_async_context(worker)
+        try:
+            yield check
+        finally:
+            with contextlib.suppress(RPCError):  # it has ended
+                await check.handle.terminate("the test is over")
+
+
+def _moved(node: NodeToCheck, cluster: str) -> NodeToCheck:
+    moved = [replace(each, device=replace(each.device, site=f"{cluster}-{each.device.site}")) for each in node.devices]
+    return replace(node, devices=tuple(moved))
+
+
+def lines(report: DeviceReport) -> list[tuple[str, str, str]]:
+    return [(row.node, row.endpoint, row.problem or row.warning) for row in report.rows]
+
+
+def row_of(report: DeviceReport, node: str) -> DeviceRow:
+    (row,) = [row for row in report.rows if row.node == node]
+    return row
+
+
+BMC = "ipmi://node-1-1:623"
+
+
+async def test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way(env: WorkflowEnvironment) -> None:
+    """Hour after hour; and how long ago it last answered is right after hours of silence."""
+    devices = Devices(rounds=[set(), {BMC}, {BMC}, set(), set()])
+    devices.put("node-1")
+    devices.put("node-2")
+    async with checking(env, devices) as check:
+        await check.start()
+        first = await check.rounds(1)
+        assert [row.answer for row in first.rows] == [Answer.ANSWERS, Answer.ANSWERS]
+        answered_at = row_of(first, "node-1").last_success
+        assert answered_at is not None
+        report = await check.rounds(5)
+        await check.stopped()
+        await keep_history(check.handle)
+    silent, back = devices.told
+    assert (silent.node, silent.node_uid, silent.endpoint) == ("node-1", "uid-node-1", BMC)
+    assert (silent.reason.value, back.reason.value) == ("FenceDeviceSilent", "FenceDeviceAnswers")
+    assert silent.since == back.since == answered_at
+    assert "refuses our password" in silent.message
+    assert report.problems == 0
+
+
+async def test_the_age_of_the_last_success_grows_with_the_hours_and_outlives_the_run(env: WorkflowEnvironment) -> None:
+    """Also over the end of the workflow: what it ends with is what the next begins with."""
+    devices = Devices(rounds=[set(), {BMC}])
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.start()
+        answered_at = row_of(await check.rounds(1), "node-1").last_success
+        after_hours = await check.rounds(4)
+        memory = (await check.stopped()).memory
+        devices.told.clear()
+        next_run = await check.asked(memory=memory)
+    row = row_of(after_hours, "node-1")
+    assert row.last_success is not None
+    assert 3 * HOUR <= after_hours.ended - row.last_success < 4 * HOUR
+    assert (row.answer, row.latency_ms, after_hours.problems) == (Answer.SILENT, None, 1)
+    assert row_of(next_run, "node-1").last_success == row.last_success == answered_at
+    assert devices.told == []
+
+
+async def test_what_could_not_be_told_is_told_by_the_next_check(env: WorkflowEnvironment) -> None:
+    devices = Devices(rounds=[{BMC}], telling_errors=1)
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.start()
+        await check.rounds(3)
+    assert [each.since for each in devices.told] == [None]
+
+
+async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:
+    """So that fencing never waits: one request per site at once, whoever else asks, each with a few devices side by side."""
+    devices = Devices()
+    for number in range(PAGE + 5):
+        devices.put(f"node-{number}", site="oslo" if number % 2 else "default", devices=2)
+    async with checking(env, devices, "oslo") as check:
+        report, *single = await asyncio.gather(check.asked(), *(check.asked("node-7") for _ in range(3)))
+    assert (report.nodes, report.devices, report.answering, report.problems) == (PAGE + 5, 2 * PAGE + 10, 2 * PAGE + 10, 0)
+    assert [each.devices for each in single] == [2, 2, 2]
+    assert set(devices.most_at_once.values()) == {1}
+    assert max(count for _, count in devices.batches) <= BATCH
+    assert READ_AT_ONCE <= 4
+    assert sum(count for _, count in devices.batches) == 2 * PAGE + 10 + 6
+
+
+async def test_whoever_asks_while_all_are_being_read_gets_that_answer(env: WorkflowEnvironment) -> None:
+    devices = Devices(gate=asyncio.Event())
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        asking = [asyncio.create_task(check.asked()) for _ in range(3)]
+        async with asyncio.timeout(10):
+            while not await _accepted(check, 3):
+                await asyncio.sleep(0.01)
+        assert devices.gate is not None
+        devices.gate.set()
+        reports = await asyncio.gather(*asking)
+    assert devices.checked == 1
+    assert len({report.began for report in reports}) == 1
+
+
+async def _accepted(check: Check, number: int) -> bool:
+    try:
+        history = await check.handle.fetch_history()
+    except RPCError:
+        return False  # not begun yet
+    accepted = [event for event in history.events if event.HasField("workflow_execution_update_accepted_event_attributes")]
+    return len(accepted) >= number
+
+
+async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_it(env: WorkflowEnvironment) -> None:
+    """Its devices are the episode's; and silence then is the episode's to tell."""
+    devices = Devices(rounds=[{BMC}])
+    devices.put("node-1", held="incident-1")
+    devices.put("node-2")
+    async with checking(env, devices) as check:
+        report = await check.asked()
+        assert lines(report)[0] == ("node-1", "", "not read: incident incident-1 is open")
+        assert devices.read == ["ipmi://node-2-1:623"]
+        alone = await check.asked("node-1")
+    assert (row_of(alone, "node-1").answer, alone.problems) == (Answer.SILENT, 1)
+    assert devices.told == []
+
+
+async def test_a_node_without_a_usable_configuration_is_a_line_with_its_error(env: WorkflowEnvironment) -> None:
+    devices = Devices()
+    devices.put("node-1")
+    devices.put("node-2", devices=1, problem="Node/node-2 has no providerID")
+    async with checking(env, devices) as check:
+        report = await check.asked()
+        unknown = await check.asked("node-9")
+    assert lines(report)[0] == ("node-2", "", "Node/node-2 has no providerID")
+    assert (report.problems, report.devices, report.answering) == (1, 1, 1)
+    assert lines(unknown) == [("node-9", "", "Node/node-9: there is no such Node")]
+
+
+async def test_a_site_that_no_worker_serves_is_said_and_is_no_silence(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3: nobody has asked the devices, so nothing is known of them, and nothing is told of them."""
+    monkeypatch.setattr("workflows.options.CHECK_PATIENCE", timedelta(seconds=1))
+    devices = Devices()
+    devices.put("node-1", site="nowhere")
+    devices.put("node-2")
+    async with checking(env, devices) as check:
+        report = await check.asked()
+    row = row_of(report, "node-1")
+    assert (row.answer, row.state, report.answering) == (Answer.UNREAD, PowerState.UNKNOWN, 1)
+    assert "no worker took it from the task queue power." in row.problem
+    assert devices.told == []
+
+
+async def test_a_cluster_that_cant_be_read_fails_the_question_and_is_tried_again_soon_by_the_clock(
+    env: WorkflowEnvironment,
+) -> None:
+    devices = Devices(list_errors=1)
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await check.asked()
+        assert error_type(refused.value) is ErrorType.UNAUTHORIZED
+        assert "can't be read: nodes is forbidden" in str(refused.value.cause)
+        devices.list_errors = 1
+        await check.start(repeat=HOUR)
+        report = await check.rounds(1)
+        started = (await check.handle.describe()).start_time
+    assert report.began - started < timedelta(minutes=15)
+
+
+async def test_one_that_is_only_asked_ends_by_itself_and_one_by_the_clock_goes_on_when_told(env: WorkflowEnvironment) -> None:
+    devices = Devices()
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.asked()
+        ended = await check.handle.result()
+        assert list(ended.memory.answered) == ["node-1"]
+        await check.start(every=None, repeat=HOUR)
+        await check.rounds(4)
+        await check.stopped()
+
+
+async def test_a_long_history_is_left_behind_with_nothing_forgotten(env: WorkflowEnvironment) -> None:
+    """What was told is not told again, and the last success is known."""
+    devices = Devices(rounds=[set(), {BMC}])
+    devices.put("node-1")
+    async with checking(env, devices) as check:
+        await check.start()
+        await check.rounds(2)
+        first_run = (await check.handle.describe()).run_id
+        for _ in range(HISTORY_LIMIT // 100):
+            await asyncio.gather(*(check.handle.signal(DeviceCheck.repeat, HOUR) for _ in range(100)))
+        report = await check.rounds(4)
+        assert (await check.handle.describe()).run_id != first_run
+    assert [each.reason.value for each in devices.told] == ["FenceDeviceSilent"]
+    assert row_of(report, "node-1").last_success is not None
+
+
+async def test_a_device_that_left_the_configuration_and_a_node_that_is_gone_are_forgotten(env: WorkflowEnvironment) -> None:
+    devices = Devices()
+    devices.put("node-1", devices=2)
+    devices.put("node-2")
+    async with checking(env, devices) as check:
+        await check.asked()
+        del devices.nodes["node-2"]
+        cut = devices.nodes["node-1"].devices[:1]
+        devices.nodes["node-1"] = NodeToCheck(node="node-1", uid="uid-node-1", devices=cut)
+        await check.asked()
+        memory = (await check.handle.result()).memory
+    assert {node: list(endpoints) for node, endpoints in memory.answered.items()} == {"node-1": ["ipmi://node-1-1:623"]}
+
+
+@pytest.fixture
+async def measured(env: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
+    """Another client of the same server, whose metrics can be read."""
+    buffer = MetricBuffer(10_000)
+    runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
+    target = env.client.service_client.config.target_host
+    return await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer
+
+
+async def test_each_unanswered_reading_is_counted_by_a_metric_that_is_there_before(
+    env: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]
+) -> None:
+    client, buffer = measured
+    devices = Devices(rounds=[set(), {BMC}, {BMC}, set()])
+    devices.put("node-1")
+    async with checking(env, devices, client=client) as check:
+        await check.start()
+        await check.rounds(4)
+    counted = [update for update in buffer.retrieve_updates() if update.metric.name == METRIC]
+    assert [update.value for update in counted][:4] == [0, 1, 1, 0]
+    labels = {key: counted[0].attributes[key] for key in ("cluster", "node", "endpoint")}
+    assert labels == {"cluster": check.cluster, "node": "node-1", "endpoint": BMC}
+
+
+@pytest.mark.parametrize("cluster", ["", "another"])
+async def test_an_input_that_does_not_fit_the_workflow_id_is_refused(env: WorkflowEnvironment, cluster: str) -> None:
+    devices = Devices()
+    async with checking(env, devices) as check:
+        await env.client.start_workflow(
+            DeviceCheck.run, DeviceCheckInput(cluster=cluster), id=device_check_id(check.cluster), task_queue=check.queue
+        )
+        with pytest.raises(WorkflowFailureError) as refused:
+            await check.handle.result()
+    assert error_type(refused.value) is ErrorType.INVALID_CONFIG
