@@ -25,19 +25,23 @@ class NeedKind(StrEnum):
     """Where the need comes from, and so when it is gone.
 
     check: gone when the verdict is healthy. person: gone on abort. clean-up: the node is healthy and only carries the
-    marks of an episode that is no longer open.
+    marks of an episode that is no longer open. foreign-object: an object of another system asks, as
+    `policy/fencing_requests.py` reads it; gone when that is deleted or its operator has given it up.
     """
 
     CHECK = "check"
     PERSON = "person"
     CLEAN_UP = "clean-up"
+    FOREIGN_OBJECT = "foreign-object"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
     """Why an episode exists. `since`: when the node began to offend; None where nobody said.
 
-    cause: what ails the node, in a word that is the same each time (`ReadyUnknown`); "" where a person asks.
+    cause: what ails the node, in a word that is the same each time (`ReadyUnknown`); "" where a person asks. check: the health
+    check, or the object that asks; object_uid: that object's, since another one of its name is another need. delegate: who may
+    hold the node's lease although we act, because it is he who asked us to.
     """
 
     kind: NeedKind = NeedKind.PERSON
@@ -46,6 +50,8 @@ class Need:
     requester: str = ""
     since: datetime | None = None
     cause: str = ""
+    object_uid: str = ""
+    delegate: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def _taken(key: str, parameter: AgentParameter, value: str) -> str | None:
     it was said."""
     shown = "something else" if names_a_credential(key) else repr(value)
     if parameter.kind == "boolean":
-        if value.lower() in TRUE:
+        if value.lower() in TRUE or not value:  # a flag that is given without a value is bare, as on a command line
             return "1"
         if value.lower() in FALSE:
             return "0" if (parameter.default or "").lower() in TRUE else None
