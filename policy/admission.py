@@ -15,6 +15,7 @@ from typing import Protocol
 
 from policy.brakes import Closed
 from policy.durations import format_duration
+from policy.episodes import NeedKind
 from policy.fence_policies import PowerMoment, quiet_left
 from policy.healthcheck import ObjectRef
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
@@ -126,7 +127,7 @@ def answer_request(
     if unlicensed := _unlicensed(report):
         return _refusal(unlicensed[1])
     for check in report.checks:
-        if not check.allowed and not check.error and check.total and check.reason != Closed.ELSEWHERE:
+        if _in_short_circuit(check):
             return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
     groups = groups_of(report, request.node)
     if braked := _braked(report, groups):
@@ -252,8 +253,12 @@ class _Table:
         self._spend(candidate)
 
     def _closed_brake(self, candidate: Candidate) -> tuple[Because, str] | None:
-        check = self._checks.get(candidate.check.key)
-        if check is None or not check.allowed:
+        if candidate.need is NeedKind.FOREIGN_OBJECT:
+            # As for a person's request. That the operator which asks us looks after its own checks is no short circuit.
+            for closed in self._checks.values():
+                if _in_short_circuit(closed) and (closed.reason != Closed.OBSERVE_ONLY or closed.breached):
+                    return Because.SHORT_CIRCUIT, f"{closed.ref.key} is in short circuit: {_why_closed(closed)}"
+        elif (check := self._checks.get(candidate.check.key)) is None or not check.allowed:
             return Because.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
         for key in candidate.healthy_under:
             other = self._checks.get(key)
@@ -363,6 +368,12 @@ def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
     if report.policies.problem:
         return Because.BAD_POLICIES, f"the fence policies can't be used: {report.policies.problem}"
     return None
+
+
+def _in_short_circuit(check: CheckReport) -> bool:
+    """Whether a check speaks against what does not come from it. One that selects nothing, can't be read or is looked after from
+    elsewhere stands in nobody's way."""
+    return not check.allowed and not check.error and bool(check.total) and check.reason != Closed.ELSEWHERE
 
 
 def _why_closed(check: CheckReport | None) -> str:

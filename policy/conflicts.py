@@ -21,6 +21,9 @@ LEADER_LEASES: dict[Dialect, str] = {
 }
 """How each system's controller calls the Lease by which it elects its leader; the namespace is the installation's choice."""
 
+FENCE_AGENTS_REMEDIATION_LEASE = "cb305759.medik8s.io"
+"""The same of fence-agents-remediation, whose objects are no health checks but ask for one node."""
+
 LEASE_MARGIN = timedelta(seconds=15)
 """How long after its end a Lease still counts as renewed: leaders are restarted."""
 
@@ -66,22 +69,30 @@ class StatusWrite:
     at: datetime
 
 
-def conflict(leases: Iterable[LeaderLease], writes: Iterable[StatusWrite], standing: Iterable[str], now: datetime) -> str:
-    """Who acts on the dialect, in words, "" for nobody. standing: health checks that say already that somebody does.
+def conflict(
+    leases: Iterable[LeaderLease],
+    writes: Iterable[StatusWrite],
+    standing: Iterable[str],
+    now: datetime,
+    *,
+    upon: str = "these health checks",
+) -> str:
+    """Who acts on the dialect, in words, "" for nobody. standing: health checks that say already that somebody does. upon: what
+    is acted on, for people.
 
     A controller that was seen once may come back at any moment: what says so stands on the object until the user takes over.
     """
     for lease in leases:
         until = lease.until()
         if until is not None and until > now:
-            return _said(f"its leader Lease {lease.name} is renewed by {lease.holder}")
+            return _said(upon, f"its leader Lease {lease.name} is renewed by {lease.holder}")
     for write in writes:
         if later(write.at, WRITTEN_LATELY) > now:
-            return _said(f"{write.manager} writes the status of {write.check}")
+            return _said(upon, f"{write.manager} writes the status of {write.check}")
     for check in sorted(standing):
-        return _said(f"{check} says that it has been seen")
+        return _said(upon, f"{check} says that it has been seen")
     return ""
 
 
-def _said(why: str) -> str:
-    return f"another controller acts on these health checks: {why}; {TAKEOVER}"
+def _said(upon: str, why: str) -> str:
+    return f"another controller acts on {upon}: {why}; {TAKEOVER}"

@@ -18,6 +18,7 @@ from datetime import datetime
 
 from policy.brakes import Brake, Circumstances, Closed, brake, threshold_breached
 from policy.fence_policies import NO_POLICIES, FencePolicies
+from policy.fencing_requests import FencingRequest
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.inventory import Inventory, Touched
 from policy.machines import MachineView, WorkloadCluster
@@ -48,6 +49,8 @@ class Ledger:
         self._surroundings = Surroundings()
         self._policies = NO_POLICIES
         self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
+        self._requests: dict[str, FencingRequest] = {}
+        self._requests_held = ""
         self._storms: dict[str, Storm] = {}
         self._tallies: dict[str, Tally] = {}
         self._sick: dict[str, Target] = {}
@@ -164,6 +167,17 @@ class Ledger:
         """A remediation object that is gone."""
         self._judge_because(self._inventory.remove_remediation(key))
 
+    def put_request(self, request: FencingRequest) -> None:
+        """An object of another system that asks for a node, as last seen."""
+        if self._requests.get(request.ref.key) != request:
+            self._version += 1
+            self._requests[request.ref.key] = request
+
+    def remove_request(self, key: str) -> None:
+        """Such an object that is gone."""
+        if self._requests.pop(key, None) is not None:
+            self._version += 1
+
     # What holds checks back -------------------------------------------------------------------------------------------
 
     def surround(self, surroundings: Surroundings) -> None:
@@ -192,6 +206,12 @@ class Ledger:
             known[reason] = why
         else:
             known.pop(reason, None)
+
+    def hold_requests(self, why: str) -> None:
+        """The same for all objects of other systems that ask for a node."""
+        if self._requests_held != why:
+            self._requests_held = why
+            self._version += 1
 
     # Time -----------------------------------------------------------------------------------------------------------
 
@@ -244,6 +264,8 @@ class Ledger:
             sick=self._sick,
             marked=inventory.marked,
             remediations=inventory.remediations,
+            requests=self._requests,
+            requests_held=self._requests_held,
             surroundings=self._surroundings,
             control_plane=inventory.control_plane,
             overlap=self._overlap,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from policy.episodes import NeedKind
 from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.healthcheck import Dialect, ObjectRef
 from policy.scopes import GroupCount
@@ -99,6 +100,8 @@ class CheckReport:
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
     told first, and the status is the other controller's all the same."""
+    breached: bool = False
+    """The threshold alone would close the brake, whatever else does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,8 @@ class Candidate:
     machine: namespace and name of its Machine, where a check covers that. A Machine that has never had a node stands under
     `machine/<namespace>/<name>`.
     groups: of the scopes that policies speak of, those that it belongs to (`policy/scopes.py`).
+    need: who asks; where that is an object of another system, `check` is that object, `object_uid` its uid and `delegate` its
+    operator (see `policy.episodes.Need`).
     """
 
     node: str
@@ -127,6 +132,9 @@ class Candidate:
     healthy_under: tuple[str, ...] = ()
     machine: str = ""
     groups: tuple[str, ...] = ()
+    need: NeedKind = NeedKind.CHECK
+    object_uid: str = ""
+    delegate: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +160,8 @@ class Observation:
     `incident` is that of the mark it carries ("" for none), so that a mark without an open episode is noticed.
     `unhealthy`: some check says so now, whether or not we may act on it. `soon`: none does, but a timeout runs; a running
     episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
-    unknown. groups: as a candidate's; none for a Node that is gone.
+    unknown. groups: as a candidate's; none for a Node that is gone. asked_by: uids of the objects of other systems that ask for
+    the node; only a scan says so.
     """
 
     node: str
@@ -168,6 +177,7 @@ class Observation:
     mark_problem: str = ""
     soon: bool = False
     groups: tuple[str, ...] = ()
+    asked_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

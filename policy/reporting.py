@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
 
 from policy.brakes import Brake, Counts
+from policy.episodes import NeedKind
 from policy.errors import PolicyError
 from policy.fence_policies import FencePolicies, switched_off_node
+from policy.fencing_requests import FencingRequest, Stage
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, dialect_of
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.marks import mark_of
@@ -63,7 +65,8 @@ class BadCheck:
 class Known:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
-    controllers: of the dialects on which another controller acts, which.
+    controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
+    requests_held: why none of them is carried out, "" where nothing is in the way.
     """
 
     now: datetime
@@ -85,6 +88,8 @@ class Known:
     controllers: Mapping[Dialect, str]
     policies: FencePolicies
     groups: GroupTally
+    requests: Mapping[str, FencingRequest] = field(default_factory=dict)
+    requests_held: str = ""
 
     def together(self, victim: str) -> list[Target]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
@@ -135,6 +140,7 @@ def shown(target: Target) -> object:
 def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> ReportParts:
     """The report's parts. `names`: all names of Nodes in order."""
     ranked, waiting = _rank(known, watching)
+    ranked += _rank_requests(known, watching)
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
     candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
     observations = _observations(known, watching)
@@ -274,6 +280,39 @@ def _groups(known: Known, candidates: Iterable[Candidate], observations: Iterabl
     return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
 
 
+def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
+    """What other systems ask for. Their own brakes have let them ask; ours are admission's."""
+    ranked = []
+    for key, request in known.requests.items():
+        if request.asks:
+            refused = why_not_asked_for(known, request)
+            rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
+            ranked.append((rank, request.created or NEVER, request.node, key, refused))
+    return ranked
+
+
+def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None:
+    """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
+    given where the view of the nodes is whole."""
+    if not request.asks or request.taken_up or known.requests_held:
+        return None
+    if request.node not in known.nodes:
+        return Stage.NODE_NOT_FOUND
+    return Stage.FAILED if request.problem else None
+
+
+def why_not_asked_for(known: Known, request: FencingRequest) -> str:
+    """Why a request can't be carried out, "" where it can."""
+    if known.requests_held:
+        return known.requests_held
+    if request.taken_up:
+        return f"another controller has it in its hands: its finalizer is on {request.ref.key}"
+    target = known.nodes.get(request.node)
+    if target is None:
+        return f"{request.ref.key} is about node {request.node}, which does not exist"
+    return request.problem or target.unreadable or excluded(known, request.node) or lost_its_storage(known, request.node)
+
+
 def gives_the_remedy(known: Known, victim: str) -> str:
     """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
     said = known.say(victim)
@@ -324,12 +363,11 @@ def _not_carried_out(check: HealthCheck, target: Target, verdict: Verdict) -> st
 
 
 def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
+    if key in known.requests:
+        return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
     target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
     view, machine = target.node, target.machine
-    marked = any(each.marked for each in known.together(victim))
-    independent = known.overlap is Overlap.INDEPENDENT
-    healthy_under = () if marked or independent else (other for other, pairs in said.items() if counts_as_healthy(pairs))
     return Candidate(
         node=target.victim_name,
         uid=view.uid if view else "",
@@ -343,10 +381,40 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         control_plane=any(each.control_plane for each in known.together(victim)),
         refused=refused,
         ready=view.ready if view else False,
-        healthy_under=tuple(sorted(healthy_under)),
+        healthy_under=_healthy_under(known, victim),
         machine=f"{machine.namespace}/{machine.name}" if machine else "",
         groups=known.groups.groups_of(view) if view else (),
     )
+
+
+def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:
+    target = known.nodes.get(request.node)
+    view = target.node if target is not None else None
+    return Candidate(
+        node=request.node,
+        uid=view.uid if view else "",
+        check=request.ref,
+        since=request.created or NEVER,
+        reason=request.ref.kind,
+        message=f"asked for by {request.requester}" if request.requester else "asked for by nobody's health check",
+        provider_id=view.provider_id if view else "",
+        zone=view.zone if view else "",
+        control_plane=any(each.control_plane for each in known.together(request.node)),
+        refused=refused,
+        ready=view.ready if view else False,
+        healthy_under=_healthy_under(known, request.node),
+        groups=known.groups.groups_of(view) if view else (),
+        need=NeedKind.FOREIGN_OBJECT,
+        object_uid=request.uid,
+        delegate=request.delegate,
+    )
+
+
+def _healthy_under(known: Known, victim: str) -> tuple[str, ...]:
+    """The checks whose number of healthy targets an act on the victim would lower."""
+    if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
+        return ()
+    return tuple(sorted(key for key, pairs in known.say(victim).items() if counts_as_healthy(pairs)))
 
 
 def counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
@@ -403,6 +471,7 @@ def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple
         storm_active=storm.active,
         storm_cooling=storm.cooling,
         another_controller=known.controllers.get(check.dialect, ""),
+        breached=brake.breached,
     )
 
 
@@ -439,8 +508,9 @@ def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, 
 
 def _observation(known: Known, name: str) -> Observation:
     target = known.nodes.get(name)
+    asked_by = tuple(sorted(each.uid for each in known.requests.values() if each.asks and each.node == name))
     if target is None or target.node is None:
-        return Observation(node=name, present=False)
+        return Observation(node=name, present=False, asked_by=asked_by)
     view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
@@ -462,6 +532,7 @@ def _observation(known: Known, name: str) -> Observation:
         mark_problem=problem,
         soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
         groups=known.groups.groups_of(view),
+        asked_by=asked_by,
     )
 
 

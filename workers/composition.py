@@ -137,6 +137,7 @@ async def _cluster_serving(
                 machines=machines,
                 fences=fences,
                 source=settings.policy_source(),
+                takeover=settings.scan.takeover,
             ),
             ClusterMirror(name, connection, fences=fences),
             ClusterFenceDevices(

@@ -37,10 +37,12 @@ from policy.episodes import (
     Step,
 )
 from policy.fencing import may_restore_path, power_due
+from policy.fencing_requests import Stage
 from policy.kdump import KdumpReading, kdump_wait
 from policy.permits import PermitRequest, Release
 from policy.plan import UNCORDON, FencingPlan
 from workflows import options
+from workflows.answering import Answering
 from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
@@ -66,6 +68,7 @@ class FencingStory:
 
     looks: Looks
     desk: Bookkeeping
+    answering: Answering
     power: PowerSequence
     freeing: FreeingSequence
     isolation: IsolationSequence
@@ -130,8 +133,10 @@ class FencingStory:
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._terminate)
             return await self._restore(Outcome.FENCED_OFF, "off is proven, and the machine is given up for good")
         if not self._plan.power_on:
+            await self._say_finished("off is proven, and the machine is left off")
             return await self._restore(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
         await self.tries.carry_out(Step.POWER_MANAGEMENT, self._power_on)
+        await self._say_finished("off was proven, and the machine is switched on again")
         await self._wait_for_return()
         return await self._returned()
 
@@ -163,6 +168,7 @@ class FencingStory:
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
             await self.tries.carry_out(Step.ISOLATION, self._mark)
+            await self.tries.carry_out(Step.ISOLATION, self.answering.begin)
         except Turn as turn:
             await self.desk.remove_marks(self._plan.retry_interval)  # an answer may have been lost
             return turn.reason
@@ -194,12 +200,13 @@ class FencingStory:
             run_id=info.run_id,
         )
         self.looks = Looks(self.episode, self._need)
-        self.desk = Bookkeeping(self.episode)
+        self.desk = Bookkeeping(self.episode, delegate=self._need.delegate)
+        self.answering = Answering(self.episode, self._need, ask_for_a_person=self.desk.ask_for_a_person)
         self.power = PowerSequence(self.episode, self._plan)
         self.freeing = FreeingSequence(self.episode, self._plan, self.power)
         self.tries = Tries(self.episode, self._plan, before_next=self._may_try_again)
         self.isolation = IsolationSequence(self.episode, self._plan, self.desk, self.looks, self.tries)
-        self.sighting = Sighting(self.episode, self.power, self.isolation)
+        self.sighting = Sighting(self.episode, self._need, self.power, self.isolation)
         self.episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         self.episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
@@ -277,6 +284,7 @@ class FencingStory:
             await self.power.switch_off(self._last_look_before_off)
             await self.desk.tell("NodePoweredOff", "off is proven")
         await self.desk.note_off(workflow.now())
+        await self.answering.say(Stage.FENCED, "off is proven")
 
     async def _last_look_before_off(self) -> None:
         await self.looks.before_destruction()
@@ -420,6 +428,7 @@ class FencingStory:
         began = outcome is not Outcome.REFUSED
         if began:
             await self.desk.release_node_lease()
+            await self.answering.finish(outcome, message)
             await self.desk.tell("EpisodeEnded", f"{outcome.value}: {message}", warning=outcome is not Outcome.RECOVERED)
         self.episode.note("end", outcome.value, message)
         await self.episode.give_back_permit(
@@ -450,6 +459,11 @@ class FencingStory:
             record=tuple(self.episode.record),
         )
 
+    async def _say_finished(self, message: str) -> None:
+        """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
+        left = f"; {self.freeing.left_over}" if self.freeing.left_over else ""
+        await self.answering.say(Stage.FINISHED, f"{message}{left}")
+
     # Failing --------------------------------------------------------------------------------------------------------
 
     async def _may_try_again(self) -> None:
@@ -472,6 +486,7 @@ class FencingStory:
         self.power.remember_what_is_said()
         self.episode.resumed = None
         await self.desk.ask_for_a_person(problem)
+        await self.answering.say(Stage.FAILED, problem)
         while True:
             if (abort := self.episode.abort_asked) is not None:
                 return await self._aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")

@@ -259,12 +259,14 @@ class Granting:
             )
         )
         need = Need(
-            kind=NeedKind.CHECK,
+            kind=candidate.need,
             reason=f"{candidate.check.key}: {candidate.message or candidate.reason}",
             check=candidate.check,
             requester=candidate.check.key,
             since=candidate.since,
             cause=candidate.reason,
+            object_uid=candidate.object_uid,
+            delegate=candidate.delegate,
         )
         return FencingInput(
             cluster=self._grantor.cluster,

@@ -183,7 +183,7 @@ class HealthScanner:
 
     async def _publish(self, report: ScanReport) -> None:
         """Write the checks' status and Events when what they say has changed."""
-        if not report.checks or not report.lease.held:
+        if not (report.checks or self._granting.refusals) or not report.lease.held:
             return
         in_flight = tuple(
             InFlight(

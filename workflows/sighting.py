@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.episodes import Pinned
+from policy.episodes import Need, NeedKind, Pinned
 from policy.fencing import restart_proven
 from policy.identity import same_machine
 from workflows.episode import Episode
@@ -19,8 +19,9 @@ from workflows.power import PowerSequence
 class Sighting:
     """The pinned machine as it was last seen."""
 
-    def __init__(self, episode: Episode, power: PowerSequence, isolation: IsolationSequence) -> None:
+    def __init__(self, episode: Episode, need: Need, power: PowerSequence, isolation: IsolationSequence) -> None:
         self._episode = episode
+        self._need = need
         self._power = power
         self._isolation = isolation
         self._boot_ids_before: list[str] = []
@@ -31,9 +32,13 @@ class Sighting:
         return self._episode.target.pinned
 
     def seems_changed(self) -> bool:
-        """A hint that the node is back or gone, to be confirmed by a live look before anything follows from it."""
+        """A hint that the node is back or gone, or that nobody asks for it any more, to be confirmed by a live look before
+        anything follows from it."""
         seen = self._episode.observation
-        return seen is not None and (seen.ready or not seen.present or seen.uid != self.pinned.uid)
+        if seen is None:
+            return False
+        unasked = self._need.kind is NeedKind.FOREIGN_OBJECT and self._need.object_uid not in seen.asked_by
+        return seen.ready or not seen.present or seen.uid != self.pinned.uid or unasked
 
     def says_ready(self) -> bool:
         """Whether the node is there and Ready, whatever its boot."""

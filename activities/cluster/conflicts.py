@@ -40,18 +40,11 @@ class Conflicts:
         if lease is None:
             self._leases[dialect].pop(key, None)
             return
-        spec = lease.get("spec") or {}
-        found = LeaderLease(
-            name=key,
-            holder=str(spec.get("holderIdentity") or ""),
-            renewed=moment_of(spec.get("renewTime")),
-            duration=timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0)),
-        )
-        self._leases[dialect][key] = found.seen(self._leases[dialect].get(key), now)
+        self._leases[dialect][key] = leader_lease(key, lease).seen(self._leases[dialect].get(key), now)
 
     def check_changed(self, dialect: Dialect, ref: ObjectRef, check: JsonObject | None) -> None:
         """A health check as it is now, None for one that is gone."""
-        write = _newest_foreign_write(ref, check) if check is not None else None
+        write = newest_foreign_write(ref, check) if check is not None else None
         if write is None:
             self._writes[dialect].pop(ref.key, None)
         else:
@@ -71,7 +64,19 @@ class Conflicts:
             self._ledger.hold(dialect, Closed.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
 
 
-def _newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrite | None:
+def leader_lease(key: str, lease: JsonObject) -> LeaderLease:
+    """A leader Lease as it says of itself."""
+    spec = lease.get("spec") or {}
+    return LeaderLease(
+        name=key,
+        holder=str(spec.get("holderIdentity") or ""),
+        renewed=moment_of(spec.get("renewTime")),
+        duration=timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0)),
+    )
+
+
+def newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrite | None:
+    """The newest write of the object's status by another controller, None where there is none."""
     newest: StatusWrite | None = None
     for entry in check["metadata"].get("managedFields") or ():
         manager, at = str(entry.get("manager") or ""), moment_of(entry.get("time"))

@@ -18,6 +18,7 @@ from typing import Any
 from activities.cluster.conflicts import Conflicts
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import ATTACHMENT_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
+from activities.cluster.fencing_requests import FencingRequests
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
 from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.cluster.paths import (
@@ -25,6 +26,7 @@ from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     CAPI_MACHINES,
     CONFIG_MAPS,
+    FENCE_AGENTS_REMEDIATIONS,
     LEASES,
     NODE_HEALTH_CHECKS,
     NODES,
@@ -35,7 +37,7 @@ from activities.cluster.paths import (
     in_version,
 )
 from activities.cluster.reflector import Reflector, WatchLimits
-from policy.conflicts import LEADER_LEASES
+from policy.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.data_at_risk import DataAtRisk
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
@@ -81,6 +83,7 @@ class Watches:
         nodes and of what is attached to them."""
         self.intake = Intake(ledger, clock, source=source)
         self.conflicts = Conflicts(ledger, takeover=takeover)
+        self.requests = FencingRequests(ledger, takeover=takeover)
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
         self.machines = machines or connection
@@ -103,6 +106,10 @@ class Watches:
             optional=True,
             namespace=source.namespace,
         )
+        self._requests: tuple[Following, ...] = (
+            self._reflector(FENCE_AGENTS_REMEDIATIONS, OBJECT_DECODING, self._request_changed),
+        )
+        """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._surroundings: tuple[Following, ...] = ()
         self._at_risk = at_risk or DataAtRisk(forced=False)
@@ -117,6 +124,7 @@ class Watches:
         """Everything that is followed now."""
         yield self.nodes
         yield from self._policies.values()
+        yield from self._requests
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
@@ -165,6 +173,8 @@ class Watches:
         for dialect, policy in self._policies.items():
             if reflector is policy or reflector in self._companions.get(dialect, ()):
                 return (dialect,)
+        if reflector in self._requests:
+            return ()
         return tuple(Dialect)  # of upgrades, which hold back all checks
 
     def start(self) -> None:
@@ -182,6 +192,11 @@ class Watches:
             await reflector.stop()
         if self.volumes is not None:
             await self.volumes.stop()
+
+    def hold(self, now: datetime) -> None:
+        """Hold what other controllers act on at that moment."""
+        self.conflicts.hold(now)
+        self.requests.hold(now)
 
     def follow_volumes(self) -> None:
         """Follow what is attached to nodes from now on, where Kubernetes ever takes it away by force (S36)."""
@@ -267,6 +282,28 @@ class Watches:
         self.conflicts.lease_changed(dialect, key, found, now)
         self._changed(lambda: self.conflicts.hold(now))
 
+    def _request_changed(self, key: str, found: JsonObject | None) -> None:
+        namespace, _, name = key.rpartition("/")
+        resource = FENCE_AGENTS_REMEDIATIONS
+        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+        if found is not None and len(self._requests) == 1:
+            self.follow_volumes()
+            leader = self._leader(FENCE_AGENTS_REMEDIATION_LEASE, self._connection, self._request_leader_changed)
+            self._requests += (leader,)
+            self._begin((leader,))
+        now = self._clock()
+
+        def change() -> None:
+            self.requests.put(ref, found)
+            self.requests.hold(now)
+
+        self._changed(change)
+
+    def _request_leader_changed(self, key: str, found: JsonObject | None) -> None:
+        now = self._clock()
+        self.requests.lease_changed(key, found, now)
+        self._changed(lambda: self.requests.hold(now))
+
     def _changed(self, change: Callable[[], object]) -> None:
         before = (self._ledger.version, self._at_risk.version)
         change()
@@ -286,7 +323,10 @@ class Watches:
             self._begin(self._surroundings)
         if dialect in self._companions:
             return
-        companions: tuple[Following, ...] = (self._leader(dialect),) if dialect in LEADER_LEASES else ()
+        there = self.machines if dialect is Dialect.CLUSTER_API else self._connection
+        companions: tuple[Following, ...] = ()
+        if dialect in LEADER_LEASES:
+            companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
         if dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}:
             machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
             changed = partial(self._machine_changed, dialect)
@@ -296,15 +336,15 @@ class Watches:
         self._companions[dialect] = companions
         self._begin(companions)
 
-    def _leader(self, dialect: Dialect) -> Following:
-        """The Lease of the controller that the dialect is from, wherever it is installed."""
+    def _leader(self, name: str, connection: ClusterConnection, on_change: Callable[[str, JsonObject | None], None]) -> Following:
+        """The Lease by which a controller elects its leader, wherever it is installed."""
         return Reflector(
-            self.machines if dialect is Dialect.CLUSTER_API else self._connection,
+            connection,
             LEASES,
             OBJECT_DECODING,
-            on_change=partial(self._leader_changed, dialect),
+            on_change=on_change,
             on_state=self._on_state,
-            only=LEADER_LEASES[dialect],
+            only=name,
             limits=self._limits,
         )
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.fence_config import lease_renewed, live_policies, switched_off
+from activities.cluster.fencing_requests import find_request, is_another
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
@@ -34,6 +35,7 @@ from policy.fence_policies import (
     still_renewed,
     switched_off_node,
 )
+from policy.fencing_requests import is_taken_up, why_withdrawn
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
@@ -74,11 +76,14 @@ class _Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sight:
-    """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone."""
+    """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
+
+    asking: the health check, or the object of another system, that the need is about.
+    """
 
     node: LiveNode | None
     unread: _Doubt | None
-    check: JsonObject | None
+    asking: JsonObject | None
     subject: Subject
     lease_holder: str
     lease_problem: str
@@ -107,13 +112,16 @@ class LastLook:
         machines: ClusterConnection | None = None,
         clock: Clock | None = None,
         source: PolicySource = DEFAULT_SOURCE,
+        takeover: bool = False,
     ) -> None:
+        """takeover: what another controller has taken up is acted on all the same."""
         self._source = source
         self._connection = connection
         self._elsewhere = Connections(nodes=connection, machines=machines or connection)
         self._permits = permits
         self._clock = clock or connection.now
         self._own_clock = clock or utc_now
+        self._takeover = takeover
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
@@ -140,10 +148,10 @@ class LastLook:
         target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        (node, check, subject), (lease_holder, lease_problem, permit), (policies, renewed) = await asyncio.gather(
+        (node, asking, subject), (lease_holder, lease_problem, permit), (policies, renewed) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", find_node(self._connection, name), None, blind),
-                _read("its health check", find_check(self._elsewhere, need), None, doubts),
+                self._asking(request, doubts),
                 _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
@@ -159,9 +167,10 @@ class LastLook:
         return _Sight(
             node=node,
             unread=blind[0] if blind else None,
-            check=check,
+            asking=asking,
             subject=subject,
-            lease_holder=lease_holder,
+            # Whoever asked us to act and holds the lease for it has delegated it.
+            lease_holder=lease_holder if lease_holder != request.need.delegate else "",
             lease_problem=lease_problem,
             permit=permit,
             policies=policies,
@@ -230,6 +239,17 @@ class LastLook:
             return Subject()  # what keeps a machine out of remediation does not keep it down
         return await read_subject(self._elsewhere, need, request.target.pinned.node, whole=whole)
 
+    async def _asking(self, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
+        if not request.need_matters:
+            return None
+        match request.need.kind:
+            case NeedKind.CHECK:
+                return await _read("its health check", find_check(self._elsewhere, request.need), None, doubts)
+            case NeedKind.FOREIGN_OBJECT:
+                return await _read("what asks for it", find_request(self._connection, request.need), None, doubts)
+            case NeedKind.PERSON | NeedKind.CLEAN_UP:
+                return None
+
     async def _lease_problem(self, request: LookRequest) -> str:
         if not request.destructive:
             return ""
@@ -252,10 +272,22 @@ class LastLook:
                 return _Answer(verdict=LookVerdict.GO)
             case NeedKind.CHECK:
                 return self._need_of_check(request, sight)
+            case NeedKind.FOREIGN_OBJECT:
+                return self._need_of_request(request, sight.asking)
+
+    def _need_of_request(self, request: LookRequest, document: JsonObject | None) -> _Answer:
+        key = request.need.check.key if request.need.check else "the object"
+        if document is None or is_another(document, request.need.object_uid):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+        if withdrawn := why_withdrawn(document):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key}: {withdrawn}")
+        if is_taken_up(document) and not self._takeover:
+            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key} is in the hands of the controller that it is made for")
+        return _Answer(verdict=LookVerdict.GO, unhealthy=True)
 
     def _need_of_check(self, request: LookRequest, sight: _Sight) -> _Answer:
         key = request.need.check.key if request.need.check else "the health check"
-        document = sight.check
+        document = sight.asking
         if document is None or document["metadata"].get("deletionTimestamp"):
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
         try:

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import JsonObject
 from activities.cluster.fence_objects import answered
+from activities.cluster.fencing_requests import plan_asked_for
 from activities.cluster.machine_reading import CAPI_GROUP, CAPI_VERSIONS, Connections, Subject, machines_of
 from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -69,6 +70,8 @@ async def plan_for(
     if need.kind is NeedKind.CLEAN_UP:
         # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
         return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
+    if need.kind is NeedKind.FOREIGN_OBJECT:
+        return await plan_asked_for(connections.nodes, need, node.name, taint_honoured=honoured)
     config = await configuration_for(connections, node, template, need, namespace=namespace)
     if config.errors:
         more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""

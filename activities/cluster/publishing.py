@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import JsonObject
 from activities.cluster.events import EventRecorder, Happening
+from activities.cluster.fencing_requests import answer
 from activities.cluster.following import POLICY_KINDS
 from activities.cluster.paths import NODES, Resource
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
@@ -27,8 +28,10 @@ from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
 from policy.episode_events import EventReason
+from policy.fencing_requests import Answer
 from policy.healthcheck import Dialect, ObjectRef
 from policy.report import CheckReport, ReportParts
+from policy.reporting import answer_without_trying, why_not_asked_for
 from policy.verdicts import Health
 
 log = logging.getLogger(__name__)
@@ -82,9 +85,11 @@ class Publishing:
                 written += 1
                 failed += [refused for each in change.happenings if (refused := await self._tell(each))]
         failed += await self._tell_of_targets(request)
+        failed += await self._answer_requests(request)
         uids = {candidate.node: candidate.uid for candidate in parts.candidates}
         for refusal in request.refusals:
-            found = self._view.check_objects.get(refusal.check.key)
+            key = refusal.check.key
+            found = self._view.check_objects.get(key) or self._view.requests.get(key)
             if found is None:
                 continue
             happening = Happening(
@@ -125,6 +130,24 @@ class Publishing:
         happenings = [happening for key in keys for happening in target_happenings(known, key)]
         failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
         return [*failed, *await self._machine_conditions.write(known, keys, seconds=CONDITIONS_SECONDS)]
+
+    async def _answer_requests(self, request: PublishRequest) -> list[str]:
+        """The final answer to those who ask for what can't be: whoever asks may try something else at once."""
+        if self._view.doubt():
+            return []  # S18: what we do not see is not gone; there will be another report
+        known, busy = self._view.ledger.known(self._view.now()), {each.node for each in request.in_flight}
+        failed = []
+        for asking in known.requests.values():
+            stage = answer_without_trying(known, asking)
+            if stage is None or asking.node in busy:
+                continue
+            word = Answer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
+            try:
+                await answer(self._view.connection_of(asking.ref), word, clock=self._clock)
+            except ApplicationError as error:
+                log.warning("the status of %s was not written: %s", asking.ref.key, error.message)
+                failed.append(asking.ref.key)
+        return failed
 
     async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], parts: ReportParts) -> StatusChange | None:
         resource = _resource_of(report.ref)

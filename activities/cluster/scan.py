@@ -126,7 +126,7 @@ class ClusterScan(ScanActivities):
         await self.view.catch_up(marks, before=end)
         while True:
             stamp = self.view.stamp
-            wanted = request.work_in_hand or bool(self.view.check_objects)
+            wanted = request.work_in_hand or self.view.asked
             if wanted:
                 self.view.follow_volumes()
             needed = wanted and given_back == self._given_back

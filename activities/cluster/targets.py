@@ -9,6 +9,7 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.fencing_requests import answer
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
@@ -22,6 +23,8 @@ from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    AnswerRequest,
+    AnswerResult,
     EventRequest,
     LookRequest,
     LookResult,
@@ -51,13 +54,14 @@ class ClusterTarget(TargetActivities):
         clock: Clock | None = None,
         fences: NodeFences | None = None,
         source: PolicySource = DEFAULT_SOURCE,
+        takeover: bool = False,
     ) -> None:
         self._cluster = cluster
         self._fence_namespace = source.namespace
         self._connection = connection
         self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now
-        self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source)
+        self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
         self._teller = EpisodeTeller(connection, fences, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")
@@ -77,7 +81,7 @@ class ClusterTarget(TargetActivities):
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         paths = mark.paths if mark is not None and adopted else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
-        planned = replace(need, kind=NeedKind.PERSON) if paths else need
+        planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
         plan = await plan_for(self._connections, view, request.template, planned, namespace=self._fence_namespace)
         return PinResult(
             pinned=_pinned(node, plan),
@@ -144,6 +148,12 @@ class ClusterTarget(TargetActivities):
         pinned = request.target.pinned
         require_cluster(request.target.cluster, self._cluster)
         await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
+
+    @activity.defn(name="target.answer-request")
+    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+        """Look and write in one; an object that is gone is told nothing."""
+        require_cluster(request.target.cluster, self._cluster)
+        return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
 
 
 def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:

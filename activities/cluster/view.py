@@ -128,6 +128,16 @@ class ClusterView:
         """The policy objects as last seen, by the key of their reference."""
         return self._watches.intake.objects
 
+    @property
+    def requests(self) -> dict[str, JsonObject]:
+        """Objects of other systems that ask for nodes, as last seen, by the key of their reference."""
+        return self._watches.requests.objects
+
+    @property
+    def asked(self) -> bool:
+        """Whether something in the cluster asks us to look after nodes, or for one of them."""
+        return bool(self.check_objects) or self._watches.requests.asking
+
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
         return self._watches.connection_of(ref)
@@ -151,7 +161,7 @@ class ClusterView:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen."""
         now = self._clock()
         self._weigh()
-        self._watches.conflicts.hold(now)
+        self._watches.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
@@ -192,7 +202,7 @@ class ClusterView:
         """
         now = self._clock()
         self._weigh()
-        self._watches.conflicts.hold(now)
+        self._watches.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
 

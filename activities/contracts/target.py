@@ -14,6 +14,7 @@ from temporalio import activity
 
 from policy.drain import DrainOptions
 from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
+from policy.fencing_requests import Answer
 from policy.nodes import Taint
 from policy.plan import CutStorage, FencingPlan
 from policy.report import Observation
@@ -82,6 +83,21 @@ class LookResult:
     reason: str
     at: datetime
     observation: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRequest:
+    """Tell the object that asks for the node how far its wish has come."""
+
+    target: Target
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerResult:
+    """`withdrawn`: why nobody asks any more, "" while somebody does."""
+
+    withdrawn: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +298,11 @@ class TargetActivities(ABC):
     @abstractmethod
     async def record_event(self, request: EventRequest) -> None:
         """Create an Event on the Node."""
+
+    @activity.defn(name="target.answer-request")
+    @abstractmethod
+    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+        """Write the conditions of the object that asks for the node. Idempotent: compares before it writes."""
 
 
 class IsolationActivities(ABC):

@@ -256,6 +256,26 @@ async def scanning(
                 await scan.client_handle().terminate("the test is over")
 
 
+async def test_what_another_systems_object_asks_for_is_opened_in_its_name_and_a_refusal_is_published(
+    env: WorkflowEnvironment,
+) -> None:
+    """S13, S14: the same table; where no health check is there, whoever is refused hears of it all the same."""
+    asking = replace(CHECK, kind="FenceAgentsRemediation", name="node-1", namespace="medik8s")
+    wish = replace(
+        candidate("node-1"), check=asking, need=NeedKind.FOREIGN_OBJECT, object_uid="uid-far", delegate="NodeHealthCheck-workers"
+    )
+    refused = replace(candidate("node-2"), check=replace(asking, name="node-2"), refused="another controller acts")
+    world = ScriptedCluster()
+    world.show(report("node-1", checks=(), candidates=(wish, refused)))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.opened == 1 and bool(world.published))
+        need = world.opened[0].need
+        assert need is not None
+        assert (need.kind, need.check, need.object_uid) == (NeedKind.FOREIGN_OBJECT, asking, "uid-far")
+        assert need.delegate == "NodeHealthCheck-workers"
+        assert [each.check.name for each in world.published[-1].refusals] == ["node-2"]
+
+
 async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: WorkflowEnvironment) -> None:
     """S14: the line stands in the table before anything is opened; the episode is told who grants."""
     world = ScriptedCluster()

@@ -38,6 +38,8 @@ from activities.contracts.power import (
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    AnswerRequest,
+    AnswerResult,
     DrainRequest,
     DrainResult,
     EventRequest,
@@ -160,6 +162,10 @@ class World:
     mirrored: list[MirrorRequest] = field(default_factory=list)
     mirror_errors: deque[ApplicationError] = field(default_factory=deque)
     """What showing the episode to people fails with."""
+    withdrawn: str = ""
+    """Why the object that asked for the node asks no more."""
+    answers_given: list[str] = field(default_factory=list)
+    answer_errors: deque[ApplicationError] = field(default_factory=deque)
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An act named here waits until the event is set, so that a test can do something in the middle."""
 
@@ -186,7 +192,12 @@ class World:
             system_uuid="sys-7",
             ready_since=self.ready_since if self.ready else None,
             unhealthy=not self.ready,
+            asked_by=(self.need.object_uid,) if self.need.object_uid and not self.withdrawn else (),
         )
+
+    def is_gone(self, need: NeedKind) -> bool:
+        """Whether what began the episode has passed."""
+        return (need is NeedKind.CHECK and self.ready) or (need is NeedKind.FOREIGN_OBJECT and bool(self.withdrawn))
 
     def count(self, name: str) -> int:
         """How often something was done."""
@@ -275,7 +286,7 @@ class ScriptedTarget(
         verdict = LookVerdict.GO
         if not request.destructive and world.glances:
             verdict = world.glances.popleft()
-        elif request.need_matters and request.need.kind is NeedKind.CHECK and world.ready:
+        elif request.need_matters and world.is_gone(request.need.kind):
             verdict = LookVerdict.NEED_GONE
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not world.ready:
             verdict = LookVerdict.VETOED
@@ -305,6 +316,16 @@ class ScriptedTarget(
     @activity.defn(name="target.record-event")
     async def record_event(self, request: EventRequest) -> None:
         await self.world.act(f"event {request.reason}")
+
+    @activity.defn(name="target.answer-request")
+    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+        world = self.world
+        await world.act(f"answer {request.answer.stage}")
+        if world.answer_errors:
+            raise world.answer_errors.popleft()
+        if not world.withdrawn:
+            world.answers_given.append(request.answer.stage)
+        return AnswerResult(withdrawn=world.withdrawn)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:

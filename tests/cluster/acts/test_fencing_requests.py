@@ -1,0 +1,229 @@
+"""An episode that another system's object asked for: its plan, its last looks, its lease, and what it writes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinResult
+from activities.errors import ErrorType
+from policy.episodes import FencingInput, Need, NeedKind
+from policy.fencing_requests import Answer, Stage
+from policy.healthcheck import ObjectRef
+from simulator.api.faults import Accident, Fault
+from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
+from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+
+REF = ObjectRef(
+    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
+    kind="FenceAgentsRemediation",
+    name=NODE,
+    namespace=NAMESPACE,
+)
+PATH = f"{REMEDIATIONS}/{NODE}"
+OPERATOR = "NodeHealthCheck-workers"
+FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
+TIMED_OUT = {"metadata": {"annotations": {"remediation.medik8s.io/nhc-timed-out": "2026-11-21T12:00:00Z"}}}
+
+
+@pytest.fixture
+async def asked(world: World) -> World:
+    """Its operator has asked for the sick node, and holds the node's lease meanwhile."""
+    await world.others.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), request_definition())
+    await world.others.create(REMEDIATIONS, remediation(NODE))
+    await world.hold_cluster_lease()
+    await world.hold_node_lease(OPERATOR)
+    world.server.requests.reset()
+    return world
+
+
+async def need(world: World) -> Need:
+    uid = (await world.others.get(PATH))["metadata"]["uid"]
+    return Need(kind=NeedKind.FOREIGN_OBJECT, reason="asked for", check=REF, object_uid=uid, delegate=OPERATOR)
+
+
+async def pin(world: World, why: Need) -> PinResult:
+    asked_for = FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=why)
+    result: PinResult = await ActivityEnvironment().run(world.target.pin, asked_for)
+    return result
+
+
+async def look(world: World, why: Need, **fields: Any) -> LookResult:
+    return await world.target.last_look(await world.look(need=why, **fields))
+
+
+async def answer(world: World, why: Need, stage: Stage) -> str:
+    word = Answer(about=REF, uid=why.object_uid, stage=stage, message=f"as a test has it: {stage}")
+    return (await world.target.answer_request(AnswerRequest(target=await world.pinned(), answer=word))).withdrawn
+
+
+# The plan ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_plan_is_the_objects_and_no_secret_is_read(asked: World) -> None:
+    """S12: of a Secret the reference travels, and nothing else."""
+    result = await pin(asked, await need(asked))
+    assert result.plan.source == f"FenceAgentsRemediation/{NAMESPACE}/{NODE}"
+    assert result.pinned.endpoints == ("fence_ipmilan://10.0.0.7:623",)
+    assert [(each.namespace, each.name) for each in result.plan.devices[0].credentials] == [(NAMESPACE, "bmc")]
+    assert result.need.kind is NeedKind.FOREIGN_OBJECT
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (TIMED_OUT, "has timed out"),
+        ({"spec": {"retrycount": 0}}, "spec.retrycount"),
+        ({"spec": {"nodeparameters": {"--ip": {NODE: None, "node-8": "10.0.0.8"}}}}, "expected a value for node node-7"),
+    ],
+)
+async def test_an_object_that_has_changed_since_it_was_seen_begins_nothing(
+    asked: World, change: dict[str, Any], words: str
+) -> None:
+    """S20, A05, A06: the plan is read live."""
+    why = await need(asked)
+    await asked.others.patch(PATH, change)
+    with refused(ErrorType.INVALID_CONFIG, words):
+        await pin(asked, why)
+
+
+async def test_an_object_that_has_its_answer_begins_nothing(asked: World) -> None:
+    """S33: a scan may not have seen the answer yet; the node would go down a second time."""
+    why = await need(asked)
+    assert await answer(asked, why, Stage.FINISHED) == ""
+    with refused(ErrorType.INVALID_CONFIG, "Succeeded is True"):
+        await pin(asked, why)
+
+
+async def test_another_object_of_that_name_is_another_need(asked: World) -> None:
+    """S9 of the one who asks."""
+    why = await need(asked)
+    await asked.others.delete(PATH)
+    await asked.others.create(REMEDIATIONS, remediation(NODE))
+    with refused(ErrorType.INVALID_CONFIG, "was deleted"):
+        await pin(asked, why)
+    assert (await look(asked, why)).verdict is LookVerdict.NEED_GONE
+    assert await answer(asked, why, Stage.FAILED) == f"{REF.key} is another object now"
+    assert conditions_of(await asked.others.get(PATH)) == {}
+
+
+# The last look ------------------------------------------------------------------------------------------------------------
+
+
+async def test_go_while_it_asks_and_its_operators_lease_is_no_veto(asked: World) -> None:
+    """S20: whoever asks us and holds the node's lease for it has delegated it; before off and before on."""
+    why = await need(asked)
+    assert (await look(asked, why)).verdict is LookVerdict.GO
+    assert (await look(asked, why, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+    assert asked.writes == 0
+    stranger = replace(why, delegate="NodeHealthCheck-others")
+    assert (await look(asked, stranger)).verdict is LookVerdict.VETOED
+
+
+async def test_the_lease_stays_the_operators(asked: World) -> None:
+    taken = await asked.target.take_lease(await asked.lease_request())
+    assert (taken.held, taken.holder) == (False, OPERATOR)
+
+
+async def test_the_need_is_gone_when_it_is_deleted(asked: World) -> None:
+    why = await need(asked)
+    await asked.others.delete(PATH)
+    result = await look(asked, why)
+    assert (result.verdict, "was deleted" in result.reason) == (LookVerdict.NEED_GONE, True)
+
+
+async def test_the_need_is_gone_while_a_finalizer_keeps_what_is_deleted(asked: World) -> None:
+    await asked.others.patch(PATH, {"metadata": {"finalizers": ["example.com/slow"]}})
+    why = await need(asked)
+    await asked.others.delete(PATH)
+    assert (await look(asked, why)).verdict is LookVerdict.NEED_GONE
+    assert "is being deleted" in await answer(asked, why, Stage.FAILED)
+
+
+async def test_the_need_is_gone_when_its_operator_tries_something_else(asked: World) -> None:
+    why = await need(asked)
+    await asked.others.patch(PATH, TIMED_OUT)
+    result = await look(asked, why)
+    assert (result.verdict, "nhc-timed-out" in result.reason) == (LookVerdict.NEED_GONE, True)
+
+
+async def test_our_own_answer_ends_no_need(asked: World) -> None:
+    why = await need(asked)
+    await answer(asked, why, Stage.FAILED)
+    assert (await look(asked, why)).verdict is LookVerdict.GO
+
+
+async def test_what_another_controller_takes_up_meanwhile_is_vetoed(asked: World) -> None:
+    """It comes back from an upgrade and begins by itself, with an agent of its own."""
+    await asked.others.patch(PATH, {"metadata": {"finalizers": [FINALIZER]}})
+    result = await look(asked, await need(asked))
+    assert (result.verdict, "in the hands of" in result.reason) == (LookVerdict.VETOED, True)
+
+
+async def test_an_object_that_can_not_be_read_is_no_leave_to_act(asked: World) -> None:
+    """S20: not seeing is neither yes nor no."""
+    why = await need(asked)
+    asked.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations"))
+    result = await look(asked, why)
+    assert (result.verdict, "what asks for it could not be read" in result.reason) == (LookVerdict.NOT_LICENSED, True)
+
+
+# The answers ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_conditions_tell_the_story_in_the_operators_words(asked: World) -> None:
+    why = await need(asked)
+    told = []
+    for stage in (Stage.STARTED, Stage.FENCED, Stage.FINISHED):
+        assert await answer(asked, why, stage) == ""
+        status = (await asked.others.get(PATH))["status"]
+        by_type = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+        told.append(tuple(by_type[kind] for kind in ("Processing", "FenceAgentActionSucceeded", "Succeeded")))
+        assert status["lastUpdateTime"] == "2026-11-21T12:00:00Z"
+    started, finished = "RemediationStarted", "RemediationFinishedSuccessfully"
+    assert told == [
+        (("True", started), ("Unknown", started), ("Unknown", started)),
+        (("True", started), ("True", "FenceAgentSucceeded"), ("Unknown", started)),
+        (("False", finished), ("True", "FenceAgentSucceeded"), ("True", finished)),
+    ]
+
+
+async def test_what_is_said_already_is_not_written_again(asked: World) -> None:
+    why = await need(asked)
+    for stage in (Stage.STARTED, Stage.STARTED):
+        await answer(asked, why, stage)
+    assert asked.writes == 1
+
+
+async def test_conditions_of_others_stay(asked: World) -> None:
+    theirs = {"type": "Theirs", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+    await asked.others.patch(f"{PATH}/status", {"status": {"conditions": [theirs]}})
+    await answer(asked, await need(asked), Stage.STARTED)
+    assert (await asked.others.get(PATH))["status"]["conditions"][0] == theirs
+
+
+async def test_an_object_that_was_given_up_is_told_that_it_was_interrupted(asked: World) -> None:
+    why = await need(asked)
+    await answer(asked, why, Stage.STARTED)
+    await asked.others.patch(PATH, TIMED_OUT)
+    assert "has timed out" in await answer(asked, why, Stage.FENCED)
+    status = (await asked.others.get(PATH))["status"]
+    assert {(each["status"], each["reason"]) for each in status["conditions"]} == {("False", "RemediationInterruptedByNHC")}
+
+
+async def test_a_write_that_loses_the_race_is_looked_at_again(asked: World) -> None:
+    why = await need(asked)
+    asked.connection.before_writes.append(lambda: asked.others.patch(PATH, TIMED_OUT))
+    assert "has timed out" in await answer(asked, why, Stage.FINISHED)
+    assert conditions_of(await asked.others.get(PATH))["Succeeded"] == "False"
+
+
+async def test_nobody_is_left_to_be_told(asked: World) -> None:
+    why = await need(asked)
+    await asked.others.delete(PATH)
+    assert await answer(asked, why, Stage.FINISHED) == f"{REF.key} was deleted"

@@ -1,0 +1,260 @@
+"""FenceAgentsRemediations of an operator that goes on running, as a scan sees them: candidates like others, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.fencing_requests import FencingRequests
+from activities.cluster.scan import ClusterScan
+from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal
+from policy.admission import admit
+from policy.episodes import NeedKind
+from policy.healthcheck import ObjectRef
+from policy.ledger import Ledger
+from policy.report import ScanReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient, ApiError
+from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
+from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
+from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until
+
+pytestmark = pytest.mark.timeout(20)
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/medik8s/leases"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+SICK = "node-0"
+FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
+TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
+
+REF = ObjectRef(
+    api_version="fence-agents-remediation.medik8s.io/v1alpha1",
+    kind="FenceAgentsRemediation",
+    name=SICK,
+    namespace=NAMESPACE,
+)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+async def scan_with(api: ApiServer) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def opened(**options: Any) -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            return await stack.enter_async_context(ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, **options))
+
+        yield opened
+
+
+async def furnish(person: ApiClient, **metadata: Any) -> None:
+    """Four nodes, one of them sick, and a request for that one."""
+    await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await person.create(DEFINITIONS, request_definition())
+    since = now() - timedelta(minutes=10)
+    for number in range(4):
+        await person.create(NODES, node(f"node-{number}", "Unknown" if number == 0 else "True", since))
+    await person.create(REMEDIATIONS, remediation(SICK, **metadata))
+
+
+async def first(scan: ClusterScan) -> ScanReport:
+    report = await observe(scan, asked())
+    return await observe_until(scan, report, lambda seen: seen.view.synced and not seen.view.stale and seen.lease.held)
+
+
+async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
+    renewed = (now() - timedelta(seconds=age)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "manager-0", "leaseDurationSeconds": 1, "renewTime": renewed}
+    await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
+
+
+async def publish(scan: ClusterScan, report: ScanReport, *in_flight: InFlight) -> PublishResult:
+    """What a scanner publishes: every refusal of its admission."""
+    refused = admit(report, (), cap=9, now=now()).refused
+    refusals = tuple(Refusal(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
+    request = PublishRequest(cluster="prod", checks=report.checks, in_flight=in_flight, refusals=refusals)
+    result = await ActivityEnvironment().run(scan.publish_status, request)
+    assert isinstance(result, PublishResult)
+    assert result.failed == ()
+    return result
+
+
+async def test_a_request_becomes_a_candidate_of_the_same_admission(person: ApiClient, scan_with: Open) -> None:
+    await furnish(person)
+    report = await first(await scan_with())
+    [found] = report.candidates
+    created = await person.get(f"{REMEDIATIONS}/{SICK}")
+    assert (found.node, found.refused, found.need) == (SICK, "", NeedKind.FOREIGN_OBJECT)
+    assert (found.check.key, found.object_uid) == (f"FenceAgentsRemediation/medik8s/{SICK}", created["metadata"]["uid"])
+    assert (found.delegate, found.message) == ("NodeHealthCheck-workers", "asked for by NodeHealthCheck/workers")
+    assert found.uid == (await person.get(f"{NODES}/{SICK}"))["metadata"]["uid"]
+    assert admit(report, (), cap=1, now=now()).admitted == (found,)
+
+
+async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(person: ApiClient, scan_with: Open) -> None:
+    """S20: an episode that waits is told by its observation that nobody asks any more."""
+    await furnish(person)
+    scan = await scan_with()
+    report = await observe(scan, asked(await first(scan), watching=(SICK,)))
+    [seen] = report.observations
+    assert seen.asked_by == (report.candidates[0].object_uid,)
+    await person.patch(f"{REMEDIATIONS}/{SICK}", {"metadata": {"annotations": {TIMED_OUT: "2026-11-21T12:00:00Z"}}})
+    report = await observe(scan, asked(report, watching=(SICK,)))
+    assert report.candidates == ()
+    assert report.observations[0].asked_by == ()
+
+
+async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person: ApiClient, scan_with: Open) -> None:
+    """S17: two that act on one object take one node down twice. The Event says why; the status is the other one's."""
+    await furnish(person)
+    await leader(person, "cb305759.medik8s.io")
+    scan = await scan_with()
+    report = await first(scan)
+    assert "medik8s/cb305759.medik8s.io is renewed by manager-0" in report.candidates[0].refused
+    assert admit(report, (), cap=1, now=now()).admitted == ()
+    await publish(scan, report)
+    [event] = [each for each in (await person.list(EVENTS))["items"] if each["involvedObject"]["name"] == SICK]
+    assert (event["reason"], "another controller acts on FenceAgentsRemediations" in event["message"]) == (
+        "RemediationSkipped",
+        True,
+    )
+    assert "status" not in await person.get(f"{REMEDIATIONS}/{SICK}")
+
+
+async def test_a_request_in_another_controllers_hands_is_left_to_it(person: ApiClient, scan_with: Open) -> None:
+    """It runs its agent from memory, and nobody can see whether it does: what it has begun is its own."""
+    await furnish(person, finalizers=[FINALIZER])
+    assert (await first(await scan_with())).candidates[0].refused.startswith("another controller has it in its hands")
+    assert (await first(await scan_with(takeover=True))).candidates[0].refused == ""
+
+
+def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
+    """As an API server records it in managedFields; ours do not count."""
+    ledger, moment = Ledger(), now()
+    requests, found = FencingRequests(ledger, takeover=False), remediation(SICK)
+    entry = {"operation": "Update", "subresource": "status", "time": stamp(moment)}
+    found["metadata"]["managedFields"] = [{**entry, "manager": "nodewarden"}]
+    requests.put(REF, found)
+    requests.hold(moment)
+    assert ledger.known(moment).requests_held == ""
+    found["metadata"]["managedFields"].append({**entry, "manager": "manager"})
+    requests.put(REF, found)
+    requests.hold(moment)
+    assert "manager writes the status of FenceAgentsRemediation/medik8s/node-0" in ledger.known(moment).requests_held
+    requests.hold(moment + timedelta(minutes=11))
+    assert ledger.known(moment).requests_held == ""
+
+
+async def test_a_controller_that_was_taken_away_is_none(person: ApiClient, scan_with: Open) -> None:
+    await furnish(person)
+    await leader(person, "cb305759.medik8s.io", age=60)
+    assert (await first(await scan_with())).candidates[0].refused == ""
+
+
+async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, scan_with: Open) -> None:
+    """Its checks are its own to act by, and this is how it acts."""
+    await furnish(person)
+    await leader(person, "e1f13584.medik8s.io")
+    await person.create(DEFINITIONS, definition())
+    template = {"apiVersion": "fence-agents-remediation.medik8s.io/v1alpha1", "kind": "FenceAgentsRemediationTemplate"}
+    await person.create(CHECKS, check(duration="1s", remediationTemplate={**template, "name": "ipmi", "namespace": NAMESPACE}))
+    report = await first(await scan_with())
+    [of_operator] = report.checks
+    assert (of_operator.allowed, of_operator.reason) == (False, "ConflictingController")
+    assert [each.node for each in admit(report, (), cap=1, now=now()).admitted] == [SICK]
+
+
+async def test_too_many_unhealthy_hold_a_request_up_whoever_looks_after_the_check(person: ApiClient, scan_with: Open) -> None:
+    """S17."""
+    await furnish(person)
+    await leader(person, "e1f13584.medik8s.io")
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration="1s", minHealthy="100%"))
+    report = await first(await scan_with())
+    assert report.checks[0].breached
+    [refused] = admit(report, (), cap=1, now=now()).refused
+    assert (refused.node, refused.reason) == (SICK, "ShortCircuit")
+
+
+@dataclass(frozen=True)
+class Never:
+    """A wish that nothing but another one could mend."""
+
+    node: str
+    words: str
+    reason: str
+    spec: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Never("ghost", "does not exist", "RemediationFinishedNodeNotFound"),
+        Never(SICK, "spec.retrycount", "FenceAgentFailed", {"retrycount": -1}),
+    ],
+    ids=["no-such-node", "A05"],
+)
+async def test_what_can_never_be_carried_out_is_answered_at_once(person: ApiClient, scan_with: Open, wish: Never) -> None:
+    """S7, A05: never a success without a run, and whoever asks need not wait for its time-out."""
+    await furnish(person)
+    await person.delete(f"{REMEDIATIONS}/{SICK}")
+    await person.create(REMEDIATIONS, remediation(wish.node, spec=wish.spec))
+    scan = await scan_with()
+    report = await first(scan)
+    [found] = report.candidates
+    assert wish.words in found.refused
+    await publish(scan, report, InFlight(node=wish.node, since="", incident="i"))
+    assert conditions_of(await person.get(f"{REMEDIATIONS}/{wish.node}")) == {}, "its episode answers"
+    await publish(scan, report)
+    answered = await person.get(f"{REMEDIATIONS}/{wish.node}")
+    assert conditions_of(answered) == {"Processing": "False", "FenceAgentActionSucceeded": "False", "Succeeded": "False"}
+    assert {each["reason"] for each in answered["status"]["conditions"]} == {wish.reason}
+    assert answered["status"]["lastUpdateTime"]
+    report = await observe_until(scan, report, lambda seen: not seen.candidates)
+    await publish(scan, report)
+    assert (await person.get(f"{REMEDIATIONS}/{wish.node}"))["metadata"]["resourceVersion"] == answered["metadata"][
+        "resourceVersion"
+    ]
+
+
+async def test_an_excluded_node_is_left_alone_whoever_asks(person: ApiClient, scan_with: Open) -> None:
+    """S20: a person's word on the node holds, although the controller that the object is for does not know it."""
+    await furnish(person)
+    label = {"remediation.medik8s.io/exclude-from-remediation": "true"}
+    await person.patch(f"{NODES}/{SICK}", {"metadata": {"labels": label}})
+    assert "exclude-from-remediation=true" in (await first(await scan_with())).candidates[0].refused
+
+
+async def test_a_kind_that_nobody_serves_or_may_not_be_listed_holds_nothing_up(
+    api: ApiServer, person: ApiClient, scan_with: Open
+) -> None:
+    await furnish(person)
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="fenceagentsremediations", user_agent="^nodewarden"))
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check(duration="1s"))
+    scan = await scan_with()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.checks) and not seen.view.stale)
+    assert [each.check.name for each in report.candidates] == ["workers"]
+    assert report.checks[0].allowed
+
+
+async def test_nothing_asks_and_nothing_is_written_once_the_last_request_has_its_answer(
+    person: ApiClient, scan_with: Open
+) -> None:
+    """Opt-in: objects that lie about finished ask for no Lease."""
+    await furnish(person)
+    said = {"type": "Succeeded", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}
+    await person.patch(f"{REMEDIATIONS}/{SICK}/status", {"status": {"conditions": [said]}})
+    report = await observe(await scan_with(), asked(wait=0.3))
+    assert not report.lease.needed
+    with pytest.raises(ApiError):
+        await person.get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodewarden")
