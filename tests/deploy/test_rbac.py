@@ -25,6 +25,7 @@ from activities.contracts.mirror import MirrorRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
+    AnswerRequest,
     DrainRequest,
     EventRequest,
     FreeCutRequest,
@@ -39,6 +40,7 @@ from policy.device_check import DeviceEventReason, DeviceTidings
 from policy.drain import DrainOptions
 from policy.episode_events import EpisodeEvent, EventReason
 from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Reading, Step
+from policy.fencing_requests import Answer, Stage
 from policy.healthcheck import ObjectRef
 from policy.plan import CredentialRef, CutStorage
 from policy.power import PowerState
@@ -46,6 +48,7 @@ from policy.report import ScanReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
+from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
 from tests.deploy.manifests import documents, path_of
 from workers.credentials import ClusterObjects, WorkerCredentials
@@ -79,6 +82,7 @@ async def api() -> AsyncIterator[ApiServer]:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             for document in [
                 definition(),
+                request_definition(),
                 *documents(*CRDS, "rbac.yaml", "worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
@@ -96,6 +100,8 @@ async def _furnish(person: ApiClient) -> None:
         await person.create(NODES, node(f"node-{number}"))
     since = datetime.now(UTC) - timedelta(minutes=5)
     await person.create(NODES, node(SICK, "Unknown", since, **CLUSTER_API.ties(SICK), **OPENSHIFT.ties(SICK)))
+    await person.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    await person.create(REMEDIATIONS, remediation(SICK))
     unselected = node(UNSELECTED, "Unknown", since)
     del unselected["metadata"]["labels"]["node-role.kubernetes.io/worker"]
     await person.create(NODES, unselected)
@@ -169,12 +175,13 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
         report = await environment.run(scan.observe_cluster, request)
         known = report.digest
         renewals += report.lease.held
-        if renewals > 1 and report.candidates:
+        if renewals > 1 and len(report.candidates) > 1:
             break
     assert report is not None
     assert report.view.stale == ""
     assert report.lease.held, report.lease
-    assert [candidate.node for candidate in report.candidates] == [SICK]
+    assert {candidate.node for candidate in report.candidates} == {SICK}
+    assert len({candidate.need for candidate in report.candidates}) == 2
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
     published = await environment.run(
@@ -204,6 +211,7 @@ async def _episode(worker: ClusterConnection) -> None:
     target = ClusterTarget(CLUSTER, worker, Permits())
     isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, own_node="node-0")
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
+    await _answer(target)
     await _pin(target, UNSELECTED, person)  # named by no check: found as the only template there is
     need = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=CHECK)
     sick = await _pin(target, SICK, need)
@@ -269,6 +277,23 @@ async def _check(worker: ClusterConnection) -> None:
         node=node.node, node_uid=node.uid, endpoint="ipmi://10.0.0.8:623", reason=DeviceEventReason.FENCE_DEVICE_SILENT
     )
     await environment.run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(silent,)))
+
+
+async def _answer(target: ClusterTarget) -> None:
+    """What an episode asks that an operator's object began."""
+    ref = ObjectRef(
+        api_version="fence-agents-remediation.medik8s.io/v1alpha1",
+        kind="FenceAgentsRemediation",
+        name=SICK,
+        namespace=NAMESPACE,
+    )
+    need = Need(kind=NeedKind.FOREIGN_OBJECT, reason="its operator asks", check=ref)
+    pinned = await _pin(target, SICK, need)
+    look = await ActivityEnvironment().run(target.last_look, LookRequest(target=pinned, need=need, holder=HOLDER))
+    assert look.verdict is LookVerdict.GO, look.reason
+    word = Answer(about=ref, uid="", stage=Stage.STARTED, message="begins")
+    answered = await ActivityEnvironment().run(target.answer_request, AnswerRequest(target=pinned, answer=word))
+    assert answered.withdrawn == ""
 
 
 async def _mirror(worker: ClusterConnection, target: Target) -> None:
