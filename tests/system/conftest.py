@@ -14,7 +14,7 @@ from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT
 
-NAMESPACES = 24
+NAMESPACES = 40
 """As many systems may live in one session; each has a namespace of its own."""
 
 MakeSystem = Callable[..., Awaitable[System]]
