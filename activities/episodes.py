@@ -36,7 +36,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, NeedKind, Outcome, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, PermitAnswer
 
@@ -88,7 +88,7 @@ class EpisodeService(EpisodeActivities):
 
     async def _aborted_since(self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput) -> str:
         """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""
-        if episode.need is None or episode.need.kind is not NeedKind.CHECK or episode.need.since is None:
+        if episode.need is None or not episode.need.kind.automatic or episode.need.since is None:
             return ""
         try:
             description = await handle.describe(rpc_timeout=QUERY_TIMEOUT)

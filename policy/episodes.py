@@ -34,6 +34,11 @@ class NeedKind(StrEnum):
     CLEAN_UP = "clean-up"
     FOREIGN_OBJECT = "foreign-object"
 
+    @property
+    def automatic(self) -> bool:
+        """Whether a program has decided, and no person: what keeps programs from a node keeps this need from it."""
+        return self in {NeedKind.CHECK, NeedKind.FOREIGN_OBJECT}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:

@@ -205,7 +205,7 @@ class LastLook:
     def _lease_tells_in(self, request: LookRequest, sight: _Sight) -> timedelta:
         """How long the Lease of a host that just fell silent tells nothing; none where no policy asks, or it can't be read."""
         node = sight.node.view if sight.node is not None else None
-        asked = sight.policies.skip_renewed_lease and request.need.kind is NeedKind.CHECK and sight.renewed is not None
+        asked = sight.policies.skip_renewed_lease and request.need.kind.automatic and sight.renewed is not None
         if not asked or node is None or node.ready:
             return timedelta(0)
         return lease_wait(node.ready_since, self._clock())
@@ -218,7 +218,7 @@ class LastLook:
         node = sight.node.view if sight.node is not None else None
         if off := switched_off(sight.policies, node) or (switched_off_node(node) if node is not None else ""):
             return off
-        if node is None or request.need.kind is not NeedKind.CHECK:
+        if node is None or not request.need.kind.automatic:
             return ""
         if lost := sight.policies.host_lost_storage(node):
             return lost
@@ -230,7 +230,7 @@ class LastLook:
         return await live_policies(self._connection, self._source) if request.destructive else NO_POLICIES
 
     async def _renewed(self, request: LookRequest) -> datetime | None:
-        if not request.destructive or request.need.kind is not NeedKind.CHECK:
+        if not request.destructive or not request.need.kind.automatic:
             return None
         return await lease_renewed(self._connection, request.target.pinned.node)
 
