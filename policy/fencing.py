@@ -121,10 +121,10 @@ def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool
     )
 
 
-def may_restore_path(*, consequences: bool, restart: RestartProof | None, word: bool) -> bool:
-    """Whether a path that was cut may be given back: by itself where nothing was freed, else after a restart or a person's
-    word."""
-    return not consequences or restart is not None or word
+def may_restore_path(*, consequences: bool, restart: RestartProof | None) -> bool:
+    """Whether a path that was cut may be given back by itself: where nothing was freed, or after a restart. Otherwise a person
+    must say so, of this path and after its consequences."""
+    return not consequences or restart is not None
 
 
 def restart_proven(

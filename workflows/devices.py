@@ -74,6 +74,8 @@ class Commanded:
 
     ended_at: datetime
     failed: Turn | None = None
+    unclear: bool = False
+    """It may have been carried out or not; nothing of it is in flight any more."""
 
 
 class Devices:
@@ -109,11 +111,16 @@ class Devices:
         """Give a cloud machine up. A turn that is not about this device alone is raised."""
         return await self._command(PowerActivities.terminate, device, "terminate", self._words.off_step)
 
-    async def read_all(self, devices: Sequence[PowerDevice]) -> tuple[Reading, ...]:
-        """All at once: the slowest silent device bounds how old the first answer gets. Raises Hopeless."""
+    async def read_all(
+        self, devices: Sequence[PowerDevice], *, may_fail: Callable[[PowerDevice], bool] | None = None
+    ) -> tuple[Reading, ...]:
+        """All at once: the slowest silent device bounds how old the first answer gets.
+
+        Raises Hopeless, but not for a device that may fail: that one is left out.
+        """
         answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
+        for device, answer in zip(devices, answers, strict=True):
+            if isinstance(answer, BaseException) and not (isinstance(answer, Hopeless) and may_fail and may_fail(device)):
                 raise answer
         return tuple(answer for answer in answers if isinstance(answer, Reading))
 
@@ -174,7 +181,7 @@ class Devices:
         still = timedelta(0) if answered else options.ACT_WINDOW
         self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
         await self.settle()
-        return Commanded(ended_at=workflow.now())
+        return Commanded(ended_at=workflow.now(), unclear=True)
 
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
         return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)

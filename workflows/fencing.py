@@ -83,6 +83,7 @@ class FencingStory:
         self._request = request
         self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
         self._resumed_at: datetime | None = None
+        self._adopts = False
         self._dump_due: datetime | None = None
         """When power-off was due for the first time: what delays it counts from there, whatever is restarted."""
         self.episode.permit = request.permit_granted
@@ -129,7 +130,7 @@ class FencingStory:
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._free)
         if self._leaves_off():
             return await self._left_off()
-        if self._plan.terminate_instance:
+        if self._plan.terminate_instance and self.power.proof is not None:
             await self.tries.carry_out(Step.POWER_MANAGEMENT, self._terminate)
             return await self._restore(Outcome.FENCED_OFF, "off is proven, and the machine is given up for good")
         if not self._plan.power_on:
@@ -168,6 +169,9 @@ class FencingStory:
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
             await self.tries.carry_out(Step.ISOLATION, self._mark)
+            if self._adopts and self._need.kind is not NeedKind.CLEAN_UP:
+                # A taint of a predecessor goes on freeing without any proof of ours (S1, S6).
+                await self.tries.carry_out(Step.ISOLATION, self.freeing.untaint)
             await self.tries.carry_out(Step.ISOLATION, self.answering.begin)
         except Turn as turn:
             await self.desk.remove_marks(self._plan.retry_interval)  # an answer may have been lost
@@ -213,6 +217,7 @@ class FencingStory:
             self.episode.note("plan", "warning", warning)
         if pin.adopted_incident:
             self.episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
+            self._adopts = True
             self.power.expect_in_flight()
             self.isolation.adopt(pin.adopted_paths)
 
@@ -303,10 +308,17 @@ class FencingStory:
             await self.desk.tell("WorkloadsLeft", self.freeing.left_over, warning=True)
 
     async def _terminate(self) -> None:
-        """There is no way back from this one, so it is the last look's last chance to find that somebody wants the machine."""
+        """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since."""
         await self.episode.wait_while_held()
-        await self.looks.before_restoring()
+        self._heed_an_abort()
+        await self.looks.before_destruction()
         await self.power.terminate()
+
+    def _heed_an_abort(self) -> None:
+        """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
+        abort = self.episode.abort_asked
+        if abort is not None and self._leaves_off():
+            raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
 
     async def _seen_down(self) -> None:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
@@ -328,6 +340,7 @@ class FencingStory:
         await self.looks.before_restoring()
         if self.power.powered_on_at is None:
             self.sighting.remember_boot()
+        self._heed_an_abort()
         await self.power.turn_on()
 
     async def _wait_for_return(self) -> None:
@@ -350,11 +363,15 @@ class FencingStory:
     async def _returned(self) -> EpisodeResult:
         """The machine is back: whose is it, and was an abort asked for meanwhile?"""
         if self.sighting.is_replaced():
-            return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
+            return await self._replaced()
         if (abort := self.episode.abort_asked) is not None:
             return await self._restore(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
         proven = "off was proven; " if self.episode.off_proof is not None else ""
         return await self._restore(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
+
+    async def _replaced(self) -> EpisodeResult:
+        message = f"another machine has taken the name {self.episode.node}"
+        return await self._end(Outcome.REPLACED, f"{message}{self.isolation.left}")
 
     async def _way_back(self, outcome: Outcome, message: str) -> EpisodeResult | None:
         """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
@@ -391,8 +408,9 @@ class FencingStory:
 
     def _may_restore_path(self) -> bool:
         consequences = self.freeing.began or self.isolation.consequences
-        word = self._resumed_at is not None
-        return may_restore_path(consequences=consequences, restart=self.episode.restart_proof, word=word)
+        if consequences and self.episode.restart_proof is None:
+            self.sighting.is_back()  # keeps the proof of a restart that somebody else made
+        return may_restore_path(consequences=consequences, restart=self.episode.restart_proof)
 
     async def _aborted(self, reason: str) -> EpisodeResult:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
@@ -485,6 +503,7 @@ class FencingStory:
         await self.power.settle()
         self.power.remember_what_is_said()
         self.episode.resumed = None
+        await self.freeing.pause()
         await self.desk.ask_for_a_person(problem)
         await self.answering.say(Stage.FAILED, problem)
         while True:
@@ -511,7 +530,7 @@ class FencingStory:
         if not await self.looks.refresh():
             return None
         if self.sighting.is_replaced():
-            return await self._end(Outcome.REPLACED, f"another machine has taken the name {self.episode.node}")
+            return await self._replaced()
         if self.sighting.is_back():
             return await self._returned()
         if self.power.proof is None and await self.looks.need_is_gone():

@@ -18,7 +18,7 @@ from workflows import options
 from workflows.devices import longer
 from workflows.episode import Episode
 from workflows.power import PowerSequence
-from workflows.turns import ProofLost, turn_for
+from workflows.turns import ProofLost, Turn, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -98,6 +98,14 @@ class FreeingSequence:
             raise turn_for(error, "the Node can't be deleted") from error
         self._tainted = False
         self._episode.note("delete-node", "ok", result.detail)
+
+    async def pause(self) -> None:
+        """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1)."""
+        if self._tainted and not self.done:
+            try:
+                await self.untaint()
+            except Turn as turn:
+                self._episode.note("untaint-out-of-service", "failed", turn.reason)
 
     async def untaint(self) -> None:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""

@@ -62,6 +62,11 @@ class IsolationSequence:
         """When the first path was cut by this episode."""
         return self._paths.cut_since
 
+    @property
+    def left(self) -> str:
+        """What is still cut, in words to end a sentence with."""
+        return self._paths.left
+
     def adopt(self, endpoints: tuple[str, ...]) -> None:
         """Paths that an episode before us had noted as cut."""
         self._paths.adopt(endpoints)

@@ -146,8 +146,9 @@ class Paths:
         return True
 
     async def _insist(self, name: str, give_back: Callable[[], Awaitable[None]]) -> None:
-        """However long it takes: a node without its storage is of no use. Told to a person; an abort does not undo it."""
-        pause, failures = self._plan.retry_interval, 0
+        """However long it takes: a node without its storage is of no use. Told to a person, whose abort, once it has failed,
+        leaves the path cut: our mark goes on telling of it."""
+        pause, failures, before = self._plan.retry_interval, 0, self._episode.abort_asked
         while True:
             self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
             try:
@@ -157,6 +158,8 @@ class Paths:
                 failures += 1
                 self._episode.problem = turn.reason
                 self._episode.note("restore-path", "failed", turn.reason)
+                if self._episode.abort_asked is not before:
+                    return
                 if failures == RESTORE_FAILURES_TOLD:
                     await self._desk.ask_for_a_person(f"a path can't be given back: {turn.reason}")
                 await self._episode.rest(pause, "until the path is tried again")

@@ -173,7 +173,10 @@ class PowerSequence:
     async def _prove(self) -> bool:
         """Whether a level that has been commanded off is proven off now."""
         levels = self._commanded()
-        readings = await self._devices.read_all(tuple(device for level in levels for device in level))
+        current = {device.endpoint for device in levels[-1]}
+        readings = await self._devices.read_all(
+            tuple(device for level in levels for device in level), may_fail=lambda device: device.endpoint not in current
+        )
         proof = level_proven(levels, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else states(readings)
         if proof is None:
@@ -196,7 +199,7 @@ class PowerSequence:
         if not self._plan.levels:
             return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")
-        needed = self._proven or self._plan.levels[0]
+        needed = self._proven or next(reversed(self._commanded()), self._plan.levels[0])
         for device in self._to_switch_on(needed):
             asked_at = workflow.now()
             failed = (await self._devices.command_on(device)).failed
@@ -213,11 +216,15 @@ class PowerSequence:
 
     async def terminate(self) -> None:
         """Give the machine up for good, on a proof that was read again just before. Nothing of it is switched on again."""
-        await self.read_again()
+        proof = await self.read_again()
+        if proof.acknowledgement is not None or not self._proven:
+            raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
         for device in self._proven:
             commanded = await self._devices.terminate(device)
             if commanded.failed is not None:
                 raise commanded.failed
+            if commanded.unclear:
+                raise StepFailed(f"{device.endpoint}: whether it was given up is not known")
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
         """What may have been switched off, by us or by a person on whose word we go on."""

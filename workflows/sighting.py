@@ -48,7 +48,9 @@ class Sighting:
     def is_back(self) -> bool:
         """Ready with a boot id that is new since our command, on the name we pinned."""
         seen = self._episode.observation
-        off_since = self._power.off_commanded_at if self._power.proof is not None else None
+        off = self._power.proof
+        word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
+        off_since = (self._power.off_commanded_at or word) if off is not None else None
         since = self._power.powered_on_at or off_since or self._isolation.cut_since
         if seen is None or since is None or not self.says_ready():
             return False

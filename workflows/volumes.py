@@ -30,11 +30,14 @@ class Volumes:
         self._episode = episode
         self._plan = plan
         self._ended: dict[str, datetime] = {}
+        """Every volume that we have had detached, with the end of the latest command."""
+        self._tried: set[str] = set()
+        """Those commanded in this try."""
 
     async def detach_all(self, device: PowerDevice, look: Callable[[], Awaitable[None]], patience: timedelta) -> PathProof | None:
         """Detach everything but what the machine boots from. The proof, None where nothing is attached; StepFailed otherwise."""
         for volume in await self._attached(device):
-            if volume not in self._ended:
+            if volume not in self._tried:
                 await look()
                 self._episode.enter(doing=f"detaches {volume}")
                 await self._detach(device, volume)
@@ -76,9 +79,11 @@ class Volumes:
             if not is_unclear(error):
                 raise turn_for(error, device.endpoint) from error
             await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
+            self._tried.add(volume)
             self._ended[volume] = workflow.now()
         else:
             self._episode.note("detach-volume", "sent", result.detail)
+            self._tried.add(volume)
             self._ended[volume] = result.ended_at
 
     async def _until_available(self, device: PowerDevice, patience: timedelta) -> PathProof:
@@ -90,7 +95,7 @@ class Volumes:
                 proof = await self.prove(device)
             except StepFailed:
                 if workflow.now() >= deadline:
-                    self._ended.clear()  # the next try asks anew what is attached
+                    self._tried.clear()  # the next try commands again what is attached still; what is under way is waited for
                     raise
                 await workflow.sleep(pause, summary="until the volumes are read again")
                 pause = longer(pause)

@@ -17,9 +17,10 @@ from activities.cluster.workload import Pod
 from policy.plan import CutStorage
 
 HARMLESS = frozenset(
-    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "hostPath", "image", "persistentVolumeClaim", "projected", "secret"}
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
 )
-"""Volume sources that are local to the node, or that are traced through their claim. Any other is a path that was not cut."""
+"""Volume sources of the pod's own, or that are traced through their claim. Any other is a path not cut; a hostPath may be
+a shared mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

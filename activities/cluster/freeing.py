@@ -135,7 +135,10 @@ class ClusterFreeing(FreeingActivities):
         node = await find_node(self._connection, request.target.pinned.node)
         if node is None:
             return ActResult(changed=False, detail="the Node is gone already")
-        self._require_fenced(request, node)
+        mark = self._require_fenced(request, node)
+        if mark.paths:
+            problem = f"Node/{node.view.name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
+            raise failure(ErrorType.INVALID_CONFIG, problem)
         deleted = await self._delete(NODES.path(node.view.name), node.view.uid)
         return ActResult(changed=deleted, detail=f"deleted Node/{node.view.name}, uid {node.view.uid}")
 
@@ -209,7 +212,8 @@ class ClusterFreeing(FreeingActivities):
         if not paths_cut(request.proofs, pinned.endpoints):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
         available = {each.volume for proof in request.proofs for each in proof.volumes}
-        if unproven := set(request.storage.handles) - available if available else set():
+        ports = any(proof.readings for proof in request.proofs)  # what lies behind a port may be named by its handle, too
+        if unproven := set(request.storage.handles) - available if available and not ports else set():
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: not proven detached: {', '.join(sorted(unproven))}")
         await self._require_leave(request)
 

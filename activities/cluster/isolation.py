@@ -188,6 +188,14 @@ class ClusterIsolation(IsolationActivities):
             return ActResult(changed=False, detail="the Node is gone, and our marks with it")
 
 
+def _keep_for_paths(node: LiveNode, mark: Mark) -> Edit:
+    kept = replace(mark, out_of_service=False, off_proven="")
+    operations = write_mark(node, kept)
+    if mark.out_of_service:
+        operations = (*operations, *remove_taint(node, OUR_TAINT))
+    return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
+
+
 def require_cluster(asked: str, served: str) -> None:
     """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
     if asked != served:
@@ -203,6 +211,9 @@ def another_machine(node: LiveNode, target: Target) -> bool:
 
 
 def _way_back(node: LiveNode, mark: Mark) -> Edit:
+    if mark.paths:
+        # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
+        return _keep_for_paths(node, mark)
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
     preserve, left = node.annotations.get(PRESERVE_ANNOTATION), ""

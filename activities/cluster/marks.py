@@ -45,7 +45,9 @@ def claim(mark: Mark | None, target: Target, now: datetime) -> Mark:
             f" end it, or remove the annotation {MARK_ANNOTATION} if it is long gone",
         )
     since = mark.since if mark.incident == target.incident else _stamp(now)
-    return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since)
+    # What an earlier episode had proven, it had proven: ours proves for itself (S6).
+    off_proven = mark.off_proven if mark.incident == target.incident else ""
+    return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since, off_proven=off_proven)
 
 
 def write_mark(node: LiveNode, mark: Mark) -> Operations:

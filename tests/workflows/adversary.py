@@ -38,6 +38,8 @@ from activities.contracts.power import (
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    AnswerRequest,
+    AnswerResult,
     DrainRequest,
     DrainResult,
     EventRequest,
@@ -125,6 +127,7 @@ class Adversary:
     tainted: bool = False
     marked: str = ""
     cut: set[str] = field(default_factory=set)
+    noted: set[str] = field(default_factory=set)
     pods: int = 2
     meddled: bool = False
     """Somebody else has switched the machine off last."""
@@ -356,6 +359,10 @@ class AdversarialActivities(
         await self._after(await self._before("note-off"))
         return ActResult(changed=True, detail="noted")
 
+    @activity.defn(name="target.answer-request")
+    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+        raise AssertionError("nobody's object asked for this episode")
+
     @activity.defn(name="target.mirror")
     async def mirror(self, request: MirrorRequest) -> None:
         """Never of any consequence, so no mishap is spent on it (`test_mirror.py` does)."""
@@ -397,6 +404,9 @@ class AdversarialActivities(
         if request.cut:
             self._require_ours(request.target)
             self.world.cut.add(request.endpoint)
+            self.world.noted.add(request.endpoint)
+        else:
+            self.world.noted.discard(request.endpoint)
         await self._after(mishap)
         return ActResult(changed=True, detail="noted")
 
@@ -405,8 +415,9 @@ class AdversarialActivities(
         mishap = await self._before("uncordon")
         world = self.world
         if world.present and world.marked == request.target.incident:
-            world.cordoned = world.cordoned and request.keep_cordon
-            world.tainted, world.marked = False, ""
+            world.tainted = False
+            if not world.noted:
+                world.cordoned, world.marked = world.cordoned and request.keep_cordon, ""
         await self._after(mishap)
         return ActResult(changed=True, detail="restored")
 

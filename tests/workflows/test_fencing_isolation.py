@@ -358,3 +358,69 @@ async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: Workflow
     assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
     order = [act for act in world.acts if act in {"off", "taint", "terminate"}]
     assert order == ["off", "taint", "terminate"]
+
+
+async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: WorkflowEnvironment) -> None:
+    """S1: what counts is a word about this path, after its pods were freed."""
+    world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.silent.clear()
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the switch answers again"))
+        await run.did("free-cut-pods")
+        world.ready = True
+        await run.tell(world.observation())
+        assert "left cut" in (await run.parked()).problem
+    assert world.count("restore-path") == 0
+
+
+async def test_a_restart_made_by_hand_gives_the_path_back_without_a_word(env: WorkflowEnvironment) -> None:
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        world.ready = True
+        await run.tell(world.observation())
+        await run.parked()
+        world.boot_id, world.ready_since = "boot-2", None
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("restore-path") == 1
+
+
+async def test_an_abort_during_a_hold_terminates_nothing(env: WorkflowEnvironment) -> None:
+    """S20, S35: the wait ends, and what it waited for is not done."""
+    world = World(plan=plan(terminate_instance=True))
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="we look first"))
+        world.gates["taint"].set()
+        await run.until(lambda status: status.doing.startswith("held by"))
+        await run.abort()
+        result = await run.result()
+    assert (result.outcome, world.count("terminate")) == (Outcome.ABORTED, 0)
+
+
+async def test_an_abort_during_a_hold_switches_nothing_on(env: WorkflowEnvironment) -> None:
+    """S35."""
+    world = World()
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="we look first"))
+        world.gates["taint"].set()
+        await run.until(lambda status: status.doing.startswith("held by"))
+        await run.abort()
+        result = await run.result()
+    assert (result.outcome, result.left_off, world.count("on")) == (Outcome.ABORTED, True, 0)
+
+
+async def test_a_slow_detachment_is_waited_for_by_the_next_try(env: WorkflowEnvironment) -> None:
+    """S3: what is under way is neither detached nor forgotten."""
+    world = World(plan=volumes_only(tries=3), volumes={"vol-1": VolumeState.ATTACHED}, after_detaching=VolumeState.UNKNOWN)
+    async with fencing(env, world) as run:
+        await run.until(lambda status: status.try_number == 2)
+        world.volumes["vol-1"] = VolumeState.AVAILABLE
+        await run.did("free-cut-pods")
+    assert world.storage == CutStorage(handles=("vol-1",))
+    assert world.count("detach vol-1") == 1

@@ -8,8 +8,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episodes import Outcome
 from policy.plan import PowerDevice
+from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import AcknowledgeRequest
 
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PDU_A = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-a/7")
@@ -71,3 +74,18 @@ async def test_an_off_waits_its_delay_and_a_node_that_comes_back_meanwhile_is_le
         await run.tell(world.observation())
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.commands == []
+
+
+async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_recovered(env: WorkflowEnvironment) -> None:
+    """S8, S35: the word is what the restart is counted from, where no off was ever carried out."""
+    world = World(plan=plan(tries=1, restarts=0), silent={BMC.endpoint})
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.power[BMC.endpoint] = PowerState.OFF
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled both plugs"))
+        await run.did("taint")
+        await run.parked()  # its device can't switch it on again either
+        world.power[BMC.endpoint], world.boot_id, world.ready = PowerState.ON, "boot-2", True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert not world.cordoned

@@ -242,7 +242,7 @@ async def speak(handle: Handle, mishap: Mishap) -> None:
 def problems_of_the_end(world: Adversary, result: EpisodeResult) -> list[str]:
     """S35: one of the ends, with its compensation done."""
     problems = []
-    if world.present and world.marked == result.incident:
+    if world.present and world.marked == result.incident and "left cut" not in result.message:
         problems.append("S35: our mark is left")
     if world.present and world.tainted:
         problems.append("S32: our taint is left")

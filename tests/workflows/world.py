@@ -358,8 +358,9 @@ class ScriptedTarget(
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
-        self.world.cordoned = self.world.cordoned and request.keep_cordon
-        self.world.marked, self.world.tainted = "", False
+        self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
+        self.world.marked = self.world.marked if self.world.noted else ""
+        self.world.tainted = False
         return ActResult(changed=True, detail="uncordoned")
 
     @activity.defn(name="power-management.taint-out-of-service")

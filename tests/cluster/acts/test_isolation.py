@@ -330,3 +330,15 @@ async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> 
     await world.isolation.mark_schedulable(await world.restore(keep_cordon=True))
     assert (await world.node())["spec"]["unschedulable"] is True
     assert await world.mark() is None
+
+
+async def test_a_mark_that_tells_of_a_cut_path_outlives_its_episode_with_the_cordon(world: World) -> None:
+    """S35: a successor must know of it, and nothing is scheduled onto a node without its storage."""
+    await world.mark_as_ours()
+    await world.isolation.mark_unschedulable(await world.act())
+    await world.isolation.note_path(PathRequest(target=await world.pinned(), endpoint=PATH, cut=True))
+    await world.isolation.mark_schedulable(await world.restore())
+    mark = await world.mark()
+    assert mark is not None
+    assert mark.paths == (PATH,)
+    assert (await world.node())["spec"]["unschedulable"] is True
