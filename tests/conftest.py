@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs two processes (pytest-xdist): first both take what is not hurried, then one of them has the machine for itself
+`make test` runs three processes (pytest-xdist): first all take what is not hurried, then one of them has the machine for itself
 and runs simulated clusters and whole systems.
 """
 

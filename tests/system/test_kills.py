@@ -46,14 +46,22 @@ VICTIM = "demo/database-0"
 POLLS = frozenset({"power-management.read-power", "power-management.read-workload", "target.last-look"})
 """Repeated until something comes about: how often differs from run to run, so only the first of a series is a boundary."""
 
-TELLING = frozenset({"target.record-event", "target.mirror"})
-"""What people are told: a kill there is one like any other, so one of each stands for all."""
-
-READING = frozenset({"isolation.pin-target", *POLLS})
-"""Nothing is different after a read, so only the side before it is a boundary."""
-
 EVERY_KILL = bool(os.environ.get("NODEWARDEN_TEST_EVERY_KILL"))
 """For a night: both sides of every single activity."""
+
+ALWAYS = frozenset(
+    {
+        "episodes.open",
+        "isolation.mark",
+        "isolation.mark-unschedulable",
+        "power-management.power-off",
+        "power-management.taint-out-of-service",
+        "power-management.untaint-out-of-service",
+        "power-management.power-on",
+        "recovery.mark-schedulable",
+    }
+)
+"""What changes the machine, its workload or its Node: both sides of each are killed in every run, of all else the first only."""
 
 OPENING = "episodes.open"
 """The scanner's activity with which an episode begins; all others are the episode's own."""
@@ -259,13 +267,13 @@ async def boundaries(system: System, before: Before) -> list[KillOrder]:
             name = event.activity_task_scheduled_event_attributes.activity_type.name
             counts[name] = counts.get(name, 0) + 1
             after_timer = after_timer and name in POLLS
-            if not after_timer and (EVERY_KILL or name not in TELLING or counts[name] == 1):
+            if not after_timer and (EVERY_KILL or name in ALWAYS or counts[name] == 1):
                 activities.append((name, counts[name]))
     return [
         KillOrder(when=when, activity=name, occurrence=number)
         for name, number in activities
         for when in When
-        if EVERY_KILL or when is When.BEFORE or name not in READING | TELLING
+        if EVERY_KILL or when is When.BEFORE or name in ALWAYS
     ]
 
 
