@@ -38,7 +38,7 @@ from workflows.fencing import Fencing
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
-EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "24"))
+EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "10"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 SIDE_BY_SIDE = 8
 """Waiting is nearly all that an episode does."""
