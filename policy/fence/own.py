@@ -16,7 +16,9 @@ _ISOLATION = frozenset({Step.ISOLATION})
 _POWER = frozenset({Step.POWER_MANAGEMENT})
 _RECOVERY = frozenset({Step.RECOVERY})
 
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+EFFECTS = ("NoSchedule", "PreferNoSchedule")
+"""Not NoExecute: it deletes pods, which needs the proof of off (S1)."""
+
 YES, NO = frozenset({"1", "yes", "on", "true"}), frozenset({"0", "no", "off", "false"})
 LONGEST_SECONDS = 3600
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from policy.fence.config import Action, FenceConfig, Method, Step
 from policy.fence.findings import Findings
+from policy.fence.own import YES
 from policy.plan import CutStorage
 
 CONSEQUENCES = frozenset(
@@ -46,6 +47,8 @@ class _Judge:
     def judge(self) -> None:
         self._isolation()
         self._power()
+        self._deleted_node()
+        self._dump()
         self._recovery()
         for step in Step:
             self._twice(step)
@@ -127,6 +130,19 @@ class _Judge:
             self._refuse(Step.POWER_MANAGEMENT, f"{', '.join(left)}: expected an on for every device, or for none")
         elif left and not any(method.action is Action.TERMINATE for method in self._config.power_management):
             self._warn(Step.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
+
+    def _deleted_node(self) -> None:
+        """The Node's mark is what tells of a path that is cut, so both together could never be carried out (S35)."""
+        noted = [each.name for each in self._config.isolation if cuts_path(each) and each.fabric]
+        noted += [each.name for each in self._config.isolation if each.action is Action.QUARANTINE]
+        if noted and any(each.action is Action.DELETE_NODE for each in self._config.power_management):
+            problem = f"delete-node would take the mark that tells of {', '.join(noted)}: expected one or the other"
+            self._refuse(Step.POWER_MANAGEMENT, problem)
+
+    def _dump(self) -> None:
+        for step, methods in ((Step.ISOLATION, self._config.isolation), (Step.POWER_MANAGEMENT, self._config.power_management)):
+            if any(each.action is Action.KDUMP and each.parameters.get("trusted", "no").lower() in YES for each in methods):
+                self._warn(step, "kdump: trusted is not carried out by this version: pods wait for the proof of off")
 
     def _same_plug(self, first: Method, second: Method) -> None:
         if first.device == second.device and Action.OFF in {first.action, second.action}:

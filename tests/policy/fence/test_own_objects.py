@@ -123,14 +123,13 @@ def test_levels_of_devices_and_everything_else_reaches_the_plan() -> None:
             ],
             isolation=[
                 {"method": "mark-unschedulable"},
-                {"method": "taint", "parameters": {"key": "example.org/fenced", "effect": "NoExecute"}, "tries": 2},
+                {"method": "taint", "parameters": {"key": "example.org/fenced", "effect": "NoSchedule"}, "tries": 2},
                 SWITCH | {"name": "cut", "action": "off", "timeout": "20s", "storage": {"drivers": ["iscsi.csi"]}},
                 {"method": "free-pods"},
             ],
             recovery=[SWITCH | {"name": "mend", "action": "on"}, {"method": "mark-schedulable"}],
             kdump={"window": "30s", "trusted": True},
             freeing="deletion",
-            deleteNode=True,
             waitBeforeIsolation="10s",
             tries=4,
             restarts=2,
@@ -155,8 +154,18 @@ def test_levels_of_devices_and_everything_else_reaches_the_plan() -> None:
     ]
     assert plan.isolation[2].storage == CutStorage(drivers=("iscsi.csi",))
     assert plan.kdump == KdumpRule(window=timedelta(seconds=30), trusted=True)
-    assert (plan.freeing, plan.delete_node, plan.power_on) == (Freeing.DELETION, True, True)
+    assert (plan.freeing, plan.delete_node, plan.power_on) == (Freeing.DELETION, False, True)
     assert (plan.wait_before_isolation, plan.tries, plan.restarts) == (timedelta(seconds=10), 4, 2)
+
+
+def test_the_node_is_deleted_where_nothing_else_needs_its_mark() -> None:
+    assert compile_config(the_config(deleteNode=True)).delete_node
+
+
+def test_a_taint_that_deletes_pods_is_no_isolation() -> None:
+    """S1: NoExecute frees before anything is proven."""
+    spec = {"method": "taint", "parameters": {"key": "example.org/fenced", "effect": "NoExecute"}}
+    assert any("effect: expected one of NoSchedule, PreferNoSchedule" in each for each in the_config(isolation=[spec]).errors)
 
 
 def test_a_cloud_machine_needs_no_parameters() -> None:

@@ -87,6 +87,8 @@ def test_what_is_right_is_taken_as_it_is(isolation: str, power: str, recovery: s
         ("", "off", "on", "recovery: on switches power, but a node without it never gets here"),
         ("cut", "bmc", "cut", "recovery: cut cuts a path: expected that in isolation"),
         ("", "bmc", "lift-quarantine", "recovery: lift-quarantine undoes what isolation has not done"),
+        ("cut", "bmc delete-node", "mend", "power-management: delete-node would take the mark that tells of cut"),
+        ("quarantine", "bmc delete-node", "lift-quarantine", "delete-node would take the mark that tells of quarantine"),
         ("cordon mark-unschedulable", "bmc", "uncordon", "isolation: mark-unschedulable does the same as cordon"),
     ],
 )
