@@ -8,15 +8,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Credentials, Deadline
 from activities.power.errors import invalid
-from activities.power.staged_child import StagedChild, command_of
-from policy.episodes import Reading
-from policy.power import PowerCapability, PowerState
+from activities.power.staged_child import StagedChild, StagedDriver, command_of
 
 CHILD = command_of("ipmi_child")
 
@@ -91,51 +88,15 @@ class IpmiFactory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IpmiDriver:
-    """One BMC. Holds no connection: each call logs in, acts and logs out in a process that is dead by the deadline."""
+class IpmiDriver(StagedDriver):
+    """One BMC, by chassis control: power down, power up, diagnostic interrupt; identity from GUID, device id and inventory."""
 
     address: IpmiAddress
-    credentials: Credentials = field(repr=False)
 
     @property
     def endpoint(self) -> str:
         """Address and port of the BMC."""
         return self.address.endpoint
-
-    @property
-    def capabilities(self) -> frozenset[PowerCapability]:
-        """All but reset: a node is fenced by its off half (S5)."""
-        return frozenset(
-            {
-                PowerCapability.READ,
-                PowerCapability.OFF,
-                PowerCapability.ON,
-                PowerCapability.NMI,
-                PowerCapability.IDENTITY,
-            }
-        )
-
-    async def read(self, deadline: Deadline) -> Reading:
-        """Read the chassis status."""
-        asked_at = datetime.now(UTC)
-        answer = await self._perform("read", deadline)
-        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
-
-    async def off(self, deadline: Deadline) -> None:
-        """Chassis control: power down, without asking the operating system."""
-        await self._perform("off", deadline)
-
-    async def on(self, deadline: Deadline) -> None:
-        """Chassis control: power up."""
-        await self._perform("on", deadline)
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """Chassis control: pulse diagnostic interrupt."""
-        await self._perform("nmi", deadline)
-
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:
-        """System GUID, device id and the product area of the inventory."""
-        return DeviceIdentity(**await self._perform("identity", deadline))
 
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
         address = {

@@ -7,15 +7,12 @@ the child had come is `staged_child.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
-from activities.power.driver import Credentials, Deadline, DeviceIdentity
+from activities.power.driver import Credentials, Deadline
 from activities.power.errors import invalid
-from activities.power.staged_child import StagedChild, command_of
-from policy.episodes import Reading
-from policy.power import PowerCapability, PowerState
+from activities.power.staged_child import StagedChild, StagedDriver, command_of
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.redfish import RedfishAddress, redfish_address
 
@@ -50,51 +47,15 @@ class RedfishFactory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedfishDriver:
-    """One system of one service. Holds no connection: each call asks and acts in a process that is dead by the deadline."""
+class RedfishDriver(StagedDriver):
+    """One system of one service, by ComputerSystem.Reset: ForceOff; On, or ForceOn where only that is allowed; Nmi."""
 
     address: RedfishAddress
-    credentials: Credentials = field(repr=False)
 
     @property
     def endpoint(self) -> str:
         """Address, port and system."""
         return self.address.endpoint
-
-    @property
-    def capabilities(self) -> frozenset[PowerCapability]:
-        """All but reset: a node is fenced by its off half (S5). Whether a system takes an NMI, it says when asked for one."""
-        return frozenset(
-            {
-                PowerCapability.READ,
-                PowerCapability.OFF,
-                PowerCapability.ON,
-                PowerCapability.NMI,
-                PowerCapability.IDENTITY,
-            }
-        )
-
-    async def read(self, deadline: Deadline) -> Reading:
-        """Read the system's PowerState."""
-        asked_at = datetime.now(UTC)
-        answer = await self._perform("read", deadline)
-        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
-
-    async def off(self, deadline: Deadline) -> None:
-        """ComputerSystem.Reset with ForceOff: without asking the operating system."""
-        await self._perform("off", deadline)
-
-    async def on(self, deadline: Deadline) -> None:
-        """ComputerSystem.Reset with On, or ForceOn where only that is allowed."""
-        await self._perform("on", deadline)
-
-    async def nmi(self, deadline: Deadline) -> None:
-        """ComputerSystem.Reset with Nmi."""
-        await self._perform("nmi", deadline)
-
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:
-        """UUID, serial number, model and maker of the system, and the firmware of the manager before it."""
-        return DeviceIdentity(**await self._perform("identity", deadline))
 
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
         address = {

@@ -11,21 +11,30 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from activities.errors import ErrorType
 from activities.power import child_process
-from activities.power.driver import Credentials, Deadline
+from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError
+from policy.episodes import Reading
+from policy.power import PowerCapability, PowerState
 
 SENT = "sent"
 """The stage after which a command may have been carried out, whatever the child says or does not say."""
 
 UNEXPECTED = "Unexpected"
 """What a child calls a failure that it has no type for; how far it had come decides what that means."""
+
+
+CAPABILITIES = frozenset(
+    {PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON, PowerCapability.NMI, PowerCapability.IDENTITY}
+)
 
 
 def command_of(protocol: str) -> tuple[str, ...]:
@@ -110,3 +119,47 @@ def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
 def _last_line(stderr: bytes, credentials: Credentials) -> str:
     text = credentials.hidden_in(stderr.decode(errors="replace").strip())
     return text.splitlines()[-1][:200] if text else "it said nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDriver(ABC):
+    """A device that is spoken to by such children. Holds no connection: each call asks and acts in a process that is dead by the
+    deadline. What a command means on the wire is said by the protocol's own module."""
+
+    credentials: Credentials = field(repr=False)
+
+    @property
+    @abstractmethod
+    def endpoint(self) -> str:
+        """The device in its one spelling."""
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """All but reset: a node is fenced by its off half (S5). Whether a device takes an NMI, it says when asked for one."""
+        return CAPABILITIES
+
+    async def read(self, deadline: Deadline) -> Reading:
+        """Read the power state; `at` is the moment before the question."""
+        asked_at = datetime.now(UTC)
+        answer = await self._perform("read", deadline)
+        return Reading(endpoint=self.endpoint, state=PowerState(answer["state"]), at=asked_at, detail=answer["detail"])
+
+    async def off(self, deadline: Deadline) -> None:
+        """Hard off, without asking the operating system."""
+        await self._perform("off", deadline)
+
+    async def on(self, deadline: Deadline) -> None:
+        """On."""
+        await self._perform("on", deadline)
+
+    async def nmi(self, deadline: Deadline) -> None:
+        """Diagnostic interrupt."""
+        await self._perform("nmi", deadline)
+
+    async def identity(self, deadline: Deadline) -> DeviceIdentity:
+        """Which machine the device says that it serves."""
+        return DeviceIdentity(**await self._perform("identity", deadline))
+
+    @abstractmethod
+    async def _perform(self, operation: str, deadline: Deadline) -> Any:
+        """Have one operation done by this protocol's child."""
