@@ -1,7 +1,7 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs three processes (pytest-xdist): first all take what is not hurried, then one of them has the machine for itself
-and runs simulated clusters and whole systems.
+`make test` runs three processes (pytest-xdist): first all take what is not hurried, then two of them have the machine for
+themselves and run simulated clusters and whole systems, which mostly wait.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from tests import report
 ALONE = ("tests/simulator/cluster/", "tests/system/")
 """Where accidents and time-outs are measured in fractions of a second."""
 
+PATIENT = tuple(f"tests/system/test_{each}.py" for each in ("kills", "platforms", "racks", "management_cluster"))
+"""Of those the ones that wait for results and no moments: they run beside all others."""
+
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What wants the machine for itself comes last, in one process or in two."""
-    items.sort(key=lambda item: item.nodeid.startswith(ALONE))
+    """What wants the machine for itself comes last, in one process or in several."""
+    items.sort(key=lambda item: (item.nodeid.startswith(ALONE), not item.nodeid.startswith(PATIENT)))
 
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together, and so do all that want the machine for themselves."""
+    """A file's tests stay together, and so do all that want the machine for themselves, but for those that are patient."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(PATIENT):
+            return "patient"
         return "alone" if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
 
 

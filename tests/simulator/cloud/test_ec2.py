@@ -150,6 +150,9 @@ async def test_one_instance_may_ignore_a_stop_or_lose_answers_and_its_neighbour_
     assert [(entry.command, entry.outcome) for entry in machine.log] == [("off", "ignored")]
     machine.set_faults(lose_answers=True)
     stop = asyncio.create_task(asyncio.to_thread(client.stop_instances, InstanceIds=[instance]))
+    async with asyncio.timeout(10):
+        while machine.power != "off":  # before that moto's own idea of the state may be seen between two steps
+            await asyncio.sleep(0.01)
     await becomes(ec2, instance, "stopped")
     answer = await asyncio.to_thread(client.describe_instances, InstanceIds=[instance])
     assert answer["Reservations"][0]["Instances"][0]["State"]["Name"] == "stopped"
