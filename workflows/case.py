@@ -1,0 +1,129 @@
+"""The case of one node: whatever an episode has at hand once its target is pinned, and what is known of it at any moment.
+
+Made once, after the pin, and shared by the parts of the story: the steps (`workflows/isolation.py`,
+`workflows/power_management.py`), the ends (`workflows/endings.py`) and the wait for a person (`workflows/parking.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporalio import workflow
+
+from activities.contracts.target import PinResult, Target
+from policy.episodes import Need
+from policy.permits import PermitRequest
+from policy.plan import FencingPlan
+from workflows.answering import Answering
+from workflows.bookkeeping import Bookkeeping
+from workflows.episode import Episode
+from workflows.freeing import FreeingSequence
+from workflows.isolation import IsolationSequence
+from workflows.looks import Looks
+from workflows.power import PowerSequence
+from workflows.sighting import Sighting
+from workflows.tries import Tries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The parts of one episode. `plan` and `need` never change; the parts keep what has been done and proven."""
+
+    episode: Episode
+    plan: FencingPlan
+    need: Need
+    looks: Looks
+    desk: Bookkeeping
+    answering: Answering
+    power: PowerSequence
+    freeing: FreeingSequence
+    tries: Tries
+    isolation: IsolationSequence
+    sighting: Sighting
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
+        return not self.power.untouched or self.power.proof is not None or self.freeing.began
+
+    @property
+    def lacks_proof(self) -> bool:
+        """Whether off has yet to be proven for what the plan wants: only then is a person's word for it of use."""
+        return self.power.proof is None and not self.freeing.done
+
+    @property
+    def leaves_off(self) -> bool:
+        """Whether somebody wants the machine left as it is, which is off."""
+        abort = self.episode.abort_asked
+        return abort is not None and not abort.power_on and self.power.proof is not None
+
+    async def look_while_waiting(self) -> None:
+        """Before off a wait ends with an abort, and whoever seems to be back is looked at before anything more is done."""
+        await self.looks.may_go_on()
+        if self.sighting.seems_changed():
+            await self.looks.before_destruction()
+
+    def permit_request(self) -> PermitRequest:
+        """What the scanner is asked for, at the beginning and after a person's word."""
+        pinned = self.sighting.pinned
+        return PermitRequest(
+            node=self.episode.node,
+            workflow_id=workflow.info().workflow_id,
+            incident=self.episode.incident,
+            reason=self.need.reason,
+            provider_id=pinned.provider_id,
+            zone=pinned.zone,
+            control_plane=self.episode.control_plane,
+            node_uid=pinned.uid,
+            ready=self.episode.observation is not None and self.episode.observation.ready,
+        )
+
+
+def open_case(episode: Episode, pin: PinResult) -> Case:
+    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted."""
+    plan, need = pin.plan, pin.need
+    info = workflow.info()
+    episode.cause = need.cause
+    episode.control_plane = pin.control_plane
+    episode.observation = pin.observation
+    episode.target = Target(
+        cluster=episode.cluster,
+        pinned=pin.pinned,
+        incident=episode.incident,
+        kind=episode.kind.value,
+        workflow_id=info.workflow_id,
+        run_id=info.run_id,
+    )
+    looks = Looks(episode, need)
+    desk = Bookkeeping(episode, delegate=need.delegate)
+    power = PowerSequence(episode, plan)
+    freeing = FreeingSequence(episode, plan, power)
+
+    async def may_try_again() -> None:
+        """While there is a way back, a hold or an abort is heard between two tries as well."""
+        if power.proof is None and not freeing.done:
+            await looks.may_go_on()
+
+    tries = Tries(episode, plan, before_next=may_try_again)
+    isolation = IsolationSequence(episode, plan, desk, looks, tries)
+    episode.introduce(zone=pin.pinned.zone, reason=need.reason)
+    episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
+    for warning in plan.warnings:
+        episode.note("plan", "warning", warning)
+    if pin.adopted_incident:
+        episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
+        power.expect_in_flight()
+        isolation.adopt(pin.adopted_paths)
+    return Case(
+        episode=episode,
+        plan=plan,
+        need=need,
+        looks=looks,
+        desk=desk,
+        answering=Answering(episode, need, ask_for_a_person=desk.ask_for_a_person),
+        power=power,
+        freeing=freeing,
+        tries=tries,
+        isolation=isolation,
+        sighting=Sighting(episode, need, power, isolation),
+    )

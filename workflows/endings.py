@@ -1,0 +1,144 @@
+"""How an episode ends: what is undone on the way out, what is left as it is, and who is told.
+
+Every end gives back what carries our mark (S35). Deciding that it is the end is the story's (`workflows/fencing.py`), waiting for
+a person instead `workflows/parking.py`. An `End` is only what came out: `close` makes it the end of the episode, and of nothing
+that goes on in it afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporalio import workflow
+
+from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase, Step
+from policy.fencing import may_restore_path
+from policy.permits import Release
+from policy.plan import UNCORDON
+from workflows.case import Case
+from workflows.episode import Episode
+from workflows.power_management import PowerManagement
+from workflows.turns import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What came out, with its sentence for people."""
+
+    outcome: Outcome
+    message: str
+
+
+class Endings:
+    """The ends of one fencing, each with its compensation."""
+
+    def __init__(self, case: Case, power_management: PowerManagement) -> None:
+        self._case = case
+        self._episode = case.episode
+        self._management = power_management
+
+    async def returned(self) -> End:
+        """The machine is back: whose is it, and was an abort asked for meanwhile?"""
+        if self._case.sighting.is_replaced():
+            return self.replaced()
+        if (abort := self._episode.abort_asked) is not None:
+            return await self.restored(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
+        proven = "off was proven; " if self._episode.off_proof is not None else ""
+        return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
+
+    def replaced(self) -> End:
+        """Another machine stands under the name: nothing of ours is on it."""
+        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.left}"
+        return End(outcome=Outcome.REPLACED, message=message)
+
+    async def restored(self, outcome: Outcome, message: str) -> End:
+        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no brake holds this up
+        (S17).
+
+        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
+        (S35).
+        """
+        case = self._case
+        if not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
+            self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
+        patient = outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}
+        left = await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
+        keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
+        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon)
+        return End(outcome=outcome, message=f"{message}{left}")
+
+    async def aborted(self, reason: str) -> End:
+        """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
+        if not self._case.touched:
+            return await self.restored(Outcome.ABORTED, reason)
+        abort, is_off, but = self._episode.abort_asked, await self._management.is_off_after_all(), ""
+        if is_off:
+            try:
+                await self._management.try_free()
+            except Turn as turn:
+                but = f"; not all is freed: {turn.reason}"
+            if self._case.leaves_off:
+                return await self.left_off(but)
+        if is_off or (abort is not None and abort.power_on):
+            try:
+                await self._management.try_on()
+                await self._management.wait_for_return()
+            except Turn as turn:
+                but += f"; power on: {turn.reason}"
+        elif self._case.power.powered_on_at is None:
+            but = "; the power state is not known, it may be off"
+        return await self.restored(Outcome.ABORTED, f"{reason}{but}")
+
+    async def left_off(self, but: str = "") -> End:
+        """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
+        abort = self._episode.abort_asked
+        who = f"{abort.who} ({abort.reason})" if abort else "nobody"
+        proof = self._case.power.proof
+        how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
+        return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
+
+    def _may_restore_path(self) -> bool:
+        consequences = self._case.freeing.began or self._case.isolation.consequences
+        if consequences and self._episode.restart_proof is None:
+            self._case.sighting.is_back()  # keeps the proof of a restart that somebody else made
+        return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
+
+
+async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
+    """The episode is over: its lease and permit are given back, and whoever asked or looks on is told. case: None where there is
+    none, since nothing could be pinned."""
+    began = case if end.outcome is not Outcome.REFUSED else None
+    if began is not None:
+        await began.desk.release_node_lease()
+        await began.answering.finish(end.outcome, end.message)
+        told = f"{end.outcome.value}: {end.message}"
+        await began.desk.tell("EpisodeEnded", told, warning=end.outcome is not Outcome.RECOVERED)
+    episode.note("end", end.outcome.value, end.message)
+    await episode.give_back_permit(
+        Release(
+            node=episode.node,
+            incident=episode.incident,
+            outcome=end.outcome.value,
+            problem=end.message,
+            powered_on_at=began.power.powered_on_at if began is not None else None,
+            powered_off_at=began.power.off_commanded_at if began is not None else None,
+        )
+    )
+    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    ended = workflow.now()
+    if episode.mirror is not None:
+        await episode.mirror.finish()
+    return EpisodeResult(
+        outcome=end.outcome,
+        incident=episode.incident,
+        cluster=episode.cluster,
+        node=episode.node,
+        message=end.message,
+        started=episode.started,
+        ended=ended,
+        off_proof=episode.off_proof,
+        restart_proof=episode.restart_proof,
+        left_off=began is not None and began.leaves_off,
+        freed_pods=began.freeing.freed_pods + began.isolation.freed_pods if began is not None else 0,
+        record=tuple(episode.record),
+    )

@@ -1,0 +1,75 @@
+"""Parked: an open episode that can do nothing more until a person says so (needs-human), or until nobody is needed any more.
+
+Nothing is in flight, the permit is given back, id and marks are kept. What a person may say is `workflows/conversation.py`; what
+becomes of an episode that ends while it is parked is `workflows/endings.py`.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from policy.episodes import Outcome, Phase
+from policy.fencing_requests import Stage
+from workflows.case import Case
+from workflows.endings import End, Endings
+from workflows.power_management import PowerManagement
+
+
+class Parking:
+    """The waits of one episode for a person."""
+
+    def __init__(self, case: Case, power_management: PowerManagement, endings: Endings) -> None:
+        self._case = case
+        self._episode = case.episode
+        self._management = power_management
+        self._endings = endings
+
+    async def park(self, problem: str) -> End | None:
+        """Wait until a person has it go on (None), or until it ends."""
+        episode, case = self._episode, self._case
+        await case.power.settle()
+        case.power.remember_what_is_said()
+        episode.resumed = None
+        await case.freeing.pause()
+        await case.desk.ask_for_a_person(problem)
+        await case.answering.say(Stage.FAILED, problem)
+        while True:
+            if (abort := episode.abort_asked) is not None:
+                return await self._endings.aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")
+            if case.sighting.seems_changed() and (ended := await self._ended_by_itself()):
+                return ended
+            if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
+                refused = await episode.obtain_permit(case.permit_request())
+                if not refused:
+                    break
+                episode.resumed = episode.acknowledgement = None
+                episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+            if episode.abort_asked is None:  # it may have come while we looked elsewhere
+                await episode.rest(None, "a person's word")
+        episode.restarts, episode.problem, self._management.resumed_at = 0, "", workflow.now()
+        self._management.take_word()
+        episode.enter(phase=Phase.RUNNING, doing="goes on")
+        return None
+
+    async def _ended_by_itself(self) -> End | None:
+        """A parked node that came back, or was replaced, needs nobody any more. Believed only of what was read just now."""
+        case = self._case
+        if not await case.looks.refresh():
+            return None
+        if case.sighting.is_replaced():
+            return self._endings.replaced()
+        if case.sighting.is_back():
+            return await self._endings.returned()
+        if case.power.proof is None and await case.looks.need_is_gone():
+            return await self._back_by_itself()
+        return None
+
+    async def _back_by_itself(self) -> End | None:
+        """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
+        message = "the node came back by itself" if self._case.sighting.says_ready() else "the need is gone"
+        if problem := await self._management.switch_on_again():
+            self._episode.problem = f"{message}; but {problem}"
+            self._episode.enter(doing="needs a person")
+            return None
+        return await self._endings.restored(Outcome.RECOVERED, message)
