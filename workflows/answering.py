@@ -7,7 +7,6 @@ What each stage means is `policy/fencing_requests.py`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -18,22 +17,21 @@ from activities.errors import error_message
 from policy.episodes import Need, NeedKind, Outcome
 from policy.fencing_requests import Answer, Stage, last_stage
 from workflows import options
+from workflows.bookkeeping import Bookkeeping
 from workflows.episode import Episode
 from workflows.turns import NeedGone, turn_for
 
-PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=10)
-FAILURES_TOLD = 3
-"""So many failures in a row, and a person is told that the last word can't be written."""
+PAUSE = timedelta(seconds=5)
 
 
 class Answering:
     """The conditions of one object, as far as this episode is their author."""
 
-    def __init__(self, episode: Episode, need: Need, *, ask_for_a_person: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, episode: Episode, need: Need, desk: Bookkeeping) -> None:
         self._episode = episode
+        self._desk = desk
         self._about = need.check if need.kind is NeedKind.FOREIGN_OBJECT else None
         self._uid = need.object_uid
-        self._ask_for_a_person = ask_for_a_person
         self._said: Stage | None = None
 
     async def begin(self) -> None:
@@ -59,28 +57,20 @@ class Answering:
             self._episode.note("answer", "failed", error_message(error))
 
     async def finish(self, outcome: Outcome, message: str) -> None:
-        """The last word, however long the API is away; a person's abort ends the attempts."""
+        """The last word, however long the API is away; rights that nobody will ever give end with a person's abort."""
         if self._about is None:
             return
-        stage, pause, failures = last_stage(outcome, self._said), PAUSE, 0
-        while True:
-            self._episode.enter(doing=f"answers {self._about.key}")
+        about, stage = self._about, last_stage(outcome, self._said)
+
+        async def answer() -> None:
             try:
                 result = await self._write(stage, message)
-                break
             except ActivityError as error:
-                problem = f"{self._about.key} can't be answered: {error_message(error)}"
-            failures += 1
-            self._episode.problem = problem
-            self._episode.note("answer", "failed", problem)
-            if failures > 1 and self._episode.abort_asked is not None:
-                return
-            if self._episode.permit and failures >= FAILURES_TOLD:
-                await self._ask_for_a_person(problem)
-            await self._episode.rest(pause, "until the last word is tried again")
-            pause = min(pause * 2, LONGEST_PAUSE)
-        self._episode.problem = ""
-        self._episode.note("answer", result.withdrawn or stage.value, message)
+                raise turn_for(error, f"{about.key} can't be answered") from error
+            self._episode.note("answer", result.withdrawn or stage.value, message)
+
+        self._episode.enter(doing=f"answers {about.key}")
+        await self._desk.insist("answer", answer, failing=f"{about.key} can't be answered", pause=PAUSE, abort_ends=True)
 
     async def _write(self, stage: Stage, message: str, *, patiently: bool = True) -> AnswerResult:
         assert self._about is not None, "somebody asks"

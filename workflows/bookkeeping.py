@@ -30,9 +30,9 @@ from workflows.episode import Episode
 from workflows.turns import Turn, Vetoed, turn_for
 
 NODE_LEASE_SECONDS = 600
-UNMARK_PAUSE_MAXIMUM = timedelta(minutes=10)
-UNMARK_FAILURES_TOLD = 3
-"""So many failures in a row, and a person is told that our marks still stand."""
+LONGEST_PAUSE = timedelta(minutes=10)
+FAILURES_TOLD = 3
+"""So many failures in a row of what has to be done in the end, and a person is told."""
 Activities = TypeVar("Activities")
 
 
@@ -76,23 +76,42 @@ class Bookkeeping:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
 
     async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False) -> None:
-        """Recovery: undo what carries our mark, however long the API is away; no brake holds this up (S17)."""
-        failures = 0
+        """Recovery: undo what carries our mark, however long the API is away."""
+
+        async def remove() -> None:
+            result = await self._mark_schedulable(keep_cordon=keep_cordon)
+            self._episode.note("mark-schedulable", "ok", result.detail)
+
+        self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
+        await self.insist("mark-schedulable", remove, failing="our marks can't be removed", pause=pause)
+
+    async def insist(
+        self, act: str, carry_out: Callable[[], Awaitable[None]], *, failing: str, pause: timedelta, abort_ends: bool = False
+    ) -> bool:
+        """Carry out what must be done in the end, however often it takes and at growing intervals; no brake holds this up (S17).
+
+        After some failures in a row a person is told, once, and nobody else waits for our permit meanwhile. abort_ends: an abort
+        that comes after a failure ends it; False is answered then.
+        """
+        doing, failures, before = self._episode.doing, 0, self._episode.abort_asked
         while True:
-            self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
             try:
-                result = await self._mark_schedulable(keep_cordon=keep_cordon)
+                await carry_out()
                 break
             except Turn as turn:
                 failures += 1
                 self._episode.problem = turn.reason
-                self._episode.enter(doing="can't remove our marks yet")
-                await self._episode.rest(pause, "until the marks are tried again")
-                pause = min(pause * 2, UNMARK_PAUSE_MAXIMUM)
-                if self._episode.permit and failures >= UNMARK_FAILURES_TOLD:
-                    await self.ask_for_a_person(f"our marks can't be removed: {turn.reason}")
+                self._episode.note(act, "failed", turn.reason)
+                if abort_ends and self._episode.abort_asked is not before:
+                    return False
+                self._episode.enter(doing=f"{failing} yet")
+                if failures == FAILURES_TOLD:
+                    await self.ask_for_a_person(f"{failing}: {turn.reason}")
+            await self._episode.rest(pause, f"until {act} is tried again")
+            pause = min(pause * 2, LONGEST_PAUSE)
+            self._episode.enter(doing=doing)
         self._episode.problem = ""
-        self._episode.note("mark-schedulable", "ok", result.detail)
+        return True
 
     async def _mark_schedulable(self, *, keep_cordon: bool) -> ActResult:
         summary = "recovery: marks the node schedulable"

@@ -120,7 +120,7 @@ def open_case(episode: Episode, pin: PinResult) -> Case:
         need=need,
         looks=looks,
         desk=desk,
-        answering=Answering(episode, need, ask_for_a_person=desk.ask_for_a_person),
+        answering=Answering(episode, need, desk),
         power=power,
         freeing=freeing,
         tries=tries,

@@ -16,14 +16,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
-from activities.errors import ErrorType, error_type
 from policy.episodes import Reading
 from policy.limits import LONGEST_ACT
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Hopeless, StepFailed, Turn, is_unclear, told_of, turn_for
+from workflows.turns import Hopeless, StepFailed, Turn, told_of, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -169,19 +168,13 @@ class Devices:
         return Commanded(ended_at=result.ended_at)  # by the clock that will read the state
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
-        """An unclear command is waited out, so that what is read next is what it has left; a clear failure is answered."""
-        unclear = is_unclear(error)
-        self._episode.note(act, "unclear" if unclear else "failed", told_of(device.endpoint, error))
-        if not unclear:
-            turn = turn_for(error, device.endpoint)
-            if not isinstance(turn, StepFailed | Hopeless):
-                raise turn from error  # not about this device alone: another one would be as wrong
-            return Commanded(ended_at=workflow.now(), failed=turn)
-        answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
-        still = timedelta(0) if answered else options.ACT_WINDOW
-        self._settle_until = workflow.now() + still + options.IN_FLIGHT_MARGIN
-        await self.settle()
-        return Commanded(ended_at=workflow.now(), unclear=True)
+        """An unclear command has been waited out when this returns; a clear failure is answered."""
+        if await self._episode.wait_out(act, device.endpoint, error):
+            return Commanded(ended_at=workflow.now(), unclear=True)
+        turn = turn_for(error, device.endpoint)
+        if not isinstance(turn, StepFailed | Hopeless):
+            raise turn from error  # not about this device alone: another one would be as wrong
+        return Commanded(ended_at=workflow.now(), failed=turn)
 
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
         return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)

@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import Target
-from activities.errors import error_message
+from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import (
     Acknowledgement,
     EpisodeStatus,
@@ -35,6 +35,7 @@ from workflows import options, search
 from workflows.ids import scanner_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 from workflows.mirror import Mirror
+from workflows.turns import is_unclear, told_of
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -241,6 +242,16 @@ class Episode:
         while (held := self.held) is not None and self.abort_asked is None:
             self.enter(doing=f"held by {held.who}: {held.reason}")
             await self.rest(None, "held by a person")
+
+    async def wait_out(self, act: str, what: str, error: ActivityError) -> bool:
+        """Note a command that failed; `what` says in people's words what it was about. True: it may have been carried out all the
+        same, and nothing of it is in flight any more, so that what is read next is what it has left (S34)."""
+        unclear = is_unclear(error)
+        self.note(act, "unclear" if unclear else "failed", told_of(what, error))
+        if unclear:
+            answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
+            await self.settle((timedelta(0) if answered else options.ACT_WINDOW) + options.IN_FLIGHT_MARGIN)
+        return unclear
 
     async def settle(self, duration: timedelta) -> None:
         """Wait out an act that may still be in flight (S34). Nothing ends this early."""

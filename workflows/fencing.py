@@ -225,7 +225,7 @@ class FencingStory:
 
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
-        return self._case is not None and self.episode.phase is Phase.NEEDS_HUMAN and self.case.lacks_proof
+        return self._case is not None and self.parking.wants_a_word
 
 
 @workflow.defn(name="Fencing")

@@ -6,6 +6,9 @@ becomes of an episode that ends while it is parked is `workflows/endings.py`.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from temporalio import workflow
 
 from policy.episodes import Outcome, Phase
@@ -13,6 +16,8 @@ from policy.fencing_requests import Stage
 from workflows.case import Case
 from workflows.endings import End, Endings
 from workflows.power_management import PowerManagement
+
+Ending = Callable[[], Awaitable[End]]
 
 
 class Parking:
@@ -23,9 +28,24 @@ class Parking:
         self._episode = case.episode
         self._management = power_management
         self._endings = endings
+        self._parked = False
+
+    @property
+    def wants_a_word(self) -> bool:
+        """Whether it waits for a person now, and off has yet to be proven. Who is asked since marks or paths can't be given back
+        need not speak of off: nothing would be done with it."""
+        return self._parked and self._episode.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
 
     async def park(self, problem: str) -> End | None:
         """Wait until a person has it go on (None), or until it ends."""
+        self._parked = True
+        try:
+            ending = await self._wait(problem)
+        finally:
+            self._parked = False
+        return await ending() if ending is not None else None
+
+    async def _wait(self, problem: str) -> Ending | None:
         episode, case = self._episode, self._case
         await case.power.settle()
         case.power.remember_what_is_said()
@@ -35,9 +55,9 @@ class Parking:
         await case.answering.say(Stage.FAILED, problem)
         while True:
             if (abort := episode.abort_asked) is not None:
-                return await self._endings.aborted(f"aborted by {abort.who} ({abort.reason}): {problem}")
-            if case.sighting.seems_changed() and (ended := await self._ended_by_itself()):
-                return ended
+                return partial(self._endings.aborted, f"aborted by {abort.who} ({abort.reason}): {problem}")
+            if case.sighting.seems_changed() and (ending := await self._ended_by_itself()):
+                return ending
             if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
                 refused = await episode.obtain_permit(case.permit_request())
                 if not refused:
@@ -52,24 +72,22 @@ class Parking:
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
-    async def _ended_by_itself(self) -> End | None:
+    async def _ended_by_itself(self) -> Ending | None:
         """A parked node that came back, or was replaced, needs nobody any more. Believed only of what was read just now."""
         case = self._case
         if not await case.looks.refresh():
             return None
-        if case.sighting.is_replaced():
-            return self._endings.replaced()
-        if case.sighting.is_back():
-            return await self._endings.returned()
+        if case.sighting.is_replaced() or case.sighting.is_back():
+            return self._endings.returned
         if case.power.proof is None and await case.looks.need_is_gone():
             return await self._back_by_itself()
         return None
 
-    async def _back_by_itself(self) -> End | None:
+    async def _back_by_itself(self) -> Ending | None:
         """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
         message = "the node came back by itself" if self._case.sighting.says_ready() else "the need is gone"
         if problem := await self._management.switch_on_again():
             self._episode.problem = f"{message}; but {problem}"
             self._episode.enter(doing="needs a person")
             return None
-        return await self._endings.restored(Outcome.RECOVERED, message)
+        return partial(self._endings.restored, Outcome.RECOVERED, message)

@@ -23,11 +23,7 @@ from workflows.devices import PATH, Devices, states
 from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.quarantine import Quarantines
-from workflows.turns import StepFailed, Turn, turn_for
-
-RESTORE_PAUSE_MAXIMUM = timedelta(minutes=10)
-RESTORE_FAILURES_TOLD = 3
-"""So many failures in a row, and a person is told that a path is still cut."""
+from workflows.turns import StepFailed, turn_for
 
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""
@@ -146,27 +142,13 @@ class Paths:
         return True
 
     async def _insist(self, name: str, give_back: Callable[[], Awaitable[None]]) -> None:
-        """However long it takes: a node without its storage is of no use. Told to a person, whose abort, once it has failed,
-        leaves the path cut: our mark goes on telling of it."""
-        pause, failures, before = self._plan.retry_interval, 0, self._episode.abort_asked
-        while True:
-            self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
-            try:
-                await give_back()
-                break
-            except Turn as turn:
-                failures += 1
-                self._episode.problem = turn.reason
-                self._episode.note("restore-path", "failed", turn.reason)
-                if self._episode.abort_asked is not before:
-                    return
-                if failures == RESTORE_FAILURES_TOLD:
-                    await self._desk.ask_for_a_person(f"a path can't be given back: {turn.reason}")
-                await self._episode.rest(pause, "until the path is tried again")
-                pause = min(pause * 2, RESTORE_PAUSE_MAXIMUM)
-        self._episode.problem = ""
-        del self._cut[name]
-        self._episode.path_proofs.pop(name, None)
+        """However long it takes: a node without its storage is of no use. A person's abort leaves the path cut: our mark goes on
+        telling of it."""
+        self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
+        failing, pause = "a path can't be given back", self._plan.retry_interval
+        if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
+            del self._cut[name]
+            self._episode.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:
         await self._devices.settle()

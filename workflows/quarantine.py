@@ -14,7 +14,7 @@ from policy.plan import FencingPlan, PowerDevice
 from policy.power import Quarantine
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import StepFailed, is_unclear, told_of, turn_for
+from workflows.turns import StepFailed, Turn, told_of, turn_for
 
 
 class Quarantines:
@@ -41,7 +41,7 @@ class Quarantines:
                 **(options.power_command(device.site, self._plan) | {"summary": f"isolation: quarantine of {device.endpoint}"}),
             )
         except ActivityError as error:
-            raise await self._after(device, error) from error
+            raise await self._after("quarantine", device, error) from error
         self._known[device.endpoint] = found
         self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
 
@@ -61,13 +61,12 @@ class Quarantines:
                 **(options.power_command(device.site, self._plan) | {"summary": summary}),
             )
         except ActivityError as error:
-            raise await self._after(device, error) from error
+            raise await self._after("lift-quarantine", device, error) from error
         self._known.pop(device.endpoint, None)
         self._episode.note("lift-quarantine", "ok", device.endpoint)
 
-    async def _after(self, device: PowerDevice, error: ActivityError) -> Exception:
-        """The turn to take; an unclear act is waited out first (S34)."""
-        if not is_unclear(error):
-            return turn_for(error, device.endpoint)
-        await self._episode.settle(self._plan.act_deadline + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
-        return StepFailed(told_of(device.endpoint, error))
+    async def _after(self, act: str, device: PowerDevice, error: ActivityError) -> Turn:
+        """The turn to take. An unclear act is asked for again, once nothing of it is under way."""
+        if await self._episode.wait_out(act, device.endpoint, error):
+            return StepFailed(told_of(device.endpoint, error))
+        return turn_for(error, device.endpoint)

@@ -20,7 +20,7 @@ from policy.power import VolumeState
 from workflows import options
 from workflows.devices import POLL_INTERVAL, longer
 from workflows.episode import Episode
-from workflows.turns import StepFailed, is_unclear, told_of, turn_for
+from workflows.turns import StepFailed, told_of, turn_for
 
 
 class Volumes:
@@ -75,10 +75,8 @@ class Volumes:
                 **(options.power_command(device.site, self._plan) | {"summary": f"isolation: detaches {volume}"}),
             )
         except ActivityError as error:
-            self._episode.note("detach-volume", "unclear" if is_unclear(error) else "failed", told_of(volume, error))
-            if not is_unclear(error):
+            if not await self._episode.wait_out("detach-volume", volume, error):
                 raise turn_for(error, device.endpoint) from error
-            await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
             self._tried.add(volume)
             self._ended[volume] = workflow.now()
         else:

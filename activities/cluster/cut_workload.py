@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.paths import CLAIMS, VOLUMES
+from activities.cluster.paths import VOLUMES
 from activities.cluster.refusals import ObjectNotFound
-from activities.cluster.workload import Pod
+from activities.cluster.workload import Pod, volume_of_claim
 from policy.plan import CutStorage
 
 HARMLESS = frozenset(
@@ -35,7 +35,7 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
     """Trace every claim of these pods to its volume (live)."""
     pods = tuple(pods)
     claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
-    names = await asyncio.gather(*(_volume_name(connection, namespace, name) for namespace, name in claims))
+    names = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
     of_claim = dict(zip(claims, names, strict=True))
     wanted = sorted({name for name in names if name})
     covered = await asyncio.gather(*(_is_cut(connection, name, storage) for name in wanted))
@@ -46,14 +46,6 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
         if used and all(name in cut for name in used) and set(pod.volume_sources) <= HARMLESS:
             eligible.append(pod)
     return BehindCut(pods=tuple(eligible), volumes=cut)
-
-
-async def _volume_name(connection: ClusterConnection, namespace: str, claim: str) -> str:
-    try:
-        found = await connection.get(CLAIMS.path(claim, namespace=namespace))
-    except ObjectNotFound:
-        return ""  # whatever it was bound to may be in use still
-    return str((found.get("spec") or {}).get("volumeName") or "")
 
 
 async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:

@@ -132,30 +132,6 @@ class ClusterIsolation(IsolationActivities):
 
         return await edit_node(self._connection, target.pinned.node, decide)
 
-    @activity.defn(name="recovery.untaint")
-    async def untaint(self, request: TaintRequest) -> ActResult:
-        """Take it off, and the note of it, in one patch; all others stay as they were."""
-        target, taint = request.target, request.taint
-        require_cluster(target.cluster, self._cluster)
-
-        def decide(node: LiveNode) -> Edit:
-            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
-            found = readable_mark(node.view)
-            if found is None or not is_ours(found, target):
-                return Edit(detail=f"left alone: the node is held by {owner(found)}")
-            if another_machine(node, target):
-                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            if spelled(taint) not in found.taints:
-                return Edit(detail=f"no taint {spelled(taint)} of ours on it")
-            mark = replace(found, taints=tuple(each for each in found.taints if each != spelled(taint)))
-            operations = (*write_mark(node, mark), *remove_taint(node, taint))
-            return Edit(detail=f"removed our taint {spelled(taint)}", operations=operations)
-
-        try:
-            return await edit_node(self._connection, target.pinned.node, decide)
-        except ObjectNotFound:
-            return ActResult(changed=False, detail="the Node is gone, and the taint with it")
-
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""

@@ -267,7 +267,7 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> Used
     """The volumes that these pods use, by way of their claims (live)."""
     pods = tuple(pods)
     claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
-    found = await asyncio.gather(*(_volume_of(connection, namespace, name) for namespace, name in claims))
+    found = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
     lost = [f"{namespace}/{name}" for (namespace, name), volume in zip(claims, found, strict=True) if volume is None]
     return UsedVolumes(
         names=frozenset(volume for volume in found if volume),
@@ -276,7 +276,9 @@ async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> Used
     )
 
 
-async def _volume_of(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
+async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
+    """The PersistentVolume that a claim is bound to (live), "" for none yet. None where the claim is gone: whatever it was bound
+    to may be in use still."""
     try:
         found = await connection.get(CLAIMS.path(claim, namespace=namespace))
     except ObjectNotFound:

@@ -218,7 +218,7 @@ class NoteOffRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRequest:
-    """Add or remove one taint in the episode's name. `not_after`: as of an ActRequest."""
+    """Add one taint in the episode's name; it goes with the other marks. `not_after`: as of an ActRequest."""
 
     target: Target
     taint: Taint
@@ -325,11 +325,6 @@ class IsolationActivities(ABC):
 
         InvalidConfig for one that deletes pods (NoExecute): that needs the proof of off.
         """
-
-    @activity.defn(name="recovery.untaint")
-    @abstractmethod
-    async def untaint(self, request: TaintRequest) -> ActResult:
-        """Remove that taint if our mark says it is ours. A gone Node: nothing."""
 
     @activity.defn(name="isolation.drain")
     @abstractmethod

@@ -1,8 +1,7 @@
 """What each power driver is told: its parameters, which of them identify a device, and the one spelling of its endpoint.
 
 Known here so that a plan which no driver could carry out is refused before anything is done, and so that the endpoint that is
-pinned is the one its driver compares (S9). The drivers themselves are `activities/power/`; they read the same parameters for
-themselves, and a test holds both to the same answers.
+pinned is the one its driver compares (S9). The drivers themselves are `activities/power/`; they are given what is read here.
 """
 
 from __future__ import annotations

@@ -386,11 +386,6 @@ class AdversarialActivities(
         await self._after(mishap)
         return ActResult(changed=True, detail="tainted")
 
-    @activity.defn(name="recovery.untaint")
-    async def untaint(self, request: TaintRequest) -> ActResult:
-        await self._after(await self._before("untaint-node"))
-        return ActResult(changed=True, detail="untainted")
-
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
         mishap = await self._before("drain")

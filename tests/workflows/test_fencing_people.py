@@ -110,6 +110,22 @@ async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironme
             await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="sure"))
 
 
+async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_be_removed(env: WorkflowEnvironment) -> None:
+    """S8: a word that nothing would be done with is refused; the person would believe that it had been of use."""
+    world = World(ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.unmark_errors.extend(failure(ErrorType.UNAUTHORIZED, "may not patch nodes") for _ in range(500))
+        await run.abort()
+        await run.until(lambda status: "our marks can't be removed" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="I pulled the plug"))
+        assert "needs a person because off is not proven" in str(refused.value.cause)
+        world.unmark_errors.clear()
+        assert (await run.result()).outcome is Outcome.ABORTED
+    assert (world.count("event NeedsHuman"), world.marked) == (2, "")
+
+
 async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvironment) -> None:
     """A person's hold is obeyed before the next destructive act."""
     world = World()

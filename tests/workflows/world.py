@@ -144,6 +144,7 @@ class World:
     glances: deque[LookVerdict] = field(default_factory=deque)
     """The same for looks before what restores."""
     mark_errors: deque[ApplicationError] = field(default_factory=deque)
+    unmark_errors: deque[ApplicationError] = field(default_factory=deque)
     answers: deque[PermitAnswer] = field(default_factory=deque)
     look_errors: deque[ApplicationError] = field(default_factory=deque)
     lease_holder: str = ""
@@ -345,11 +346,6 @@ class ScriptedTarget(
         await self.world.act(f"taint {request.taint.key}")
         return ActResult(changed=True, detail="tainted")
 
-    @activity.defn(name="recovery.untaint")
-    async def untaint(self, request: TaintRequest) -> ActResult:
-        await self.world.act(f"untaint {request.taint.key}")
-        return ActResult(changed=True, detail="untainted")
-
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
         await self.world.act("drain")
@@ -358,6 +354,8 @@ class ScriptedTarget(
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
+        if self.world.unmark_errors:
+            raise self.world.unmark_errors.popleft()
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.marked = self.world.marked if self.world.noted else ""
         self.world.tainted = False

@@ -56,20 +56,9 @@ async def test_a_persons_taint_stays_a_persons(empty: World) -> None:
         await empty.mark_as_ours()
         result = await empty.isolation.taint(await request(empty))
         assert (result.changed, "somebody else" in result.detail) == (False, True)
-        assert not (await empty.isolation.untaint(await request(empty))).changed
         await empty.isolation.mark_schedulable(await empty.restore())
         assert await taints(empty) == [{**AS_WRITTEN, "value": value}]
         await empty.delete_node()
-
-
-async def test_untainting_takes_ours_and_leaves_the_rest(ours: World) -> None:
-    """S28."""
-    await ours.isolation.taint(await request(ours))
-    assert (await ours.isolation.untaint(await request(ours))).changed
-    mark = await ours.mark()
-    assert await taints(ours) == [THEIRS]
-    assert mark is not None
-    assert mark.taints == ()
 
 
 async def test_the_way_back_takes_all_of_ours_in_one_write(empty: World) -> None:
@@ -92,7 +81,7 @@ async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
     assert await taints(ours) == [THEIRS]
 
 
-async def test_another_episodes_node_is_neither_tainted_nor_untainted(ours: World) -> None:
+async def test_another_episodes_node_is_not_tainted(ours: World) -> None:
     """S13."""
     await ours.isolation.taint(await request(ours))
     found = await ours.mark()
@@ -100,7 +89,6 @@ async def test_another_episodes_node_is_neither_tainted_nor_untainted(ours: Worl
     await ours.put_mark(replace(found, incident="incident-2"))
     with refused(ErrorType.VETOED, "incident-2"):
         await ours.isolation.taint(await request(ours, replace(FENCED, key="second")))
-    assert not (await ours.isolation.untaint(await request(ours))).changed
     assert await taints(ours) == [THEIRS, AS_WRITTEN]
 
 

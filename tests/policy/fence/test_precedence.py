@@ -85,13 +85,13 @@ def test_an_action_of_the_method_beats_the_templates() -> None:
 
 def test_parameters_common_to_all_nodes_are_the_first_to_be_overruled() -> None:
     objects = {
-        "fence-cluster-config": {"config.properties": "cipher=17\nprivilege=admin"},
+        "fence-cluster-config": {"config.properties": "cipher=17\nprivilege=operator"},
         "fence-config-node-n1": config("", "bmc", bmc=lines(template="bmc", ip="10.0.0.1", action="reboot")),
         "fence-method-template-bmc": {"template.properties": f"{ipmi(cipher='3')}"},
     }
     device = only(read(objects).power_management).device
     assert device is not None
-    assert device.parameters == {"ip": "10.0.0.1", "cipher": "3", "privilege": "admin"}
+    assert device.parameters == {"ip": "10.0.0.1", "cipher": "3", "privilege": "operator"}
 
 
 @pytest.mark.parametrize("written", ["pdu", "fence-method-template-pdu"])
