@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.drain import DrainOptions, DrainPod, Fate, drain_options, plan_drain, rule
+from tests.vectors.fencing import VECTORS
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DEFAULT = DrainOptions()
@@ -30,23 +31,25 @@ ZOO = {
     "bare": pod(managed=False),
     "bare Succeeded": pod(managed=False, finished=True),
 }
-BY_DEFAULT = ["evict", "error", "error", "evict", "skip", "error", "evict", "error", "evict"]
-WITH_ALL = ["evict", "skip", "evict", "evict", "skip", "evict", "evict", "evict", "evict"]
-WARNED = {"ds", "ds orphaned", "rs with emptyDir", "bare"}
+K05 = VECTORS["K05"]
 
 
-@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, BY_DEFAULT, strict=True)))
+def test_k05_every_kind_of_pod_is_here() -> None:
+    assert list(ZOO) == K05["pods"]
+
+
+@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["default_flags"], strict=True)))
 def test_without_flags(kind: str, fate: str) -> None:
     """K05."""
     assert rule(ZOO[kind], DEFAULT, NOW).fate.value == fate
 
 
-@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, WITH_ALL, strict=True)))
+@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["all_flags"], strict=True)))
 def test_with_all_flags(kind: str, fate: str) -> None:
     """K05: and the warnings that kubectl loses are told, too."""
     ruling = rule(ZOO[kind], ALL, NOW)
     assert ruling.fate.value == fate
-    assert bool(ruling.warnings) is (kind in WARNED)
+    assert bool(ruling.warnings) is (kind in K05["warned_under_all_flags"])
 
 
 def test_every_filter_s_warning_is_told() -> None:

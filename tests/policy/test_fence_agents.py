@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +19,7 @@ from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.fence_agents import FABRIC_AGENTS, PUBLISHED, SINGLE_MACHINE_AGENTS
 from policy.templates import parse_fencing_template
 from tests.policy.builders import a_node
-
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "fence.json").read_text(encoding="utf-8"))
+from tests.vectors.fencing import VECTORS
 
 
 def endpoint(agent: str, **parameters: str) -> str:

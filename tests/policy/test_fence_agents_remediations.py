@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +24,8 @@ from policy.fencing_requests import (
 from policy.plan import FencingPlan
 from policy.power_drivers.agent_metadata import AgentMetadata, AgentParameter, fitted
 from policy.power_drivers.contract import ParameterError
+from tests.vectors.fencing import VECTORS
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "fence.json").read_text(encoding="utf-8"))
 NODE = "node-7"
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {NODE: "10.0.0.7"}}}
 

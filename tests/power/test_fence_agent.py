@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -31,8 +30,8 @@ from simulator.snmp.pdu import Access, Pdu, start_pdu
 from tests.power.agents import ScriptedAgent, agent_driver, needs, needs_library, scripted_agent
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.processes import alive, children_of, gone, visible
+from tests.vectors.fencing import VECTORS
 
-VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "fence.json").read_text(encoding="utf-8"))
 COMMUNITY = "c0mmunity-s3cret"
 
 

@@ -149,7 +149,7 @@ async def test_whoever_says_no_before_off_is_heard(system: System, objections: O
 
 
 async def test_a_worker_never_switches_off_the_node_it_runs_on(system: System, objections: Objections) -> None:
-    """S16: refused before anything is sent; the episode says so and parks, and another worker takes it over."""
+    """S16, O07: refused before anything is sent; the episode says so and parks, and another worker takes it over."""
     assert f"this worker runs on {OWN}" in objections.own.problem
     assert "\n" not in objections.own.problem
     assert commands(system, OWN) == []

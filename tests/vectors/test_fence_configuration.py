@@ -7,13 +7,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from policy.dialects.node_fencing import parse_cluster_config
+from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
 from policy.fence.shown import as_json
 from policy.properties import parse_properties
-from tests.policy.fence.builders import PDU, SWITCH, node, read
+from tests.policy.fence.builders import PDU, SWITCH, lines, node, read
+from tests.policy.fencing_builders import a_cluster_config
+from tests.vectors.fencing import VECTORS
 
 SEEDS = Path(__file__).with_name("seeds")
 NODE = "k8s-cluster-host1.usersys.redhat.com"
@@ -104,7 +109,7 @@ def test_a_method_overrides_its_template() -> None:
 
 
 def test_methods_are_a_sequence() -> None:
-    """N06: off before on, whatever else."""
+    """N06: off before on, whatever else; that the on waits for the off is `tests/workflows/test_fencing_vectors.py`."""
     objects = written("bare-metal")
     (data,) = objects.values()
     data["config.properties"] = data["config.properties"].replace("eaton-off eaton-on", "eaton-on eaton-off")
@@ -114,11 +119,12 @@ def test_methods_are_a_sequence() -> None:
 
 
 def test_a_value_may_contain_equals_signs_and_bad_numbers_are_named() -> None:
-    """N08."""
-    assert parse_properties("passwd=ab=c==\nplug=3", subject="s", field="f") == {"passwd": "ab=c==", "plug": "3"}
-    objects = {"fence-cluster-config": {"config.properties": "grace_timeout=5m\ngiveup_retries=x"}}
-    found = read(objects, of=node(NODE, provider_id=EC2))
-    assert [next(key for key in ("grace_timeout", "giveup_retries") if key in error) for error in found.errors] == [
-        "grace_timeout",
-        "giveup_retries",
-    ]
+    """N08, S7: shipped, what was no number became 0, and fencing was silently off. Here nothing of such a configuration holds: no
+    node is fenced by it (`tests/policy/test_fence_policies.py` has what becomes of the rest), and never by half of it."""
+    vector = VECTORS["N08"]
+    assert parse_properties(vector["method"], subject="s", field="f") == vector["parsed"]
+    properties = lines(**vector["cluster"])
+    found = read({"fence-cluster-config": {"config.properties": properties}}, of=node(NODE, provider_id=EC2))
+    assert [next(key for key in vector["refused"] if key in error) for error in found.errors] == vector["refused"]
+    with pytest.raises(PolicyError, match=".*".join(vector["refused"])):
+        parse_cluster_config(a_cluster_config(**vector["cluster"]))

@@ -6,9 +6,7 @@ agents that we do not have, the case has only the part that is ours.
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from policy.admission import admit
@@ -29,16 +27,15 @@ from policy.verdicts import Health
 from policy.views import view_state
 from tests.policy.builders import NOW, a_node, ago, judged
 from tests.policy.fencing_builders import a_cluster_config, a_policy, ledger_of, report_of
-
-CASES = json.loads(Path(__file__).with_name("fence.json").read_text(encoding="utf-8"))
+from tests.vectors.fencing import VECTORS
 
 
 def given(case: str) -> Any:
-    return CASES[case]["given"]
+    return VECTORS[case]["given"]
 
 
 def expected(case: str) -> Any:
-    return CASES[case]["expect"]
+    return VECTORS[case]["expect"]
 
 
 def some_are_down(nodes: int, down: int, policies: FencePolicies) -> tuple[int, bool]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
@@ -35,6 +36,8 @@ class Run:
 
     world: World
     handle: WorkflowHandle[Fencing, EpisodeResult]
+    restart_worker: Callable[[], Awaitable[None]]
+    """The worker that runs the workflow ends; another one, which knows nothing of it, takes its place."""
 
     async def result(self) -> EpisodeResult:
         """How it ended; every rule that the world watches held at every moment."""
@@ -79,6 +82,10 @@ class Run:
         await self.handle.signal(Fencing.observe, observation)
 
 
+STICKY = timedelta(milliseconds=500)
+"""How long a task waits for a worker that has ended."""
+
+
 @asynccontextmanager
 async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> AsyncIterator[Run]:
     """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side."""
@@ -87,12 +94,17 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         **({"cluster": cluster, "node": NODE, "need": world.need, "permit_granted": True, "holder": "us"} | changes)  # type: ignore[arg-type]
     )
     target = ScriptedTarget(world)
-    common = {"workflow_failure_exception_types": [Exception]}
+    common = {"workflow_failure_exception_types": [Exception], "sticky_queue_schedule_to_start_timeout": STICKY}
     async with AsyncExitStack() as stack:
-        queue = f"{WORKFLOW_QUEUE}-{cluster}"
-        await stack.enter_async_context(
-            Worker(env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
-        )
+        queue, running = f"{WORKFLOW_QUEUE}-{cluster}", await stack.enter_async_context(AsyncExitStack())
+
+        async def restart_worker() -> None:
+            await running.aclose()
+            await running.enter_async_context(
+                Worker(env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
+            )
+
+        await restart_worker()
         for activities_queue, contracts in (
             (WORKFLOW_QUEUE, (EpisodeActivities,)),
             (power_queue("default"), (PowerActivities, EvidenceActivities)),
@@ -103,7 +115,7 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
                 Worker(env.client, task_queue=activities_queue, activities=[getattr(target, name) for name in names])
             )
         handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
-        run = Run(world, handle)
+        run = Run(world, handle, restart_worker)
         try:
             yield run
         finally:

@@ -125,6 +125,9 @@ class World:
     """A person has said that paths may be given back."""
     boots: bool = True
     ignores_off: bool = False
+    off_takes: timedelta = timedelta(0)
+    """How long after its off a machine still says on."""
+    off_due: dict[str, datetime] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     """Endpoints that answer nothing."""
     stuck: set[str] = field(default_factory=set)
@@ -424,6 +427,9 @@ class ScriptedTarget(
             raise world.read_errors.popleft()
         if request.device.endpoint in world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer")
+        if (due := world.off_due.get(request.device.endpoint)) is not None and clock() >= due:
+            del world.off_due[request.device.endpoint]
+            world.power[request.device.endpoint] = PowerState.OFF
         world.proof_read = world.is_off()
         return Reading(endpoint=request.device.endpoint, state=world.power[request.device.endpoint], at=clock())
 
@@ -439,7 +445,9 @@ class ScriptedTarget(
         await world.act("off")
         world.commands.append(f"off {endpoint}")
         before = world.power[endpoint]
-        if not world.ignores_off and endpoint not in world.stuck:
+        if world.off_takes:
+            world.off_due[endpoint] = clock() + world.off_takes
+        elif not world.ignores_off and endpoint not in world.stuck:
             world.power[endpoint], world.proof_read = PowerState.OFF, False
             world.ready = world.ready and world.lingers > 0
         if world.off_lost:

@@ -10,6 +10,7 @@ import pytest
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
+from tests.vectors.fencing import VECTORS
 
 GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 
@@ -92,6 +93,29 @@ class TestTainting:
             await off.freeing.taint_out_of_service(await off.free())
         assert "by us" in (await off.freeing.taint_out_of_service(await off.free())).detail
         assert (await taints(off)).count(OUT_OF_SERVICE) == 1
+
+
+async def test_k07_ours_stands_beside_the_others_and_only_ours_is_removed(off: World) -> None:
+    """K07, S28, S32: shipped, the whole list was replaced, and the taint never removed. That ours is removed before power-on,
+    once nothing is left, and that no second act is begun while one runs (S13), is in `tests/workflows/test_fencing.py`."""
+    before = VECTORS["K07"]["taints"]
+    await off.change_node({"spec": {"taints": [_taint(each) for each in before]}})
+    await off.freeing.taint_out_of_service(await off.free())
+    assert [_written(each) for each in await taints(off)] == VECTORS["K07"]["after_add"]
+    assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
+    await off.freeing.untaint_out_of_service(await off.act())
+    assert [_written(each) for each in await taints(off)] == before
+
+
+def _taint(written: str) -> dict[str, str]:
+    named, _, effect = written.rpartition(":")
+    key, _, value = named.partition("=")
+    return {"key": key, "effect": effect} | ({"value": value} if value else {})
+
+
+def _written(taint: dict[str, str]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
 
 
 class TestUntainting:
