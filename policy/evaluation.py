@@ -12,11 +12,13 @@ from datetime import datetime, timedelta
 
 from policy.admission import Because, control_plane_guard
 from policy.brakes import Brake, Closed, Counts
+from policy.candidates import braked, counts_as_healthy, excluded, gives_the_remedy, lost_its_storage
 from policy.healthcheck import Dialect, HealthCheck
+from policy.known import Known
 from policy.nodes import EXCLUDE_LABEL
 from policy.overlaps import Overlap
 from policy.remedies import RESTORING, Action, orphaned, remedy
-from policy.reporting import Known, braked, counts_as_healthy, excluded, gives_the_remedy, lost_its_storage, notices, overlapping
+from policy.reporting import notices, overlapping
 from policy.storms import Storm, over
 from policy.targets import NEVER, Target
 from policy.verdicts import Health, Standing, Verdict

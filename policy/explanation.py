@@ -17,10 +17,10 @@ from policy.durations import format_duration
 from policy.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
 from policy.fence_policies import FENCING_LABEL
 from policy.healthcheck import Dialect, HealthCheck
+from policy.known import Known
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL
 from policy.remedies import Action
-from policy.reporting import Known
 from policy.rules import rules_of
 from policy.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.selectors import Operator, Requirement

@@ -21,12 +21,13 @@ from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.fencing_requests import FencingRequest
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.inventory import Inventory, Touched
+from policy.known import BadCheck, Known
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
 from policy.remediations import Remediation
 from policy.report import ReportParts
-from policy.reporting import BadCheck, Known, draw_up, shown
+from policy.reporting import draw_up, shown
 from policy.rules import Rules, rules_of
 from policy.storms import Storm, advance, over, stricter
 from policy.surroundings import Surroundings

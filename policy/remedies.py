@@ -1,7 +1,7 @@
 """What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
 
 Pure choice. Whether the brake is open is `policy/brakes.py`; which of these acts this version carries out, and who goes first, is
-`policy/reporting.py` and `policy/admission.py`. An object that exists already is never asked for twice.
+`policy/candidates.py` and `policy/admission.py`. An object that exists already is never asked for twice.
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ from activities.cluster.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
+from policy.candidates import answer_without_trying, why_not_asked_for
 from policy.episode_events import EventReason
 from policy.fencing_requests import Answer
 from policy.healthcheck import Dialect, ObjectRef
 from policy.report import CheckReport, ReportParts
-from policy.reporting import answer_without_trying, why_not_asked_for
 from policy.verdicts import Health
 
 log = logging.getLogger(__name__)

@@ -26,9 +26,9 @@ from activities.cluster.statuses.machines import RESTRICTED
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.known import Known
 from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL
-from policy.reporting import Known
 from policy.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
 from policy.targets import Target
 from policy.verdicts import Health, Standing, Verdict

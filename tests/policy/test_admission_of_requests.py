@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from policy.admission import Because, Refused, admit
+from policy.candidates import answer_without_trying
 from policy.episodes import NeedKind
 from policy.fence_agents_remediations import read_request
 from policy.fencing_requests import FencingRequest, Stage
 from policy.ledger import Ledger
 from policy.nodes import EXCLUDE_LABEL, NodeView
 from policy.report import Candidate, ClusterLease, ControlPlane, ReportParts, ScanReport, ViewState
-from policy.reporting import answer_without_trying
 from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago
 from tests.policy.test_fence_agents_remediations import remediation
 

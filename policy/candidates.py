@@ -1,0 +1,269 @@
+"""Who is to be acted on first, under which check, and what keeps others from being acted on at all.
+
+Every victim that something ails, and every wish of another system, in the order in which they go into a report; cut to its size.
+Who of them is really admitted is `policy/admission.py`; what else a report shows `policy/reporting.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import nsmallest
+
+from policy.episodes import NeedKind
+from policy.fence_policies import switched_off_node
+from policy.fencing_requests import FencingRequest, Stage
+from policy.healthcheck import HealthCheck
+from policy.known import Known
+from policy.nodes import EXCLUDE_LABEL
+from policy.overlaps import Overlap
+from policy.remedies import Action, remedy
+from policy.report import MAXIMUM_CANDIDATES, Candidate
+from policy.scopes import CLUSTER, group_of, scope_of
+from policy.targets import NEVER, Target
+from policy.templates import is_fencing_template
+from policy.verdicts import Standing, Verdict
+
+_Ranked = tuple[int, datetime, str, str, str]
+"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The candidates, how many more there are, and of each check by which others how many of its targets are held back."""
+
+    candidates: tuple[Candidate, ...]
+    left_out: int
+    waiting: Mapping[str, Counter[str]]
+
+
+def choose(known: Known, watching: frozenset[str]) -> Choice:
+    """Those that go into a report. watching: nodes whose episodes are open."""
+    ranked, waiting = _rank(known, watching)
+    ranked += _rank_requests(known, watching)
+    chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
+    candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
+    return Choice(candidates=candidates, left_out=len(ranked) - len(candidates), waiting=waiting)
+
+
+def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
+    """The candidates in brief, and for each check by which others its targets are held back.
+
+    Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
+    on go first, then those whose episode is open already, those that a brake of their scope holds back, and those that can't be
+    acted on, so that none of the latter crowds out the first.
+    """
+    ranked: list[_Ranked] = []
+    waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    brakes = known.brakes
+    if not any(brake.allowed for brake in brakes.values()):
+        return ranked, waiting
+    seen: set[str] = set()
+    for target in known.sick.values():
+        victim = target.victim
+        if victim in seen:
+            continue
+        seen.add(victim)
+        said = known.say(victim)
+        offended = [
+            key for key, pairs in said.items() if brakes[key].allowed and any(verdict.calls_for_action for _, verdict in pairs)
+        ]
+        if not offended:
+            continue
+        closed = sorted(key for key in said if not brakes[key].allowed) if known.overlap is Overlap.STRICTEST else []
+        if closed:
+            for key in offended:
+                waiting[key][closed[0]] += 1
+            continue
+        since, key, refused = _under_which(known, said, offended)
+        refused = excluded(known, victim) or lost_its_storage(known, victim) or refused
+        for other in offended:
+            if other != key:
+                waiting[other][key] += 1
+        rank = 3 if refused else 1 if victim in watching else 2 if braked(known, victim) else 0
+        ranked.append((rank, since, victim, key, refused))
+    return ranked, waiting
+
+
+def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
+    """Where a group may only have so many episodes at once, as many of each group go before the next ones of any: a rack whose
+    nodes have all been ill for longest must not take every place on the list."""
+    caps = known.policies.caps
+    if not caps or len(ranked) <= MAXIMUM_CANDIDATES:
+        return ranked
+    before: Counter[str] = Counter()
+    placed = []
+    for each in sorted(ranked):
+        rounds = 0
+        for cap, group in ((each_cap, group_of(each_cap.scope, node)) for each_cap in caps for node in known.nodes_of(each[2])):
+            rounds = max(rounds, before[group] // cap.cap)
+            before[group] += 1
+        placed.append((each[0], rounds, each))
+    return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
+
+
+def braked(known: Known, victim: str) -> str:
+    """Which fence policy keeps new fencing from the victim, in words; "" where none does. Caps and quiet times are not among
+    them: only the scanner knows who holds permits."""
+    policies, tally = known.policies, known.groups
+    if policies.problem:
+        return f"the fence policies can't be used: {policies.problem}"
+    groups = [group for node in known.nodes_of(victim) for group in (CLUSTER, *tally.groups_of(node))]
+    if off := policies.off_for(groups):
+        return off
+    if down := policies.storage_down(tally.of(CLUSTER)):
+        return down
+    for rule in policies.storms:
+        for group in groups:
+            if scope_of(group) == rule.scope and rule.closed(tally.of(group)):
+                return rule.said(tally.of(group))
+    return ""
+
+
+def lost_its_storage(known: Known, victim: str) -> str:
+    """Why the victim is left alone as one that can't reach its storage, "" where it is not."""
+    return next((why for node in known.nodes_of(victim) if (why := known.policies.host_lost_storage(node))), "")
+
+
+def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
+    """What other systems ask for. Their own brakes have let them ask; ours are admission's."""
+    ranked = []
+    for key, request in known.requests.items():
+        if request.asks:
+            refused = why_not_asked_for(known, request)
+            rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
+            ranked.append((rank, request.created or NEVER, request.node, key, refused))
+    return ranked
+
+
+def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None:
+    """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
+    given where the view of the nodes is whole."""
+    if not request.asks or request.taken_up or known.requests_held:
+        return None
+    if request.node not in known.nodes:
+        return Stage.NODE_NOT_FOUND
+    return Stage.FAILED if request.problem else None
+
+
+def why_not_asked_for(known: Known, request: FencingRequest) -> str:
+    """Why a request can't be carried out, "" where it can."""
+    if known.requests_held:
+        return known.requests_held
+    if request.taken_up:
+        return f"another controller has it in its hands: its finalizer is on {request.ref.key}"
+    target = known.nodes.get(request.node)
+    if target is None:
+        return f"{request.ref.key} is about node {request.node}, which does not exist"
+    return request.problem or target.unreadable or excluded(known, request.node) or lost_its_storage(known, request.node)
+
+
+def gives_the_remedy(known: Known, victim: str) -> str:
+    """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
+    said = known.say(victim)
+    offended = [
+        key
+        for key, pairs in said.items()
+        if known.brakes[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
+    ]
+    return _under_which(known, said, offended)[1] if offended else ""
+
+
+def _under_which(
+    known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
+) -> tuple[datetime, str, str]:
+    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name."""
+    choices = []
+    for key in offended:
+        for target, verdict in said[key]:
+            if not verdict.calls_for_action:
+                continue
+            refused = _not_carried_out(known.checks[key], target, verdict)
+            choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
+    _, key, since, refused = min(choices)
+    return since, key, refused
+
+
+def excluded(known: Known, victim: str) -> str:
+    """A person's word that keeps the victim out of remediation, "" where there is none: it holds under every check, also under
+    those that do not know the label or annotation."""
+    for target in known.together(victim):
+        if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
+            return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+        if target.node is not None and (off := switched_off_node(target.node)):
+            return off
+        if target.machine is not None and target.machine.kept_out:
+            return target.machine.kept_out
+    return ""
+
+
+def _not_carried_out(check: HealthCheck, target: Target, verdict: Verdict) -> str:
+    wanted = remedy(check, target, verdict)
+    if check.template is not None and not is_fencing_template(check.template):
+        template = check.template
+        return f"{template.kind} of {template.api_version} is carried out by a later version; this one needs a FencingTemplate"
+    if wanted.action is not Action.FENCE:
+        return f"{wanted.message or f'{wanted.action} is carried out by a later version'}; this one needs a FencingTemplate"
+    return "" if target.node is not None else "it has no Node that could be fenced"
+
+
+def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
+    if key in known.requests:
+        return _asked_for(known, known.requests[key], refused)
+    check, said = known.checks[key], known.say(victim)
+    target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
+    view, machine = target.node, target.machine
+    return Candidate(
+        node=target.victim_name,
+        uid=view.uid if view else "",
+        check=check.ref,
+        since=verdict.since or NEVER,
+        reason=verdict.reason,
+        message=verdict.message,
+        template=check.template,
+        provider_id=(view.provider_id if view else "") or (machine.provider_id if machine else ""),
+        zone=view.zone if view else "",
+        control_plane=any(each.control_plane for each in known.together(victim)),
+        refused=refused,
+        ready=view.ready if view else False,
+        healthy_under=_healthy_under(known, victim),
+        machine=f"{machine.namespace}/{machine.name}" if machine else "",
+        groups=known.groups.groups_of(view) if view else (),
+    )
+
+
+def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:
+    target = known.nodes.get(request.node)
+    view = target.node if target is not None else None
+    return Candidate(
+        node=request.node,
+        uid=view.uid if view else "",
+        check=request.ref,
+        since=request.created or NEVER,
+        reason=request.ref.kind,
+        message=f"asked for by {request.requester}" if request.requester else "asked for by nobody's health check",
+        provider_id=view.provider_id if view else "",
+        zone=view.zone if view else "",
+        control_plane=any(each.control_plane for each in known.together(request.node)),
+        refused=refused,
+        ready=view.ready if view else False,
+        healthy_under=_healthy_under(known, request.node),
+        groups=known.groups.groups_of(view) if view else (),
+        need=NeedKind.FOREIGN_OBJECT,
+        object_uid=request.uid,
+        delegate=request.delegate,
+    )
+
+
+def _healthy_under(known: Known, victim: str) -> tuple[str, ...]:
+    """The checks whose number of healthy targets an act on the victim would lower."""
+    if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
+        return ()
+    return tuple(sorted(key for key, pairs in known.say(victim).items() if counts_as_healthy(pairs)))
+
+
+def counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+    """Whether a check counts the victim among its healthy targets."""
+    return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)
