@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts.episodes import (
     AskPermit,
+    AskPortion,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -37,6 +38,7 @@ from activities.contracts.episodes import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase
+from policy.freeing_pace import PortionAnswer
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, PermitAnswer
 
@@ -180,6 +182,26 @@ class EpisodeService(EpisodeActivities):
             if error.status is RPCStatusCode.NOT_FOUND:
                 reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
                 return PermitAnswer(decision=Decision.REFUSED, reason=reason)
+            raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
+
+    @activity.defn(name="episodes.ask-portion")
+    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
+        """One short update, whose id is the question's: asked again it is answered as before."""
+        asked, scanner = request.portion, self._client.get_workflow_handle(scanner_id(request.cluster))
+        try:
+            answer: PortionAnswer = await scanner.execute_update(
+                "hand_out",
+                asked,
+                id=f"{asked.incident}-{asked.number}",
+                result_type=PortionAnswer,
+                rpc_timeout=UPDATE_TIMEOUT,
+            )
+            return answer
+        except WorkflowUpdateFailedError as error:
+            return PortionAnswer(problem=f"the scanner refused the question: {error.cause}")
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
             raise failure(ErrorType.UNREACHABLE, f"the scanner can't be asked: {error.message}") from error
 
 

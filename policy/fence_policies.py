@@ -68,9 +68,10 @@ class FencePolicies:
     cap: nodes at once in the whole cluster, instead of the scanner's own number. quiet_time: between opposite power commands
     of one node. maximum_attempts: failed ones in a row, before a node is left alone for attempts_pause. storage_percentage: at or
     above so many nodes without storage nothing is fenced, since it is the storage that fails. skip_lost_storage: nor is a node
-    that says so itself. skip_renewed_lease: nor one whose kubelet renews its Lease. switched_off: who switched fencing off
-    altogether, in words; off_groups: parts of the cluster where it is off. problem: why the configuration can't be used; then
-    nothing new is begun, and what was read before it does not count.
+    that says so itself. skip_renewed_lease: nor one whose kubelet renews its Lease. pods_per_minute: no more than these are freed
+    by force, of all nodes together (`policy/freeing_pace.py`). switched_off: who switched fencing off altogether, in words;
+    off_groups: parts of the cluster where it is off. problem: why the configuration can't be used; then nothing new is begun,
+    and what was read before it does not count.
     """
 
     storms: tuple[StormRule, ...] = ()
@@ -83,6 +84,7 @@ class FencePolicies:
     storage_conditions: tuple[str, ...] = ()
     skip_lost_storage: bool = False
     skip_renewed_lease: bool = False
+    pods_per_minute: int | None = None
     switched_off: tuple[str, ...] = ()
     off_groups: tuple[str, ...] = ()
     problem: str = ""
@@ -165,6 +167,7 @@ def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
         storage_conditions=tuple(dict.fromkeys((*one.storage_conditions, *other.storage_conditions))),
         skip_lost_storage=one.skip_lost_storage or other.skip_lost_storage,
         skip_renewed_lease=one.skip_renewed_lease or other.skip_renewed_lease,
+        pods_per_minute=_of(min, one.pods_per_minute, other.pods_per_minute),
         switched_off=tuple(dict.fromkeys((*one.switched_off, *other.switched_off))),
         off_groups=tuple(dict.fromkeys((*one.off_groups, *other.off_groups))),
         problem="; ".join(filter(None, (one.problem, other.problem))),

@@ -29,6 +29,7 @@ from pydantic_settings import (
 )
 
 from policy.fence_policies import FencePolicies, PolicySource, ScopeCap, StormRule
+from policy.freeing_pace import MOST_PER_MINUTE
 from policy.overlaps import Overlap
 from policy.repeats import RepeatAlarm
 from policy.scopes import CLUSTER, is_scope
@@ -224,6 +225,9 @@ class FencingSettings(_Section):
     storage_conditions: tuple[str, ...] = Field(default=(), description="node conditions that say so")
     skip_if_host_lost_storage: bool = False
     skip_if_host_renews_lease: bool = False
+    pods_per_minute: int | None = Field(
+        default=None, ge=1, le=MOST_PER_MINUTE, description="so many pods are freed by force at most, of all nodes together"
+    )
 
     @field_validator("cap_per_scope")
     @classmethod
@@ -249,6 +253,7 @@ class FencingSettings(_Section):
             storage_conditions=self.storage_conditions,
             skip_lost_storage=self.skip_if_host_lost_storage,
             skip_renewed_lease=self.skip_if_host_renews_lease,
+            pods_per_minute=self.pods_per_minute,
             switched_off=() if self.enabled else ("the setting fencing.enabled is false",),
         )
 

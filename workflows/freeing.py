@@ -12,11 +12,13 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import ActRequest, FreeingActivities, FreeRequest, Workload
 from activities.errors import ErrorType, error_message, error_type
+from policy.episodes import Step
 from policy.fencing import freeing_choice
 from policy.plan import FencingPlan, Freeing
 from workflows import options
 from workflows.devices import longer
 from workflows.episode import Episode
+from workflows.pacing import Pacing
 from workflows.power import PowerSequence
 from workflows.turns import ProofLost, Turn, turn_for
 
@@ -35,6 +37,7 @@ class FreeingSequence:
         self.freed_pods = 0
         self.left_over = ""
         self._tainted = False
+        self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
 
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
@@ -58,10 +61,12 @@ class FreeingSequence:
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
         before = left = await self._left()
         self._episode.workloads = before.workloads or self._episode.workloads
+        if before.per_minute is not None and not self._tainted:
+            choice = Freeing.DELETION  # a taint frees all at once
         pause = POLL_INTERVAL
         while True:
             if choice is Freeing.DELETION:
-                left = await self._delete()
+                left = await self._delete(left)
             elif not self._tainted:
                 if not await self._taint():
                     choice = Freeing.DELETION
@@ -73,7 +78,7 @@ class FreeingSequence:
             self.freed_pods = max(self.freed_pods, before.pods - left.pods)
             if left.pods == 0 and left.attachments == 0:
                 break
-            if workflow.now() >= deadline:
+            if workflow.now() - self._pacing.waited >= deadline:
                 self.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
                 break
             await workflow.sleep(pause, summary="until the workloads are looked at again")
@@ -143,8 +148,10 @@ class FreeingSequence:
         self._episode.note("taint-out-of-service", "ok", result.detail)
         return True
 
-    async def _delete(self) -> Workload:
-        request = await self._licence()
+    async def _delete(self, left: Workload) -> Workload:
+        request = await self._pacing.bounded(await self._licence(), left)
+        if request is None:
+            return left
         self.began = True
         try:
             result = await workflow.execute_activity_method(

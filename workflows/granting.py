@@ -18,6 +18,7 @@ from activities.errors import error_message
 from policy.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
 from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
 from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
+from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
 from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
@@ -62,6 +63,7 @@ class Granting:
         self._attempts = {each.node: each for each in state.attempts}
         self._settling: set[str] = set()
         self._released_at: dict[str, datetime] = {}
+        self._portions = state.portions
 
     def watched(self) -> tuple[str, ...]:
         """The nodes of open episodes, and as many of those held off as there is room for: what becomes of them matters to us."""
@@ -83,6 +85,16 @@ class Granting:
     def attempts(self) -> tuple[Attempts, ...]:
         """Nodes on which the last attempts have failed."""
         return tuple(self._attempts.values())
+
+    @property
+    def portions(self) -> tuple[Portion, ...]:
+        """What was handed out of the pods that may be freed in a minute, and still counts."""
+        return standing(self._portions, workflow.now())
+
+    def hand_out(self, request: PortionRequest) -> PortionAnswer:
+        """How many pods an episode may free now. No permit is asked for: what it may free its proof says, here only how fast."""
+        self._portions, answer = portion_of(self._portions, request, workflow.now(), used_within=options.ACT_WINDOW)
+        return answer
 
     def cap(self, report: ScanReport | None) -> int:
         """How many nodes may be disrupted at once: as the cluster's fence policies say, else as we were told."""

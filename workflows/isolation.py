@@ -14,7 +14,14 @@ from operator import or_
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import FreeCutRequest, FreeingActivities, FreeResult, IsolationActivities, TaintRequest
+from activities.contracts.target import (
+    FreeCutRequest,
+    FreeingActivities,
+    FreeResult,
+    IsolationActivities,
+    TaintRequest,
+    Workload,
+)
 from policy.episodes import PathProof, Step
 from policy.nodes import Taint
 from policy.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
@@ -24,6 +31,7 @@ from workflows.devices import POLL_INTERVAL, longer
 from workflows.draining import Draining
 from workflows.episode import Episode
 from workflows.looks import Looks
+from workflows.pacing import Pacing
 from workflows.paths import Paths
 from workflows.tries import Tries
 from workflows.turns import Hopeless, turn_for
@@ -42,6 +50,7 @@ class IsolationSequence:
         self._paths = Paths(episode, plan, desk, looks)
         self._volumes = Volumes(episode, plan)
         self._draining = Draining(episode, looks)
+        self._pacing = Pacing(episode, Step.ISOLATION)
         self._detached_from: PowerDevice | None = None
         self._done: set[int] = set()
         self.freed = False
@@ -146,7 +155,7 @@ class IsolationSequence:
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
         deadline = workflow.now() + self._plan.free_timeout
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
-        pause = POLL_INTERVAL
+        pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
             await self._looks.before_destruction()
             proofs = await self._still_cut()
@@ -154,10 +163,12 @@ class IsolationSequence:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
                 return
             handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
-            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles))
+            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left)
+            if result is None:
+                continue
             self.freed_pods += result.deleted_pods
             left = result.left
-            if (left.pods, left.attachments) == (0, 0) or workflow.now() >= deadline:
+            if (left.pods, left.attachments) == (0, 0) or workflow.now() - self._pacing.waited >= deadline:
                 break
             await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
             pause = longer(pause)
@@ -168,14 +179,17 @@ class IsolationSequence:
         proofs = await self._paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
         return proofs if self._detached_from is None else (*proofs, await self._volumes.prove(self._detached_from))
 
-    async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage) -> FreeResult:
-        request = FreeCutRequest(
+    async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage, left: Workload) -> FreeResult | None:
+        asked = FreeCutRequest(
             target=self._episode.target,
             proofs=proofs,
             storage=storage,
             not_after=workflow.now() + options.ACT_WINDOW,
             holder=self._episode.holder,
         )
+        request = await self._pacing.bounded(asked, left)
+        if request is None:
+            return None
         self.freed = True
         try:
             return await workflow.execute_activity_method(

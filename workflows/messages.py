@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from policy.device_check import DeviceMemory
 from policy.fence_policies import Attempts, PowerMoment
+from policy.freeing_pace import Portion
 from policy.permits import Permit, PermitRequest
 from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
 from policy.report import ScanReport
@@ -78,6 +79,8 @@ class ScannerState:
     """What the alarm about repetitions remembers; bounded in `policy/repeats.py`."""
     power: tuple[PowerMoment, ...] = ()
     attempts: tuple[Attempts, ...] = ()
+    portions: tuple[Portion, ...] = ()
+    """Of the pods that may be freed in a minute; no more of them than pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
+from policy.freeing_pace import PortionAnswer, PortionRequest
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.report import ScanReport
 from policy.scopes import CLUSTER
@@ -280,6 +281,16 @@ class HealthScanner:
             raise ValueError("incident: expected the episode's incident id, got nothing")
 
     @workflow.update
+    def hand_out(self, request: PortionRequest) -> PortionAnswer:
+        """An episode asks how many pods it may free now, where a cluster limits how many go in a minute."""
+        return self._granting.hand_out(request)
+
+    @hand_out.validator
+    def _check_hand_out(self, request: PortionRequest) -> None:
+        if request.pods < 1 or request.per_minute < 1 or not request.incident:
+            raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
+
+    @workflow.update
     def stop(self, request: StopRequest) -> str:
         """Stop scanning; open episodes pause before their next destructive act."""
         self._take_stop(request)
@@ -377,6 +388,7 @@ class HealthScanner:
             incidents=self._repeating.incidents,
             power=granting.power,
             attempts=granting.attempts,
+            portions=granting.portions,
         )
         return ScannerInput(
             cluster=self._input.cluster,

@@ -53,7 +53,7 @@ from activities.contracts.target import (
     FreeResult,
     Workload,
 )
-from activities.errors import ErrorType, failure
+from activities.errors import ErrorType, error_type, failure
 from policy.episodes import OffProof
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
 from policy.fencing import paths_cut, proof_stands
@@ -88,7 +88,9 @@ class ClusterFreeing(FreeingActivities):
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
         """Add the taint and the note in our mark that it is ours, in one patch."""
         target = request.target
-        await self._require_licence(request)
+        if (limit := await self._require_licence(request)) is not None:
+            problem = f"only {limit} pods may be freed in a minute, and a taint frees all at once: they are deleted in portions"
+            raise failure(ErrorType.NOT_LICENSED, problem)
 
         def decide(node: LiveNode) -> Edit:
             mark = self._require_fenced(request, node)
@@ -108,12 +110,13 @@ class ClusterFreeing(FreeingActivities):
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
         name = request.target.pinned.node
-        await self._require_licence(request)
+        limit = await self._require_licence(request)
         # Listed before the node is looked at: what is then deleted was bound to the node that the look found, or to one
         # that no longer exists, never to a namesake that registered in between. The uids hold the rest.
         pods = await read_pods(self._connection, name)
         await self._require_still_fenced(request)
-        deleted_pods = await self._in_rows(request, [pod for pod in pods if pod.in_the_way], self._delete_pod)
+        chosen = _portion([pod for pod in pods if pod.in_the_way], limit, request.at_most)
+        deleted_pods = await self._in_rows(request, chosen, self._delete_pod)
 
         attachments = [each for each in await read_attachments(self._connection, name) if not each.deleting]
         remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
@@ -125,7 +128,7 @@ class ClusterFreeing(FreeingActivities):
         return FreeResult(
             deleted_pods=deleted_pods,
             deleted_attachments=deleted_attachments,
-            left=await count(self._connection, await read_standing(self._connection, name), OUR_TAINT),
+            left=replace(await count(self._connection, await read_standing(self._connection, name), OUR_TAINT), per_minute=limit),
         )
 
     @activity.defn(name="power-management.delete-node")
@@ -146,11 +149,11 @@ class ClusterFreeing(FreeingActivities):
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         """One round, in the order of `delete_workload`, of what lies behind the cut."""
         name = request.target.pinned.node
-        await self._require_cut(request)
+        limit = await self._require_cut(request)
         pods = await read_pods(self._connection, name)
         found = await behind_cut(self._connection, [pod for pod in pods if pod.in_the_way], request.storage)
         await self._require_still_fenced(request)
-        deleted_pods = await self._in_rows(request, found.pods, self._delete_pod)
+        deleted_pods = await self._in_rows(request, _portion(found.pods, limit, request.at_most), self._delete_pod)
 
         remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
         used = await volumes_of(self._connection, remaining)
@@ -159,12 +162,18 @@ class ClusterFreeing(FreeingActivities):
         if free and self._clock() <= request.not_after:
             await self._require_still_fenced(request)
         deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
-        gone = {pod.metadata.uid for pod in await read_pods(self._connection, name)}
-        left = [pod.key for pod in found.pods if pod.metadata.uid in gone]
+        there = {pod.metadata.uid: pod for pod in await read_pods(self._connection, name)}
+        left = [there[pod.metadata.uid] for pod in found.pods if pod.metadata.uid in there]
         return FreeResult(
             deleted_pods=deleted_pods,
             deleted_attachments=deleted_attachments,
-            left=Workload(pods=len(left), attachments=len(attachments) - deleted_attachments, names=tuple(left[:MAXIMUM_NAMES])),
+            left=Workload(
+                pods=len(left),
+                attachments=len(attachments) - deleted_attachments,
+                names=tuple(pod.key for pod in left[:MAXIMUM_NAMES]),
+                forced=sum(pod.forced for pod in left),
+                per_minute=limit,
+            ),
         )
 
     @activity.defn(name="power-management.read-workload")
@@ -172,7 +181,7 @@ class ClusterFreeing(FreeingActivities):
         """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
         require_cluster(request.target.cluster, self._cluster)
         standing = await read_standing(self._connection, request.target.pinned.node)
-        return await count(self._connection, standing, OUR_TAINT)
+        return replace(await count(self._connection, standing, OUR_TAINT), per_minute=await self._limit())
 
     @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
@@ -197,16 +206,17 @@ class ClusterFreeing(FreeingActivities):
         except ObjectNotFound:
             return ActResult(changed=False, detail="the Node is gone, and the taint with it")
 
-    async def _require_licence(self, request: FreeRequest) -> None:
-        """What does not depend on the node: whom we are, the time, the proof, the cluster Lease."""
+    async def _require_licence(self, request: FreeRequest) -> int | None:
+        """What does not depend on the node: whom we are, the time, the proof, the cluster Lease. Answers how many pods may be
+        freed in a minute, None for as many as there are."""
         pinned = request.target.pinned
         if self._own_node and pinned.node == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node}, which can't be off then")
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
-        await self._require_leave(request)
+        return await self._require_leave(request)
 
-    async def _require_cut(self, request: FreeCutRequest) -> None:
+    async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""
         pinned = request.target.pinned
         if not paths_cut(request.proofs, pinned.endpoints):
@@ -215,19 +225,30 @@ class ClusterFreeing(FreeingActivities):
         ports = any(proof.readings for proof in request.proofs)  # what lies behind a port may be named by its handle, too
         if unproven := set(request.storage.handles) - available if available and not ports else set():
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: not proven detached: {', '.join(sorted(unproven))}")
-        await self._require_leave(request)
+        return await self._require_leave(request)
 
-    async def _require_leave(self, request: Consequence) -> None:
+    async def _require_leave(self, request: Consequence) -> int | None:
         require_cluster(request.target.cluster, self._cluster)
         self._require_time(request)
         if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
             # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
             raise failure(ErrorType.NOT_LICENSED, problem)
         node = await find_node(self._connection, request.target.pinned.node)
-        off = switched_off(await live_policies(self._connection, self._source), node.view if node is not None else None)
+        policies = await live_policies(self._connection, self._source)
+        off = switched_off(policies, node.view if node is not None else None)
         if off or (node is not None and (off := switched_off_node(node.view))):
             # The node is off already; what is left to do waits for the switch, and then for a person.
             raise failure(ErrorType.NOT_LICENSED, off)
+        return policies.pods_per_minute
+
+    async def _limit(self) -> int | None:
+        """How many pods may be freed in a minute, for who only reads: policies that can't be used hold up the act."""
+        try:
+            return (await live_policies(self._connection, self._source)).pods_per_minute
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.NOT_LICENSED:
+                raise
+            return None
 
     def _require_time(self, request: Consequence) -> None:
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
@@ -289,6 +310,15 @@ class ClusterFreeing(FreeingActivities):
         except (ObjectNotFound, ObjectConflict):
             return False
         return True
+
+
+def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> list[Pod]:
+    """Those that may go now. What has gone already but for a finalizer is asked again and is no part of it; what was told to stay
+    under our taint is not counted (`workload.py`), and so goes last."""
+    if limit is None:
+        return list(pods)
+    fresh = sorted((pod for pod in pods if not pod.forced), key=lambda pod: pod.stays_under(OUR_TAINT))
+    return [*fresh[: at_most or 0], *(pod for pod in pods if pod.forced)]
 
 
 def _told(proof: OffProof) -> str:

@@ -112,6 +112,11 @@ class Pod(msgspec.Struct):
         return self.metadata.deletion_timestamp is not None
 
     @property
+    def forced(self) -> bool:
+        """Whether it was told to go at once: all that keeps it is a finalizer of somebody's."""
+        return self.terminating and self.metadata.deletion_grace_period_seconds == 0
+
+    @property
     def deletion_requested(self) -> datetime | None:
         """When its deletion was asked for: the API tells when its grace is over. None where nobody has asked."""
         ends = moment_of(self.metadata.deletion_timestamp)
@@ -244,6 +249,7 @@ async def count(connection: ClusterConnection, standing: Standing, taint: Taint)
         attachments=len(attachments),
         names=tuple(names[:MAXIMUM_NAMES]),
         workloads=tuple(workloads[:MAXIMUM_WORKLOADS]),
+        forced=sum(pod.forced for pod in counted),
     )
 
 

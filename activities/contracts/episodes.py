@@ -10,6 +10,7 @@ from enum import StrEnum
 from temporalio import activity
 
 from policy.episodes import FencingInput, Kind
+from policy.freeing_pace import PortionAnswer, PortionRequest
 from policy.permits import PermitAnswer, PermitRequest
 
 
@@ -97,6 +98,14 @@ class AskPermit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskPortion:
+    """A question for pods that may be freed now, and the cluster whose scanner hands them out."""
+
+    cluster: str
+    portion: PortionRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NameRequest:
     """Which cluster's scanner asks; the name is the same for all."""
 
@@ -127,6 +136,11 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """Ask the cluster's scanner by update. No running scanner: refused, saying how to start it."""
+
+    @activity.defn(name="episodes.ask-portion")
+    @abstractmethod
+    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
+        """Ask the cluster's scanner by update how many pods may be freed now. No running scanner: none, with the reason."""
 
     @activity.defn(name="episodes.name-deployment")
     @abstractmethod

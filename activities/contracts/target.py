@@ -139,13 +139,15 @@ class ActResult:
 class FreeRequest:
     """A consequence: refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2).
 
-    not_after bounds the freshness: set by the workflow to shortly after the last reading.
+    not_after bounds the freshness: set by the workflow to shortly after the last reading. at_most: the portion of pods that the
+    scanner lets go; None: it was not asked for any, and where a cluster limits how many go in a minute none goes.
     """
 
     target: Target
     proof: OffProof
     not_after: datetime
     holder: str
+    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +155,16 @@ class Workload:
     """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments.
 
     workloads: the same pods by a name that is the same after each restart: those of a ReplicaSet or Job by that, bounded.
+    forced: how many of the pods were told to go at once already and are held by somebody's finalizer. per_minute: how many may be
+    freed in this cluster in a minute, None: as many as there are.
     """
 
     pods: int
     attachments: int
     names: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()
+    forced: int = 0
+    per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,13 +178,15 @@ class FreeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeCutRequest:
-    """A consequence under `path cut proven`: only for pods whose every volume lies behind the cut (S1)."""
+    """A consequence under `path cut proven`: only for pods whose every volume lies behind the cut (S1). at_most: as of a
+    FreeRequest."""
 
     target: Target
     proofs: tuple[PathProof, ...]
     storage: CutStorage
     not_after: datetime
     holder: str
+    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,12 +357,17 @@ class FreeingActivities(ABC):
     @activity.defn(name="power-management.taint-out-of-service")
     @abstractmethod
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
-        """Add the out-of-service taint beside the others (S32), noting it in our mark."""
+        """Add the out-of-service taint beside the others (S32), noting it in our mark. NotLicensed under a limit of pods
+        per minute: all of them would go at once.
+        """
 
     @activity.defn(name="power-management.delete-workload")
     @abstractmethod
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
-        """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more."""
+        """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more.
+
+        Without a portion under a limit: only tells what is left.
+        """
 
     @activity.defn(name="power-management.delete-node")
     @abstractmethod

@@ -20,6 +20,7 @@ from policy.errors import PolicyError, shown
 from policy.fence.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
 from policy.fence_policies import MOST_SCOPES, NO_POLICIES, OFF, FencePolicies, ScopeCap, StormRule, stricter
 from policy.fields import Fields
+from policy.freeing_pace import MOST_PER_MINUTE
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, UnhealthyCondition
 from policy.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.properties import parse_properties
@@ -60,6 +61,7 @@ _POLICY_KEYS = (
     "storage_conditions",
     "skip_if_host_lost_storage",
     "skip_if_host_renews_lease",
+    "pods_per_minute",
 )
 _RENAMED = {"precentage": "percentage"}
 """The misspelling of the published demo."""
@@ -155,6 +157,7 @@ def parse_fence_policy(obj: Mapping[str, object]) -> FencePolicies:
         storage_conditions=keys.read("storage_conditions", lambda text: tuple(text.split())) or (),
         skip_lost_storage=keys.read("skip_if_host_lost_storage", _yes_or_no) or False,
         skip_renewed_lease=keys.read("skip_if_host_renews_lease", _yes_or_no) or False,
+        pods_per_minute=keys.read("pods_per_minute", lambda text: _whole(text, 1, MOST_PER_MINUTE)),
     )
     if not keys.problems and policies == NO_POLICIES:
         keys.problems.append(f"expected at least one of {', '.join(_POLICY_KEYS[1:])}")

@@ -272,7 +272,12 @@ def test_without_a_last_contact_nothing_is_waited_for() -> None:
 
 def test_what_several_say_holds_as_the_strictest_says() -> None:
     one = FencePolicies(
-        storms=(STORM,), cap=3, caps=(ScopeCap(scope="zone", cap=2),), quiet_time=timedelta(seconds=5), maximum_attempts=4
+        storms=(STORM,),
+        cap=3,
+        caps=(ScopeCap(scope="zone", cap=2),),
+        quiet_time=timedelta(seconds=5),
+        maximum_attempts=4,
+        pods_per_minute=60,
     )
     other = FencePolicies(cap=2, caps=(ScopeCap(scope="zone", cap=3), ONE_PER_RACK), skip_lost_storage=True, problem="no")
     both = stricter(one, other)
@@ -286,6 +291,8 @@ def test_what_several_say_holds_as_the_strictest_says() -> None:
     )
     assert both.caps == (ONE_PER_RACK, ScopeCap(scope="zone", cap=2))
     assert both.storms == (STORM,)
+    assert both.pods_per_minute == 60
+    assert stricter(one, FencePolicies(pods_per_minute=90)).pods_per_minute == 60
     assert both.scopes == (RACK, "zone")
 
 

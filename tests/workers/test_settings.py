@@ -241,6 +241,7 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
           quiet_time: 3m
           max_attempts: 4
           skip_if_host_lost_storage: true
+          pods_per_minute: 60
         """,
     )
     monkeypatch.setenv("NODEWARDEN_FENCING__ENABLED", "false")
@@ -255,6 +256,7 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
             quiet_time=timedelta(minutes=3),
             maximum_attempts=4,
             skip_lost_storage=True,
+            pods_per_minute=60,
             switched_off=("the setting fencing.enabled is false",),
         ),
     )
@@ -270,6 +272,7 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
         ("fencing: {cap_per_scope: {rack: 0}}", "greater than or equal to 1"),
         ("fencing: {max_attempts: 0}", "greater than or equal to 1"),
         ("fencing: {quiet_time: 180}", "expected a duration"),
+        ("fencing: {pods_per_minute: 0}", "greater than or equal to 1"),
         ("fencing: {storm: []}", "fencing.storm"),
     ],
 )

@@ -17,6 +17,7 @@ from temporalio import activity
 
 from activities.contracts.episodes import (
     AskPermit,
+    AskPortion,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -65,6 +66,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.fencing import paths_cut, proof_stands
+from policy.freeing_pace import PortionAnswer
 from policy.identity import compare_identity
 from policy.permits import Decision, PermitAnswer
 from policy.plan import FencingPlan
@@ -540,6 +542,10 @@ class AdversarialActivities(
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         return PermitAnswer(decision=Decision.GRANTED, holder="us")
+
+    @activity.defn(name="episodes.ask-portion")
+    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
+        raise failure(ErrorType.NOT_SUPPORTED, "nothing limits here")
 
     @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:

@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.episodes import (
     AskPermit,
+    AskPortion,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -33,6 +34,7 @@ from activities.contracts.mirror import MirrorActivities, MirrorRequest, Repetit
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, NeedKind
+from policy.freeing_pace import Portion, PortionAnswer, PortionRequest
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
@@ -41,7 +43,7 @@ from policy.report import Candidate, CheckReport, ClusterLease, Observation, Sca
 from tests.replay.recording import keep_history
 from workflows import options
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.messages import ScannerInput, ScannerResult, ScannerStatus, StopRequest
+from workflows.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
 from workflows.scanner import HealthScanner
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
@@ -179,6 +181,10 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
+
+    @activity.defn(name="episodes.ask-portion")
+    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
         raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
 
     @activity.defn(name="episodes.name-deployment")
@@ -539,7 +545,9 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
     """S14: permits, parked lines and counts outlive every roll."""
     world = ScriptedCluster()
     world.show(report("node-1", "node-2"))
-    async with scanning(env, world, holder="", repeat_alarm=RepeatAlarm(count=2)) as scan:
+    portion = Portion(incident="old", number=1, pods=5, until=datetime(2100, 1, 1, tzinfo=UTC))
+    state = ScannerState(started=datetime.now(UTC), portions=(portion,))
+    async with scanning(env, world, holder="", repeat_alarm=RepeatAlarm(count=2), state=state) as scan:
         await scan.has_opened(1)
         await scan.release(world.opened[0], parked=True, outcome="", problem="x", cause="Ready")
         await scan.has_opened(2)
@@ -557,6 +565,9 @@ async def test_a_thousand_scans_and_their_continue_as_new_lose_nothing(env: Work
         assert description.run_id != scan.handle.first_execution_run_id
         assert len(world.opened) == 2
         assert (world.named, status.holder) == (1, "default/0815"), "the name is carried over too"
+        asked = PortionRequest(node="node-3", incident="new", number=1, pods=1, per_minute=5)
+        answer = await scan.client_handle().execute_update(HealthScanner.hand_out, asked)
+        assert answer.again == portion.counts_until, "and so is what was handed out of the pods of a minute"
         await scan.release(world.opened[0], incident="another", cause="Ready")
         async with asyncio.timeout(20):
             while not world.repetitions:

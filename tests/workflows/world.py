@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.contracts.episodes import (
     AskPermit,
+    AskPortion,
     DeploymentName,
     DescribeRequest,
     DescribeResult,
@@ -63,6 +64,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
+from policy.freeing_pace import PortionAnswer
 from policy.kdump import KdumpReading
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
@@ -117,6 +119,10 @@ class World:
     after_detaching: VolumeState = VolumeState.AVAILABLE
     storage: CutStorage | None = None
     pods_stay: bool = False
+    per_minute: int | None = None
+    """How many pods may be freed in a minute."""
+    portions: deque[PortionAnswer] = field(default_factory=deque)
+    """What the scanner lets go; None are left: it can't be asked."""
     power: dict[str, PowerState] = field(default_factory=dict)
     paths: dict[str, PowerState] = field(default_factory=dict)
     noted: set[str] = field(default_factory=set)
@@ -369,6 +375,8 @@ class ScriptedTarget(
         world = self.world
         if world.free_errors:
             raise world.free_errors.popleft()
+        if world.per_minute is not None:
+            raise failure(ErrorType.NOT_LICENSED, "a taint frees all at once")
         if not world.present:
             raise failure(ErrorType.NOT_FOUND, f"Node/{NODE} is gone: delete what is left of its workload")
         world.consequence(request, "taint")
@@ -384,8 +392,9 @@ class ScriptedTarget(
             raise world.free_errors.popleft()
         world.consequence(request, "delete-workload")
         await world.act("delete-workload")
-        deleted, world.pods = world.pods, 0
-        return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
+        deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
+        world.pods -= deleted
+        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.pods, attachments=0, per_minute=world.per_minute))
 
     @activity.defn(name="power-management.delete-node")
     async def delete_node(self, request: FreeRequest) -> ActResult:
@@ -404,14 +413,16 @@ class ScriptedTarget(
         if any(world.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
             world.broken.append(f"S1: pods of {request.storage.handles} were freed while {world.volumes}")
         await world.act("free-cut-pods")
-        deleted, world.cut_pods = world.cut_pods, 0
+        deleted = world.cut_pods if world.per_minute is None else min(request.at_most or 0, world.cut_pods)
+        world.cut_pods -= deleted
         world.storage = request.storage
-        return FreeResult(deleted_pods=deleted, left=Workload(pods=0, attachments=0))
+        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute))
 
     @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: ActRequest) -> Workload:
         names = tuple(f"pod-{number}" for number in range(self.world.pods))
-        return Workload(pods=self.world.pods, attachments=0, names=names, workloads=names)
+        limit = self.world.per_minute
+        return Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
 
     @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
@@ -595,6 +606,11 @@ class ScriptedTarget(
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
         return self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+
+    @activity.defn(name="episodes.ask-portion")
+    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
+        await self.world.act(f"ask for {request.portion.pods} pods")
+        return self.world.portions.popleft() if self.world.portions else PortionAnswer(problem="no scanner runs")
 
     @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.paths import CONFIG_MAPS
 from activities.contracts.target import FreeCutRequest, FreeResult
 from activities.errors import ErrorType
 from policy.episodes import PathProof, Reading
@@ -15,6 +16,7 @@ from policy.plan import CutStorage
 from policy.power import PowerState
 from simulator.resources import VOLUMES
 from tests.cluster.acts.world import NODE, NOW, World, our_mark, refused
+from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 PORT = "fence_brocade://switch-1/2"
 SAN = CutStorage(classes=("san-gold",))
@@ -73,6 +75,18 @@ async def test_only_pods_whose_every_volume_is_cut_are_freed(cut: World) -> None
     assert (result.deleted_pods, result.left.pods) == (1, 0)
     assert await cut.pods() == ["both", "other", "web"]
     assert await cut.attachments() == ["va-gold", "va-local"]  # `both` may still write to the one it shares
+
+
+async def test_under_a_limit_no_more_go_than_the_portion_and_none_without_one(cut: World) -> None:
+    await cut.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(policies="slowly"))
+    await cut.others.create(CONFIG_MAPS.path(namespace="default"), a_policy("slowly", pods_per_minute=1))
+    for name in ("db-0", "db-1"):
+        await cut.add_pod(name, claims=("gold",))
+    without = await free(cut)
+    assert (without.deleted_pods, without.left.pods, without.left.per_minute) == (0, 2, 1)
+    result = await cut.freeing.free_cut_pods(replace(await request(cut), at_most=1))
+    assert (result.deleted_pods, result.left.pods) == (1, 1)
+    assert await cut.attachments() == ["va-gold", "va-local"]
 
 
 async def test_attachments_of_cut_volumes_go_once_nobody_uses_them(cut: World) -> None:

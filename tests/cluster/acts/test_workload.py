@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from activities.cluster.freeing import PARALLEL_DELETES
+from activities.cluster.paths import CONFIG_MAPS
 from activities.contracts.target import FreeResult, Workload
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
 from simulator.resources import ATTACHMENTS, CLAIMS, PODS
 from tests.cluster.acts.world import NODE, NOW, World, refused
+from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 EVERYTHING_TOLERATED = {"operator": "Exists"}
 OUT_OF_SERVICE_TOLERATED = {"key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute"}
@@ -138,6 +140,27 @@ class TestDeleting:
         assert result.deleted_pods == PARALLEL_DELETES
         assert result.deleted_attachments == 0
         assert result.left.pods == PARALLEL_DELETES
+
+    async def test_under_a_limit_no_more_go_than_the_portion_and_none_without_one(self, off: World) -> None:
+        """Who only asks is told what the limit is. What has gone but for a finalizer is no part of a portion."""
+        await off.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(policies="slowly"))
+        await off.others.create(CONFIG_MAPS.path(namespace="default"), a_policy("slowly", pods_per_minute=2))
+        for name in ("a", "b", "c"):
+            await off.add_pod(name)
+        await off.add_pod("held", finalizers=("example.io/keep",))
+        await off.others.delete(PODS.path("held", namespace="default"))
+        without = await delete(off)
+        assert (without.deleted_pods, without.left.pods, without.left.per_minute) == (0, 4, 2)
+        assert (await count(off)).per_minute == 2
+        with refused(ErrorType.NOT_LICENSED, "only 2 pods may be freed in a minute"):
+            await off.freeing.taint_out_of_service(await off.free())
+        for portion, left in ((2, 2), (2, 1)):
+            result = await off.freeing.delete_workload(replace(await off.free(), at_most=portion))
+            assert (result.deleted_pods, result.left.pods) == (2, left)
+        assert await off.pods() == ["held"]
+        assert (result.left.pods, result.left.forced) == (1, 1)
+        off.server.requests.reset()
+        assert (await off.freeing.delete_workload(replace(await off.free(), at_most=0))).left.forced == 1
 
     async def test_a_node_that_comes_back_during_the_round_keeps_its_volumes(self, off: World) -> None:
         """S6."""

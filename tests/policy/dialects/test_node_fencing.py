@@ -76,6 +76,7 @@ def test_every_key_of_a_policy_is_read() -> None:
         storage_percentage=50,
         storage_conditions="NoDisk NoPaths",
         skip_if_host_lost_storage="true",
+        pods_per_minute=60,
         **{"skip-if-host-renews-lease": "yes"},
     )
     assert parse_fence_policy(written) == FencePolicies(
@@ -88,6 +89,7 @@ def test_every_key_of_a_policy_is_read() -> None:
         storage_conditions=("NoDisk", "NoPaths"),
         skip_lost_storage=True,
         skip_renewed_lease=True,
+        pods_per_minute=60,
     )
     assert parse_fence_policy(a_policy("n", cap=3)) == FencePolicies(cap=3)
 
@@ -168,6 +170,7 @@ def test_a_cluster_configuration_that_cannot_be_used_is_refused_as_a_whole(obj: 
         (a_policy("one", cap="1 2"), "cap"),
         (a_policy("one", quiet_time="soon"), "quiet_time: expected a duration"),
         (a_policy("one", quiet_time="-5s"), "quiet_time"),
+        (a_policy("one", pods_per_minute="0"), "pods_per_minute: expected a whole number from 1"),
         (a_policy("one", quiet_time="8d"), "quiet_time"),
         (a_policy("one", quiet_time="1000h"), "quiet_time: expected from 0 to 7 days"),
         (a_policy("one", max_attempts=0), "max_attempts"),

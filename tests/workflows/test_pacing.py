@@ -1,0 +1,117 @@
+"""Freeing where a cluster limits how many pods go in a minute: in portions, each on a fresh proof, and never without one."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime, timedelta
+
+from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+
+from activities.contracts.episodes import AskPortion
+from activities.episodes import EpisodeService
+from policy.episodes import Outcome
+from policy.freeing_pace import MINUTE, PortionAnswer, PortionRequest
+from policy.plan import CORDON, UNCORDON
+from tests.workflows.fencing_run import fencing
+from tests.workflows.test_describing import service
+from tests.workflows.test_fencing_isolation import FC_OFF_SAN, FC_ON, FREE
+from tests.workflows.test_scanner import ScriptedCluster, scanning
+from tests.workflows.world import World, plan
+
+FAR = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def now(pods: int) -> PortionAnswer:
+    return PortionAnswer(pods=pods, until=FAR)
+
+
+async def test_pods_are_deleted_in_portions_and_the_time_that_is_waited_is_nobodys_fault(env: WorkflowEnvironment) -> None:
+    """S1, S2: every portion on a reading of its own. The wait for the second is longer than freeing may take, and it is not given
+    up for that."""
+    wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
+    world = World(plan=plan(free_timeout=timedelta(seconds=5)), per_minute=2, portions=deque([now(2), wait, now(1)]))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.ended - result.started > timedelta(hours=3)
+    assert result.freed_pods == 3
+    acts = [act for act in world.acts if act in {"read", "taint", "delete-workload", "on"} or act.startswith("ask for")]
+    begin = acts.index("ask for 3 pods") - 1
+    assert acts[begin : begin + 8] == [
+        "read",
+        "ask for 3 pods",
+        "delete-workload",
+        "read",
+        "ask for 1 pods",
+        "read",
+        "ask for 1 pods",
+        "delete-workload",
+    ]
+    assert "taint" not in acts, "a taint would free all at once"
+    assert (
+        next(entry.detail for entry in result.record if entry.act == "portion") == "2 of 3 pods may be freed now, 2 in a minute"
+    )
+
+
+async def test_while_the_scanner_can_not_be_asked_nothing_is_freed(env: WorkflowEnvironment) -> None:
+    """S38: it is waited with, no try is used up, and it goes on once there is somebody."""
+    world = World(plan=plan(tries=1, restarts=0), per_minute=50)
+    world.portions.extend([PortionAnswer(problem="no scanner runs")] * 3 + [now(3)])
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.count("ask for 3 pods") == 4
+    assert world.consequences() == ["delete-workload"]
+    assert world.count("off") == 1
+
+
+async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironment) -> None:
+    """S1, S20: after a wait the last look and the readings are new."""
+    wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
+    methods = {"isolation": (CORDON, FC_OFF_SAN, FREE), "recovery": (FC_ON, UNCORDON)}
+    world = World(plan=plan(**methods), per_minute=2, pods=0, portions=deque([wait, now(2)]))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
+    acts = [act for act in world.acts if act in {"look", "read-path", "free-cut-pods"} or act.startswith("ask for")]
+    begin = acts.index("free-cut-pods")
+    look = ["look", "read-path"]
+    assert acts[begin : begin + 8] == ["free-cut-pods", *look, "ask for 2 pods", *look, "ask for 2 pods", "free-cut-pods"]
+
+
+async def test_where_nothing_limits_nobody_is_asked(env: WorkflowEnvironment) -> None:
+    world = World()
+    async with fencing(env, world) as run:
+        await run.result()
+    assert not [act for act in world.acts if act.startswith("ask for")]
+
+
+async def test_the_scanner_hands_out_what_is_left_whoever_asks(env: WorkflowEnvironment) -> None:
+    """S33: over the update by which episodes ask; asked again after a lost answer it answers the same."""
+    world, asking = ScriptedCluster(), service(env.client)
+    async with scanning(env, world) as scan:
+
+        async def ask(incident: str, pods: int, number: int = 1) -> PortionAnswer:
+            return await _ask(asking, scan.cluster, incident, pods, number)
+
+        first = await ask("a", 4)
+        assert (first.pods, first.problem) == (4, "")
+        assert await ask("a", 4) == first
+        assert (await ask("b", 4)).pods == 1
+        none = await ask("c", 4)
+        assert (none.pods, none.until) == (0, None)
+        assert first.until is not None
+        assert none.again == first.until + MINUTE
+        assert "at least one pod" in (await ask("d", 0)).problem
+
+
+async def test_without_a_scanner_nobody_can_say(env: WorkflowEnvironment) -> None:
+    answer = await _ask(service(env.client), "nowhere", "a", 4, 1)
+    assert answer == PortionAnswer(problem="no scanner runs for cluster 'nowhere'")
+
+
+async def _ask(asking: EpisodeService, cluster: str, incident: str, pods: int, number: int) -> PortionAnswer:
+    request = PortionRequest(node="node-7", incident=incident, number=number, pods=pods, per_minute=5)
+    answer = await ActivityEnvironment().run(asking.ask_portion, AskPortion(cluster=cluster, portion=request))
+    assert isinstance(answer, PortionAnswer)
+    return answer
