@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from policy.node_events import NodeEvent, lately
 from policy.nodes import NodeView
 from policy.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
 
@@ -25,6 +26,12 @@ DEFAULT_ATTEMPTS_PAUSE = timedelta(minutes=15)
 
 STORAGE_CONDITIONS = ("StorageUnreachable", "ReadonlyFilesystem")
 """Node conditions that say, where True, that a node has lost its storage; the second is the node problem detector's."""
+
+STORAGE_EVENTS = ("StorageUnreachable", "FilesystemIsReadOnly", "IOError")
+"""Reasons of Events on a node that say the same; the last two are the node problem detector's."""
+
+STORAGE_EVENT_AGE = timedelta(minutes=5)
+"""How long such an Event counts after it was last seen to happen: nobody takes one back."""
 
 LEASE_INTERVAL = timedelta(seconds=90)
 """How long after its last renewal a host's lease still counts as renewed (oVirt's HostStorageLeaseAliveCheckingInterval)."""
@@ -68,10 +75,11 @@ class FencePolicies:
     cap: nodes at once in the whole cluster, instead of the scanner's own number. quiet_time: between opposite power commands
     of one node. maximum_attempts: failed ones in a row, before a node is left alone for attempts_pause. storage_percentage: at or
     above so many nodes without storage nothing is fenced, since it is the storage that fails. skip_lost_storage: nor is a node
-    that says so itself. skip_renewed_lease: nor one whose kubelet renews its Lease. pods_per_minute: no more than these are freed
-    by force, of all nodes together (`policy/freeing_pace.py`). switched_off: who switched fencing off altogether, in words;
-    off_groups: parts of the cluster where it is off. problem: why the configuration can't be used; then nothing new is begun,
-    and what was read before it does not count.
+    that says so itself, by its conditions or by Events on it that are no older than storage_event_age. skip_renewed_lease: nor
+    one whose kubelet renews its Lease. pods_per_minute: no more than these are freed by force, of all nodes together
+    (`policy/freeing_pace.py`). switched_off: who switched fencing off altogether, in words; off_groups: parts of the cluster
+    where it is off. problem: why the configuration can't be used; then nothing new is begun, and what was read before it does
+    not count.
     """
 
     storms: tuple[StormRule, ...] = ()
@@ -82,6 +90,8 @@ class FencePolicies:
     attempts_pause: timedelta | None = None
     storage_percentage: int | None = None
     storage_conditions: tuple[str, ...] = ()
+    storage_events: tuple[str, ...] = ()
+    storage_event_age: timedelta | None = None
     skip_lost_storage: bool = False
     skip_renewed_lease: bool = False
     pods_per_minute: int | None = None
@@ -135,6 +145,17 @@ class FencePolicies:
         condition = lost_storage(node, self.storage_said_by) if self.skip_lost_storage else ""
         return f"it has lost its storage: its condition {condition} is True (skip-if-host-lost-storage)" if condition else ""
 
+    def storage_lost_lately(self, events: Iterable[NodeEvent], now: datetime) -> str:
+        """The same by Events on the node, which only a last look reads."""
+        if not self.skip_lost_storage:
+            return ""
+        age = self.storage_event_age if self.storage_event_age is not None else STORAGE_EVENT_AGE
+        event = lately(events, self.storage_events or STORAGE_EVENTS, age=age, now=now)
+        if event is None:
+            return ""
+        ago = max(int((now - event.at).total_seconds()), 0)
+        return f"it has lost its storage: the Event {event.called} said so {ago} s ago (skip-if-host-lost-storage)"
+
 
 NO_POLICIES = FencePolicies()
 """Where nobody has written any."""
@@ -165,6 +186,8 @@ def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
         attempts_pause=_of(max, one.attempts_pause, other.attempts_pause),
         storage_percentage=_of(min, one.storage_percentage, other.storage_percentage),
         storage_conditions=tuple(dict.fromkeys((*one.storage_conditions, *other.storage_conditions))),
+        storage_events=tuple(dict.fromkeys((*one.storage_events, *other.storage_events))),
+        storage_event_age=_of(max, one.storage_event_age, other.storage_event_age),
         skip_lost_storage=one.skip_lost_storage or other.skip_lost_storage,
         skip_renewed_lease=one.skip_renewed_lease or other.skip_renewed_lease,
         pods_per_minute=_of(min, one.pods_per_minute, other.pods_per_minute),

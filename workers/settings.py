@@ -223,6 +223,8 @@ class FencingSettings(_Section):
     attempts_pause: Duration | None = Field(default=None, description="how long that pause is; 15m")
     storage_percentage: int | None = Field(default=None, ge=1, le=100, description="of nodes without storage: nothing is fenced")
     storage_conditions: tuple[str, ...] = Field(default=(), description="node conditions that say so")
+    storage_events: tuple[str, ...] = Field(default=(), description="Events on a node that say so: REASON or SOURCE/REASON")
+    storage_event_age: Duration | None = Field(default=None, description="how long such an Event counts; 5m")
     skip_if_host_lost_storage: bool = False
     skip_if_host_renews_lease: bool = False
     pods_per_minute: int | None = Field(
@@ -251,6 +253,8 @@ class FencingSettings(_Section):
             attempts_pause=self.attempts_pause,
             storage_percentage=self.storage_percentage,
             storage_conditions=self.storage_conditions,
+            storage_events=self.storage_events,
+            storage_event_age=self.storage_event_age,
             skip_lost_storage=self.skip_if_host_lost_storage,
             skip_renewed_lease=self.skip_if_host_renews_lease,
             pods_per_minute=self.pods_per_minute,

@@ -19,6 +19,7 @@ from activities.cluster.fencing_requests import find_request, is_another
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
+from activities.cluster.node_events import events_on_node
 from activities.cluster.nodelease import foreign_holder
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
@@ -38,6 +39,7 @@ from policy.fence_policies import (
 from policy.fencing_requests import is_taken_up, why_withdrawn
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
+from policy.node_events import NodeEvent
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
 from policy.report import Observation
 from policy.rules import Rules, rules_of
@@ -89,6 +91,7 @@ class _Sight:
     lease_problem: str
     permit: tuple[bool, str]
     policies: FencePolicies
+    events: tuple[NodeEvent, ...]
     renewed: datetime | None
     doubts: tuple[_Doubt, ...]
 
@@ -148,7 +151,7 @@ class LastLook:
         target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        (node, asking, subject), (lease_holder, lease_problem, permit), (policies, renewed) = await asyncio.gather(
+        (node, asking, subject), (lease_holder, lease_problem, permit), ((policies, events), renewed) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", find_node(self._connection, name), None, blind),
                 self._asking(request, doubts),
@@ -160,7 +163,7 @@ class LastLook:
                 _read("the permit", self._permit(request), (False, ""), doubts),
             ),
             asyncio.gather(
-                _read("the fence policies", self._policies(request), NO_POLICIES, doubts),
+                self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
             ),
         )
@@ -174,6 +177,7 @@ class LastLook:
             lease_problem=lease_problem,
             permit=permit,
             policies=policies,
+            events=events,
             renewed=renewed,
             doubts=(*blind, *doubts),
         )
@@ -220,14 +224,21 @@ class LastLook:
             return off
         if node is None or not request.need.kind.automatic:
             return ""
-        if lost := sight.policies.host_lost_storage(node):
+        if lost := sight.policies.host_lost_storage(node) or sight.policies.storage_lost_lately(sight.events, self._clock()):
             return lost
         if not sight.policies.skip_renewed_lease:
             return ""
         return still_renewed(sight.renewed, None if node.ready else node.ready_since, self._clock())
 
-    async def _policies(self, request: LookRequest) -> FencePolicies:
-        return await live_policies(self._connection, self._source) if request.destructive else NO_POLICIES
+    async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
+        """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""
+        if not request.destructive:
+            return NO_POLICIES, ()
+        policies = await _read("the fence policies", live_policies(self._connection, self._source), NO_POLICIES, doubts)
+        if not policies.skip_lost_storage or not request.need.kind.automatic:
+            return policies, ()
+        events = events_on_node(self._connection, request.target.pinned.node)
+        return policies, await _read("the Events on the node", events, (), doubts)
 
     async def _renewed(self, request: LookRequest) -> datetime | None:
         if not request.destructive or not request.need.kind.automatic:

@@ -40,6 +40,7 @@ from policy.device_check import DeviceEventReason, DeviceTidings
 from policy.drain import DrainOptions
 from policy.episode_events import EpisodeEvent, EventReason
 from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Reading, Step
+from policy.fence_policies import FencePolicies, PolicySource
 from policy.fencing_requests import Answer, Stage
 from policy.healthcheck import ObjectRef
 from policy.plan import CredentialRef, CutStorage
@@ -208,7 +209,7 @@ async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
 async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
-    target = ClusterTarget(CLUSTER, worker, Permits())
+    target = ClusterTarget(CLUSTER, worker, Permits(), source=PolicySource(policies=FencePolicies(skip_lost_storage=True)))
     isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, own_node="node-0")
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     await _answer(target)

@@ -23,6 +23,7 @@ from policy.fence_policies import (
     still_renewed,
     stricter,
 )
+from policy.node_events import NodeEvent
 from policy.nodes import Condition, NodeView
 from policy.permits import Decision, Holding, Permit, PermitRequest
 from policy.report import MAXIMUM_CANDIDATES, ScanReport
@@ -375,3 +376,26 @@ def test_an_observed_node_says_in_which_groups_it_is() -> None:
     groups = {each.node: each.groups for each in report.observations}
     assert groups == {"r0-0": (f"{RACK}=r0",), "gone": ()}
     assert seen().groups == ()
+
+
+# Events -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("off", [timedelta(days=365 * 7000), timedelta(minutes=5, seconds=1)])
+def test_an_event_from_the_future_holds_nobody_for_ever(off: timedelta) -> None:
+    """Whoever may write Events chooses their moments."""
+    policies = FencePolicies(skip_lost_storage=True)
+    assert policies.storage_lost_lately([NodeEvent(reason="IOError", source="x", at=NOW + off)], NOW) == ""
+    assert policies.storage_lost_lately([NodeEvent(reason="IOError", source="x", at=NOW + timedelta(seconds=30))], NOW) != ""
+
+
+def test_of_several_events_the_newest_is_told_and_without_the_policy_none() -> None:
+    events = [NodeEvent(reason="IOError", source="x", at=NOW - timedelta(seconds=ago)) for ago in (90, 20, 60)]
+    assert "x/IOError said so 20 s ago" in FencePolicies(skip_lost_storage=True).storage_lost_lately(events, NOW)
+    assert FencePolicies(storage_events=("IOError",)).storage_lost_lately(events, NOW) == ""
+
+
+def test_of_two_ages_of_events_the_longer_one_holds() -> None:
+    one = FencePolicies(storage_event_age=timedelta(minutes=2), storage_events=("A",))
+    both = stricter(one, FencePolicies(storage_event_age=timedelta(minutes=9), storage_events=("B",)))
+    assert (both.storage_event_age, both.storage_events) == (timedelta(minutes=9), ("A", "B"))

@@ -241,6 +241,8 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
           quiet_time: 3m
           max_attempts: 4
           skip_if_host_lost_storage: true
+          storage_events: [IOError, multipathd/PathsLost]
+          storage_event_age: 2m
           pods_per_minute: 60
         """,
     )
@@ -256,6 +258,8 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
             quiet_time=timedelta(minutes=3),
             maximum_attempts=4,
             skip_lost_storage=True,
+            storage_events=("IOError", "multipathd/PathsLost"),
+            storage_event_age=timedelta(minutes=2),
             pods_per_minute=60,
             switched_off=("the setting fencing.enabled is false",),
         ),

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.paths import CONFIG_MAPS, LEASES
+from activities.cluster.paths import CONFIG_MAPS, EVENTS, LEASES
 from activities.cluster.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind
 from policy.fence_policies import FencePolicies, PolicySource
 from simulator.api.faults import Accident, Fault
-from simulator.objects import micro_timestamp
+from simulator.objects import micro_timestamp, timestamp
 from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
@@ -132,6 +132,54 @@ class TestHosts:
         assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
 
     @pytest.mark.parametrize(
+        ("fields", "seconds_ago", "verdict"),
+        [
+            ({"reason": "IOError", "source": {"component": "kernel-monitor"}}, 30, LookVerdict.VETOED),
+            ({"reason": "IOError", "reportingComponent": "kernel-monitor"}, 299, LookVerdict.VETOED),
+            ({"reason": "IOError"}, 301, LookVerdict.GO),
+            ({"reason": "OOMKilling"}, 30, LookVerdict.GO),
+            ({"reason": "IOError", "involvedObject": {"kind": "Node", "name": "node-8"}}, 30, LookVerdict.GO),
+            ({"reason": "IOError", "involvedObject": {"kind": "Pod", "name": NODE}}, 30, LookVerdict.GO),
+        ],
+        ids=["lately", "the new way", "long ago", "of something else", "on another node", "on a namesake"],
+    )
+    async def test_a_host_of_which_an_event_says_that_it_lost_its_storage(
+        self, licensed: World, fields: dict[str, Any], seconds_ago: int, verdict: LookVerdict
+    ) -> None:
+        """S17, S20: read live, and only where the policy asks; a person is not held up."""
+        await add_event(licensed, seconds_ago, **fields)
+        assert (await look(licensed)).verdict is LookVerdict.GO, "nobody asks"
+        await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
+        result = await look(licensed)
+        assert result.verdict is verdict
+        assert ("IOError said so" in result.reason) is (verdict is LookVerdict.VETOED)
+        assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
+
+    async def test_which_events_and_how_long_is_the_policys(self, licensed: World) -> None:
+        await put(
+            licensed,
+            a_cluster_config(policies="storage"),
+            a_policy("storage", skip_if_host_lost_storage="true", storage_events="multipathd/PathsLost", storage_event_age="30m"),
+        )
+        await add_event(licensed, 30, reason="IOError")
+        await add_event(licensed, 1000, reason="PathsLost", source={"component": "somebody-else"})
+        assert (await look(licensed)).verdict is LookVerdict.GO
+        await add_event(licensed, 1700, reason="PathsLost", source={"component": "multipathd"})
+        result = await look(licensed)
+        assert (result.verdict, "multipathd/PathsLost said so 1700 s ago" in result.reason) == (LookVerdict.VETOED, True)
+
+    async def test_events_that_cannot_be_read_license_nothing(self, licensed: World) -> None:
+        """S20: they may have said that the host is to be left alone."""
+        await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
+        request = await licensed.look(need=CHECK_NEED)
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="/events"))
+        result = await licensed.target.last_look(request)
+        assert (result.verdict, result.reason.startswith("the Events on the node could not be read")) == (
+            LookVerdict.NOT_LICENSED,
+            True,
+        )
+
+    @pytest.mark.parametrize(
         ("seconds_ago", "policies", "verdict"),
         [
             (10, "skip-if-host-renews-lease", LookVerdict.VETOED),
@@ -165,6 +213,20 @@ class TestHosts:
         request = await licensed.look(need=CHECK_NEED)
         licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-node-lease/"))
         assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO
+
+
+async def add_event(world: World, seconds_ago: int, **fields: Any) -> None:
+    """As a problem detector on the node writes it, which gives the node's name for its uid."""
+    at = timestamp(NOW - timedelta(seconds=seconds_ago))
+    event = {
+        "metadata": {"generateName": "said-"},
+        "involvedObject": {"kind": "Node", "name": NODE, "uid": NODE},
+        "message": "Buffer I/O error",
+        "firstTimestamp": timestamp(NOW - timedelta(hours=1)),
+        "lastTimestamp": at,
+        **fields,
+    }
+    await world.others.create(EVENTS.path(namespace="default"), event)
 
 
 async def renew(world: World, seconds_ago: int) -> None:
