@@ -29,8 +29,9 @@ from workflows.permit_table import PermitTable
 DESCRIBE_EVERY = timedelta(seconds=60)
 """How often holders are described, in case a closing episode's release never reached us."""
 CLOSING = timedelta(seconds=30)
-"""How long an episode that has given its permit back for good may still be described as open: what was asked before its end
-may be heard after it, and must not bring its line back until the next description."""
+"""How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
+asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
+that it has removed itself."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
 FAILURES_REMEMBERED = timedelta(days=1)
@@ -135,7 +136,7 @@ class Granting:
         )
         inputs = [self._reserve(candidate) for candidate in admission.admitted]
         if not report.view.stale and report.lease.held:
-            incidents = [permit.incident for permit in self.table.permits()]
+            incidents = [*(permit.incident for permit in self.table.permits()), *self._closing()]
             inputs += [
                 self._reserve_clean_up(orphan)
                 for orphan in orphans(report.observations, incidents)
@@ -178,8 +179,7 @@ class Granting:
             return
         self.table.remove(release.node, release.incident)
         self._settling.add(release.node)
-        self._released_at = {incident: at for incident, at in self._released_at.items() if workflow.now() - at < CLOSING}
-        self._released_at[release.incident] = workflow.now()
+        self._released_at = self._closing() | {release.incident: workflow.now()}
         if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
             reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
@@ -217,9 +217,13 @@ class Granting:
             reason = f"attempts failed in a row: {attempts.failed}, the last one with: {release.problem}"
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason, until=until)
 
+    def _closing(self) -> dict[str, datetime]:
+        """The incidents that have just been released for good, and when."""
+        return {incident: at for incident, at in self._released_at.items() if workflow.now() - at < CLOSING}
+
     def hear_report(self) -> None:
         """A scan has come in after every release heard so far: what it says of their nodes may be believed again. It may be older
-        than the latest by a moment; the clean-up that this could cause looks for itself."""
+        than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for."""
         self._settling.clear()
 
     def guard(self, permit: Permit, report: ScanReport | None) -> str:

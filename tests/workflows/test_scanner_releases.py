@@ -1,9 +1,10 @@
-"""What an episode says of its end and what the server says of it reach the scanner in any order."""
+"""What an episode says of its end and what others say of it, the server or a scan, reach the scanner in any order."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 from temporalio import activity
@@ -13,6 +14,7 @@ from activities.contracts.episodes import DescribeRequest, DescribeResult, Episo
 from policy.ids import episode_id
 from policy.report import Observation
 from tests.workflows.test_scanner import ScriptedCluster, report, scanning
+from workflows import granting
 
 
 @dataclass
@@ -63,3 +65,25 @@ async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: Wor
         await scan.has_opened(2)
         status = await scan.until(lambda status: any(permit.node == "node-2" for permit in status.permits))
         assert [permit.node for permit in status.permits] == ["node-2"]
+
+
+async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_cleaned_up(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S35: the marks of an episode that ended by itself are its own to remove. A second episode of the node would only be in
+    people's way; marks that really stay are cleaned a while later."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        ended = world.opened[0].incident
+        await scan.release(world.opened[0])
+        await scan.until(lambda status: not status.permits)
+        marked = [Observation(node="node-1", uid="u1", ready=True, incident=ended)]
+        world.show(report(observations=(*marked, Observation(node="node-2", uid="u2", ready=True, incident="terminated"))))
+        await scan.has_opened(2)
+        assert [episode.node for episode in world.opened] == ["node-1", "node-2"], "what nobody owns is cleaned meanwhile"
+        monkeypatch.setattr(granting, "CLOSING", timedelta(0))
+        world.show(report(observations=tuple(marked)))
+        await scan.has_opened(3)
+        assert world.opened[2].node == "node-1"
