@@ -19,6 +19,9 @@ from activities.power.errors import PowerError
 
 OUTPUT_LIMIT = 256 * 1024
 
+OURS_ALONE = ("NODEWARDEN_", "TEMPORAL_", "AWS_")
+"""Variables that nothing we start gets: settings, credentials of devices (`env:`), the keys to Temporal and to a cloud."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -33,7 +36,7 @@ class Ended:
 async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, environment: Mapping[str, str] | None = None) -> Ended:
     """Run `command` until it ends or the deadline does. However this is left, no process of it is left behind.
 
-    environment: all of the child's; None: ours. Never for secrets (S12).
+    environment: all of the child's; None: what it may inherit of ours. Never for secrets (S12).
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -42,7 +45,7 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            env=environment,
+            env=inherited() if environment is None else environment,
         )
     except OSError as error:
         message = f"no process could be started for a power operation: {error.strerror}"
@@ -70,6 +73,11 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
         await _collect(process.stdout, stdout)
         await _collect(process.stderr, stderr)
     return Ended(stdout=bytes(stdout), stderr=bytes(stderr), returncode=await process.wait(), timed_out=timed_out)
+
+
+def inherited() -> dict[str, str]:
+    """Our environment without what may be secret in it: another process shows it to whoever may see that one (S12)."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OURS_ALONE)}
 
 
 async def _collect(stream: asyncio.StreamReader, into: bytearray) -> None:

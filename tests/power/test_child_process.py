@@ -37,6 +37,16 @@ async def test_a_flood_of_output_is_cut() -> None:
     assert len(ended.stdout) == OUTPUT_LIMIT
 
 
+async def test_it_inherits_nothing_that_may_be_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S12: a worker may have credentials in its environment, as `env:` references want them; what it starts may not."""
+    for name in ("NODEWARDEN_CREDENTIAL_BMC", "TEMPORAL_API_KEY", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "k3p-my-s3cret")
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    ended = await run(["env"], b"", within(10))
+    assert b"k3p-my-s3cret" not in ended.stdout
+    assert b"HTTPS_PROXY=http://proxy.example:3128\n" in ended.stdout
+
+
 async def test_a_program_that_is_not_there_is_transient() -> None:
     with pytest.raises(PowerError, match="no process could be started") as caught:
         await run(["/no/such/program"], b"", within(1))

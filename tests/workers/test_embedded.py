@@ -16,6 +16,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from tests.power.processes import visible
 from workers import embedded
 from workers.connect import connect
 from workers.embedded import EmbeddedServerError, EmbeddedTemporal, running_endpoint
@@ -54,7 +55,9 @@ async def status_of(endpoint: Endpoint, workflow_id: str) -> WorkflowExecutionSt
                 await asyncio.sleep(0.1)
 
 
-async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path) -> None:
+async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And has not seen what our environment says of devices (S12)."""
+    monkeypatch.setenv("NODEWARDEN_CREDENTIAL_BMC", "k3p-my-s3cret")
     async with server(tmp_path) as running:
         assert running.ours
         assert running_endpoint(tmp_path) == running.endpoint
@@ -64,6 +67,7 @@ async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path) -> None:
         assert described.config.workflow_execution_retention_ttl.ToTimedelta() == embedded.RETENTION
         pid = running.pid
         assert pid is not None
+        assert b"k3p-my-s3cret" not in visible(pid)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert running_endpoint(tmp_path) is None
