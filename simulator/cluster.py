@@ -53,7 +53,8 @@ class SimulatedCluster:
     """`async with SimulatedCluster(...) as cluster:` gives a cluster whose nodes are Ready and whose workloads run.
 
     platform: what the machines are (`platforms/`); bmc: which program plays BMCs, which alone means the platform ipmi. Without
-    either nothing can switch them. bmc_secret: where the platform's credentials are put.
+    either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
+    secrets begin, the API's token too.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class SimulatedCluster:
         controller_timings: ControllerTimings | None = None,
         state_dir: Path | None = None,
         bmc_secret: tuple[str, str] | None = None,
+        secret_mark: str = "",
     ) -> None:
         platform = platform or ("ipmi" if bmc is not None else None)
         self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
@@ -97,6 +99,7 @@ class SimulatedCluster:
         self._demo_workloads = demo_workloads
         self._toleration_seconds = toleration_seconds
         self._state_dir = state_dir
+        self._secret_mark = secret_mark
         self._tasks = Tasks()
         self._stack = AsyncExitStack()
 
@@ -238,8 +241,9 @@ class SimulatedCluster:
         else:
             from simulator.api.server import ApiServer
 
-            self.api = await self._stack.enter_async_context(ApiServer(tokens={TOKEN: "admin"}))
-            self.address = ApiAddress(url=self.api.url, token=TOKEN)
+            token = f"{self._secret_mark}{TOKEN}"
+            self.api = await self._stack.enter_async_context(ApiServer(tokens={token: "admin"}))
+            self.address = ApiAddress(url=self.api.url, token=token)
             kubeconfig = self.api.kubeconfig()
         self.kubeconfig_path = self._state_dir / "kubeconfig"
         await asyncio.to_thread(self.kubeconfig_path.write_text, kubeconfig)
@@ -312,7 +316,13 @@ class SimulatedCluster:
         if self._platform is not None:
             assert self._state_dir is not None
             self.hardware = await self._stack.enter_async_context(
-                Hardware(identities, platform=self._platform.name, kind=self._bmc, state_dir=self._state_dir / "bmc")
+                Hardware(
+                    identities,
+                    platform=self._platform.name,
+                    kind=self._bmc,
+                    state_dir=self._state_dir / "bmc",
+                    secret_mark=self._secret_mark,
+                )
             )
             await self._create_secret(self.platform)
         for name, identity in identities.items():

@@ -28,10 +28,18 @@ class Hardware:
     """All machines of a simulated cluster. `async with` starts chassis and platform, and ends what they started."""
 
     def __init__(
-        self, machines: Mapping[str, NodeIdentity], *, platform: str = "ipmi", kind: BmcKind = "auto", state_dir: Path
+        self,
+        machines: Mapping[str, NodeIdentity],
+        *,
+        platform: str = "ipmi",
+        kind: BmcKind = "auto",
+        state_dir: Path,
+        secret_mark: str = "",
     ) -> None:
         self.chassis = Chassis()
-        around = Surroundings(chassis=self.chassis, machines=machines, state_dir=state_dir, bmc_kind=kind)
+        around = Surroundings(
+            chassis=self.chassis, machines=machines, state_dir=state_dir, bmc_kind=kind, secret_mark=secret_mark
+        )
         self.platform = platform_named(platform)(around)
         self._machines = machines
         self._stack = AsyncExitStack()

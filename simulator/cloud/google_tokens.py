@@ -37,6 +37,8 @@ class TokenIssuer:
 
     def __init__(self) -> None:
         self.lifetime = 3600.0
+        self.mark = ""
+        """What each token begins with, after what all of Google's do."""
         self._accounts: dict[str, rsa.RSAPublicKey] = {}
         self._tokens: dict[str, tuple[str, float]] = {}
 
@@ -67,7 +69,7 @@ class TokenIssuer:
             raise RefusedGrantError("Invalid JWT: wrong audience")
         if not claims.get("iat", 0) - 60 <= time.time() <= claims.get("exp", 0):
             raise RefusedGrantError("Invalid JWT: Token must be a short-lived token")
-        token = f"ya29.{secrets.token_urlsafe(32)}"
+        token = f"ya29.{self.mark}{secrets.token_urlsafe(32)}"
         self._tokens[token] = (claims["iss"], time.time() + self.lifetime)
         return {"access_token": token, "expires_in": int(self.lifetime), "token_type": "Bearer"}
 

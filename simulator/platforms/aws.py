@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,7 @@ class Aws(Platform):
         ec2 = await asyncio.to_thread(importlib.import_module, "simulator.cloud.ec2")
         moto = await stack.enter_async_context(ec2.MotoServer())
         self.cloud = await stack.enter_async_context(ec2.Ec2Cloud(moto.url, region=REGION))
+        self.cloud.secret_access_key = self.make_up(40)
         self.cloud.set_faults(settle=CLOUD_SECONDS)
         for name, identity in self._around.machines.items():
             machine = self._around.chassis.machine(name)
@@ -51,7 +51,7 @@ class Aws(Platform):
         return {"access-key-id": self.cloud.access_key_id, "secret-access-key": self.cloud.secret_access_key}
 
     def wrong_secret(self) -> Mapping[str, str]:
-        return {"access-key-id": self.cloud.access_key_id, "secret-access-key": secrets.token_urlsafe(30)}
+        return {"access-key-id": self.cloud.access_key_id, "secret-access-key": self.make_up(40)}
 
     def facts(self) -> dict[str, Any]:
         return {"region": REGION, "endpointUrl": self.cloud.url}

@@ -7,6 +7,7 @@ about power. It knows nothing of what runs on them: that is `node.py`.
 from __future__ import annotations
 
 import importlib.util
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -63,12 +64,14 @@ MACHINE_FAULTS: Mapping[DeviceFault, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a platform is put into. bmc_kind: which program plays BMCs, where there are any."""
+    """What a platform is put into. bmc_kind: which program plays BMCs, where there are any. secret_mark: with what each password,
+    key and token that it makes up begins, so that a test can look for all of them at once."""
 
     chassis: Chassis
     machines: Mapping[str, NodeIdentity]
     state_dir: Path
     bmc_kind: BmcKind = "auto"
+    secret_mark: str = ""
 
 
 class Platform(ABC):
@@ -117,6 +120,10 @@ class Platform(ABC):
     def provider_id(self, name: str) -> str:
         """What the kubelet of this machine is told to call it."""
         return self._around.machines[name].provider_id
+
+    def make_up(self, length: int) -> str:
+        """A new secret of so many characters. Made up for each cluster, so that none can end up in a fixture."""
+        return (self._around.secret_mark + secrets.token_hex(length))[:length]
 
     def break_(self, name: str, fault: DeviceFault) -> None:
         """Put one fault in force; it replaces the one before."""

@@ -23,6 +23,7 @@ class Gce(Platform):
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.cloud = GceEndpoint()
+        self.cloud.tokens.mark = around.secret_mark
 
     @classmethod
     def zone(cls, letter: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,6 +10,9 @@ from uuid import UUID
 
 from simulator.bmc.bmc import Bmc, start_bmc
 from simulator.platforms.contract import DeviceFault, Platform, Surroundings
+
+PASSWORD_BYTES = 16
+"""What IPMI 1.5 can take."""
 
 START_AT_ONCE = 4
 """Each BMC is a process: more in parallel only wait for each other."""
@@ -26,8 +28,7 @@ class Ipmi(Platform):
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.username = "admin"
-        # Per cluster, so that no password can end up in a fixture. 16 bytes is what IPMI 1.5 can take.
-        self.password = secrets.token_hex(8)
+        self.password = self.make_up(PASSWORD_BYTES)
         self.bmcs: dict[str, Bmc] = {}
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -38,7 +39,7 @@ class Ipmi(Platform):
         return {"username": self.username, "password": self.password}
 
     def wrong_secret(self) -> Mapping[str, str]:
-        return {"username": self.username, "password": secrets.token_hex(8)}
+        return {"username": self.username, "password": self.make_up(PASSWORD_BYTES)}
 
     def facts(self) -> dict[str, Any]:
         return {}

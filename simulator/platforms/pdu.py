@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -29,12 +28,12 @@ class PowerStrip(Platform):
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.outlets = {name: number for number, name in enumerate(around.machines, start=1)}
-        self.password, self.privacy_password = secrets.token_urlsafe(12), secrets.token_urlsafe(12)
+        self.password, self.privacy_password = self.make_up(16), self.make_up(16)
 
     async def start(self, stack: AsyncExitStack) -> None:
         snmp = await asyncio.to_thread(importlib.import_module, "simulator.snmp.pdu")
         access = snmp.Access(
-            community=secrets.token_urlsafe(12),
+            community=self.make_up(16),
             username=USERNAME,
             password=self.password,
             privacy_password=self.privacy_password,
@@ -46,7 +45,7 @@ class PowerStrip(Platform):
         return {"username": USERNAME, "password": self.password, "snmp_priv_passwd": self.privacy_password}
 
     def wrong_secret(self) -> Mapping[str, str]:
-        return {**self.secret(), "password": secrets.token_urlsafe(12)}
+        return {**self.secret(), "password": self.make_up(16)}
 
     def facts(self) -> dict[str, Any]:
         return {"address": "127.0.0.1", "port": self.strip.port}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -25,7 +24,7 @@ class Redfish(Platform):
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
         self.username = "admin"
-        self.password = secrets.token_urlsafe(12)
+        self.password = self.make_up(16)
 
     async def start(self, stack: AsyncExitStack) -> None:
         machines = self._around.machines
@@ -43,7 +42,7 @@ class Redfish(Platform):
         return {"username": self.username, "password": self.password}
 
     def wrong_secret(self) -> Mapping[str, str]:
-        return {"username": self.username, "password": secrets.token_urlsafe(12)}
+        return {"username": self.username, "password": self.make_up(16)}
 
     def facts(self) -> dict[str, Any]:
         return {"address": self.service.address, "port": self.service.port, "authority": str(self.service.authority)}

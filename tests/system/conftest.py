@@ -1,16 +1,21 @@
-"""One Temporal server for all system tests."""
+"""One Temporal server for all system tests, and a search for secrets in all that they leave behind."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 
+from activities.power.fence_agent_metadata import SEARCH_PATH
+from tests import report
+from tests.system.canary import RUN
 from tests.system.harness import System
 from tests.system.nursery import Nursery
+from tests.system.process_watch import ProcessWatch
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import ROOT
 
@@ -18,6 +23,30 @@ NAMESPACES = 40
 """As many systems may live in one session; each has a namespace of its own."""
 
 MakeSystem = Callable[..., Awaitable[System]]
+
+
+TOOLS = ("ipmitool", "snmpget", "snmpset", "snmpwalk")
+"""What agents start, and what is over in no time."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_secret_gets_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """S12: no secret of these tests is in a history, a log, an object, a metric or what can be seen of a process."""
+    tools = [Path(found) for tool in TOOLS if (found := which(tool, path=SEARCH_PATH)) is not None]
+    with RUN.hearing(), ProcessWatch(RUN.look_at_process, tools=tools):
+        yield
+    RUN.look_at_files(tmp_path_factory.getbasetemp())
+    report.TABLES["searched for secrets"] = [RUN.told()]
+    if problems := RUN.problems():
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What is printed here is searched, too."""
+    told = yield
+    RUN.look_at_report(told)
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
+from tests.system.canary import RUN
 from tests.system.nursery import Nursery
 from tests.system.real_api import RealApiServer, assets
 from tests.system.temporal_server import TemporalServer
@@ -119,10 +120,14 @@ class System:
         try:
             self.cluster = await self._stack.enter_async_context(await self._make_cluster())
             self.witness = Witness(self.cluster)
+            RUN.learn(self.cluster.platform.secret(), self.cluster.platform.wrong_secret(), {"token": self.cluster.token})
+            if self.cluster.api is not None:
+                RUN.listen(self.namespace, self.cluster.api.store)
             self.client = await self._stack.enter_async_context(ApiClient(self.cluster.address, user_agent="test"))
             self.settings = self._write_settings()
             connection = Nodewarden.connect(self.settings, address=self.temporal.address, namespace=self.namespace)
             self.warden = await self._stack.enter_async_context(connection)
+            self._stack.push_async_callback(self._look_for_secrets)
             self._stack.push_async_callback(self._end_workers)
         except BaseException:
             await self._stack.aclose()
@@ -157,6 +162,7 @@ class System:
             custom_resource_definitions=[CRDS],
             demo_workloads=self._demo_workloads,
             state_dir=self.folder / "cluster",
+            secret_mark=RUN.value,
             **where,
         )
 
@@ -188,7 +194,14 @@ class System:
         return worker
 
     async def _end_workers(self) -> None:
+        if self.settings.metrics and any(worker.alive for worker in self.workers):
+            await RUN.look_at_metrics(self.settings.metrics)
         await asyncio.gather(*(worker.kill() for worker in self.workers if worker.alive))
+
+    async def _look_for_secrets(self) -> None:
+        """When all is over, where nobody could listen to the API server meanwhile (S12)."""
+        if self.cluster.api is None:
+            await RUN.look_at_api(self.namespace, self.client)
 
     # Policy and scanner ----------------------------------------------------------------------------------------------
 

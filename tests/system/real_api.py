@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.system import mortal
+from tests.system.canary import RUN
 from workers.embedded_process import free_ports
 
 VARIABLE = "KUBEBUILDER_ASSETS"
@@ -46,7 +47,7 @@ class RealApiServer:
     """`async with RealApiServer(assets, folder) as api:`; `url`, `token` and `certificate_authority` are how to reach it."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
-        self.token = secrets.token_hex(16)
+        self.token = f"{RUN.value}{secrets.token_hex(16)}"
         self._programs = programs
         self._folder = folder
         self._member = f"test-{secrets.token_hex(8)}"

@@ -33,7 +33,7 @@ class TemporalServer:
         self.namespaces = tuple(namespaces)
         self.port, self._ui_port = free_ports(HOST, 2)
         self.log = folder / "temporal.log"
-        self._database = folder / "temporal.db"
+        self.database = folder / "temporal.db"
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -49,7 +49,7 @@ class TemporalServer:
         """Start it and wait until each namespace answers."""
         attributes = dict.fromkeys(search_attributes.required(), "Keyword")
         arguments = server_arguments(
-            host=HOST, port=self.port, ui_port=self._ui_port, database=self._database, search_attributes=attributes
+            host=HOST, port=self.port, ui_port=self._ui_port, database=self.database, search_attributes=attributes
         )
         for namespace in self.namespaces:
             arguments += ["--namespace", namespace]

@@ -142,7 +142,7 @@ async def _apply(system: System, refused: str, tap: LoginTap) -> None:
     namespace, name = system.cluster.bmc_secret
     right = (await system.client.get(SECRETS.path(name, namespace=namespace)))["data"]
     for node in system.cluster.nodes:
-        values = {"data": right} if node != refused else {"stringData": {"username": "admin", "password": "yesterday's"}}
+        values = {"data": right} if node != refused else {"stringData": dict(system.cluster.platform.wrong_secret())}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"bmc-{node}", "namespace": namespace}, **values}
         await system.client.create(SECRETS.path(namespace=namespace), secret)
     device: dict[str, Any] = copy.deepcopy(system.fencing_template()["spec"]["template"]["spec"]["power"][0])

@@ -20,6 +20,7 @@ from simulator.client import ApiAddress, ApiClient
 from tests import report
 from tests.cluster.builders import now
 from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.system.canary import RUN
 from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.questions import standing
 from tests.system.temporal_server import TemporalServer
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 CAPI = replace(CLUSTER_API, namespace=TEMPLATE_NAMESPACE)
 """A check's template lives in the check's namespace."""
 
-TOKEN = "abc"
+TOKEN = f"{RUN.value}-of-the-management-cluster"
 REMEDIATION = {
     "templateRef": {"apiVersion": TEMPLATES.api_version, "kind": TEMPLATES.kind, "name": TEMPLATE},
     "triggerIf": {"unhealthyLessThanOrEqualTo": "40%"},
@@ -57,7 +58,8 @@ async def world(
 ) -> AsyncIterator[World]:
     token = tmp_path_factory.mktemp("management") / "token"
     token.write_text(TOKEN)
-    async with ApiServer() as management, ApiClient(ApiAddress(url=management.url, token=TOKEN)) as person:
+    async with ApiServer(tokens={TOKEN: "admin"}) as management, ApiClient(ApiAddress(url=management.url, token=TOKEN)) as person:
+        RUN.listen("management", management.store)
         await CAPI.install(person)
         machines = {"server": management.url, "token_file": str(token)}
         async with standing(temporal, free_namespaces, tmp_path_factory, nodes=4, zones=2, machines=machines) as system:

@@ -31,6 +31,7 @@ from tests.system.nursery import Nursery
 from tests.system.questions import CONSEQUENCES, acts, commands, parked, traces
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Consequence, judge, left_over
+from workers.embedded_process import free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
@@ -113,7 +114,9 @@ async def playing(
     for driver, stand in STANDS.items():
         if driver in chosen and not (driver in PROGRAMS and PROGRAMS[driver].args[0]):
             namespace = free_namespaces.pop(0)
+            metrics = f"127.0.0.1:{free_ports('127.0.0.1', 1)[0]}"
             options: dict[str, Any] = {"temporal": temporal, "namespace": namespace, "nodes": 5, "zones": 3}
+            options["settings"] = {"metrics": metrics}  # in which a driver's words could be: searched for secrets at the end
             system = System(tmp_path_factory.mktemp(namespace), platform=stand.platform, **options)
             tasks[driver] = asyncio.create_task(_play(driver, stand, system, nursery), name=driver)
     yield tasks

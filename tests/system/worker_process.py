@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tests.system import mortal
 from tests.system.nursery import Nursery
+from workers.credentials import ENVIRONMENT_PREFIX
 
 ROOT = Path(__file__).parents[2]
 ORDER_VARIABLE = "KILL_ORDER"
@@ -167,5 +168,7 @@ def _arguments(config: Path) -> list[str]:
 
 
 def _clean(more: Mapping[str, str] | None) -> dict[str, str]:
+    from tests.system.canary import RUN  # not in the processes that are started here
+
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
-    return {**inherited, "PYTHONPATH": str(ROOT), **(more or {})}
+    return {**inherited, "PYTHONPATH": str(ROOT), f"{ENVIRONMENT_PREFIX}NOBODYS": RUN.value, **(more or {})}
