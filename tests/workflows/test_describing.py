@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -15,13 +15,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.contracts.episodes import DescribeRequest, EpisodeDescription, Opened, OpenOutcome, OpenRequest
 from activities.episodes import EpisodeService
-from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind, Outcome, Phase
 from policy.ids import episode_id
 
 pytestmark = pytest.mark.timeout(30)
 
 CLUSTER = "describing"
 SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+ENDED = SINCE + timedelta(minutes=5)
 
 
 @workflow.defn(name="Fencing")
@@ -58,6 +59,23 @@ class SpeechlessEpisode:
     @workflow.run
     async def run(self, request: FencingInput) -> None:
         await asyncio.Future[None]()
+
+
+@workflow.defn(name="Fencing")
+class EndedEpisode:
+    """One that ends at once as its request says."""
+
+    @workflow.run
+    async def run(self, request: FencingInput) -> EpisodeResult:
+        return EpisodeResult(
+            outcome=Outcome(request.reason),
+            incident=request.incident,
+            cluster=CLUSTER,
+            node=request.node,
+            message="aborted by ada (the rack is being moved)",
+            started=SINCE,
+            ended=ENDED,
+        )
 
 
 @workflow.defn(name="Backup")
@@ -151,3 +169,32 @@ async def test_the_end_of_a_foreign_workflow_is_no_abort(env: WorkflowEnvironmen
     outcome = await opened(env.client, FencingInput(cluster=CLUSTER, node="node-4", incident="i-2", need=need))
     await env.client.get_workflow_handle(outcome.workflow_id).terminate()
     assert outcome.opened is Opened.STARTED
+
+
+@pytest.mark.parametrize(
+    ("kind", "since", "outcome", "expected"),
+    [
+        (NeedKind.FOREIGN_OBJECT, SINCE, Outcome.ABORTED, Opened.HELD_OFF),
+        (NeedKind.FOREIGN_OBJECT, ENDED, Outcome.ABORTED, Opened.HELD_OFF),
+        (NeedKind.FOREIGN_OBJECT, ENDED + timedelta(seconds=1), Outcome.ABORTED, Opened.STARTED),
+        (NeedKind.CHECK, SINCE, Outcome.ABORTED, Opened.HELD_OFF),
+        (NeedKind.CHECK, ENDED + timedelta(seconds=1), Outcome.ABORTED, Opened.STARTED),
+        (NeedKind.PERSON, SINCE, Outcome.ABORTED, Opened.STARTED),
+        (NeedKind.FOREIGN_OBJECT, SINCE, Outcome.RELEASED, Opened.STARTED),
+    ],
+    ids=["its object", "made then", "a new object", "its check", "well meanwhile", "a person", "no abort"],
+)
+async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_scanner_remembers_it(
+    env: WorkflowEnvironment, kind: NeedKind, since: datetime, outcome: Outcome, expected: Opened
+) -> None:
+    """S19, S20: also for another system's object, whose age is its need's; one that is made later is a new wish."""
+    node, queue = f"aborted-{uuid4()}", f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, EndedEpisode):
+        ended = FencingInput(cluster=CLUSTER, node=node, incident="i-1", reason=outcome.value)
+        await env.client.execute_workflow("Fencing", ended, id=episode_id(CLUSTER, node), task_queue=queue)
+    again = FencingInput(cluster=CLUSTER, node=node, incident="i-2", need=Need(kind=kind, since=since))
+    found = await opened(env.client, again)
+    if found.opened is Opened.STARTED:
+        await env.client.get_workflow_handle(found.workflow_id).terminate()
+    assert found.opened is expected
+    assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
