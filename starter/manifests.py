@@ -8,7 +8,7 @@ is one error that names file and line. What the objects mean is `activities/clus
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -56,35 +56,38 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_files(paths: Iterable[str]) -> Iterator[Manifest | Unreadable]:
-    """Every object in these files; `-` is standard input, a directory stands for all YAML and JSON files below it."""
+def read_files(paths: Iterable[str], *, blocks: Collection[str] = ()) -> Iterator[Manifest | Unreadable]:
+    """Every object in these files; `-` is standard input, a directory stands for all YAML and JSON files below it.
+
+    blocks: names of settings that may stand alone, in a document that is no Kubernetes object.
+    """
     for path in paths:
         if path == STANDARD_INPUT:
-            yield from _read(sys.stdin.read, "standard input")
+            yield from _read(sys.stdin.read, "standard input", blocks)
             continue
         place = Path(path)
         files = sorted(each for each in place.rglob("*") if each.suffix in SUFFIXES) if place.is_dir() else [place]
         if not files:
             yield Unreadable(source=path, problem="expected YAML or JSON files in this directory, found none")
         for file in files:
-            yield from _read(partial(file.read_text, encoding="utf-8"), str(file))
+            yield from _read(partial(file.read_text, encoding="utf-8"), str(file), blocks)
 
 
-def _read(reading: Callable[[], str], source: str) -> Iterator[Manifest | Unreadable]:
+def _read(reading: Callable[[], str], source: str, blocks: Collection[str]) -> Iterator[Manifest | Unreadable]:
     try:
         text = reading()
     except (OSError, UnicodeDecodeError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         yield Unreadable(source=source, problem=f"expected a readable text file: {problem[:LONGEST_PROBLEM]}")
         return
-    yield from read_text(text, source)
+    yield from read_text(text, source, blocks=blocks)
 
 
-def read_text(text: str, source: str) -> Iterator[Manifest | Unreadable]:
+def read_text(text: str, source: str, *, blocks: Collection[str] = ()) -> Iterator[Manifest | Unreadable]:
     """Every object in a text. What comes before a mistake is used; what comes after it is not."""
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            yield from _objects(orjson.loads(text), source)
+            yield from _objects(orjson.loads(text), source, blocks)
         except orjson.JSONDecodeError as error:
             if text.lstrip().startswith("["):
                 yield Unreadable(source=f"{source}, line {error.lineno}", problem=f"expected JSON: {error.msg}")
@@ -95,7 +98,7 @@ def read_text(text: str, source: str) -> Iterator[Manifest | Unreadable]:
     try:
         for document in islice(yaml.load_all(text, Loader=_Loader), sound):
             if document is not None:
-                yield from _objects(document, source)
+                yield from _objects(document, source, blocks)
     except yaml.YAMLError as error:
         mistake = _malformed(error, source)
     except (ValueError, KeyError, IndexError, AttributeError, TypeError, RecursionError) as error:
@@ -113,7 +116,7 @@ def _malformed(error: yaml.YAMLError, source: str) -> Unreadable:
     return Unreadable(source=f"{source}{line}", problem=f"expected YAML: {(error.problem or '')[:LONGEST_PROBLEM]}")
 
 
-def _objects(document: Any, source: str) -> Iterator[Manifest | Unreadable]:
+def _objects(document: Any, source: str, blocks: Collection[str]) -> Iterator[Manifest | Unreadable]:
     """The objects in a document, lists of lists included, in their order."""
     waiting: list[tuple[Any, dict[str, Any]]] = [(document, {})]
     while waiting:
@@ -130,6 +133,8 @@ def _objects(document: Any, source: str) -> Iterator[Manifest | Unreadable]:
             # The items of a typed list (NodeList) do not repeat what they are.
             mine = {"apiVersion": whole.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
             waiting += [(item, mine) for item in reversed(items or [])]
+        elif kind is None and whole and whole.keys() <= set(blocks):
+            yield Manifest(document=whole, source=source)
         elif not isinstance(kind, str) or not isinstance(whole.get("apiVersion"), str):
             yield Unreadable(source=source, problem="expected a Kubernetes object with apiVersion and kind")
         else:

@@ -23,10 +23,14 @@ import msgspec
 from activities.cluster.refusals import Status
 from policy.moments import moment_of
 from policy.nodes import Condition, NodeView, Taint
+from policy.preservation.held import CONDITION
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+READ_OUT = frozenset({CONDITION})
+"""Types of conditions whose messages are read."""
 
 LONGEST_PROBLEM = 200
 
@@ -100,6 +104,7 @@ class WireCondition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str | None = None
+    message: str | None = None
     last_transition_time: Any = None
 
 
@@ -195,6 +200,7 @@ def _condition(condition: WireCondition) -> Condition:
         status=sys.intern(condition.status),
         since=moment_of(condition.last_transition_time),
         reason=sys.intern(condition.reason or ""),
+        message=condition.message or "" if condition.type in READ_OUT else "",
     )
 
 

@@ -1,0 +1,70 @@
+"""Automatic preservation: how many failed machines of a pool are kept without anybody having asked.
+
+The cap is spread over the parts of a pool (its zones, or MachineDeployments) as Gardener spreads a worker pool: all get the same,
+and of what is left over the first ones get one more. Newest machines are kept first; when the cap falls exactly the surplus goes,
+the earliest expiry first (S23, S24). Machines that somebody asked for neither count nor are released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from policy.moments import LATEST
+from policy.preservation.held import BY_US, Held
+from policy.preservation.requests import Intent, requested
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the cap asks of one part of a pool. count: automatic preservations as found."""
+
+    count: int = 0
+    selected: tuple[Held, ...] = ()
+    released: tuple[Held, ...] = ()
+
+
+def shares(cap: int, parts: Sequence[str]) -> dict[str, int]:
+    """The cap of each part, in the order of their names; last the machines of which nobody knows the part, called ""."""
+    if not parts:
+        return {}
+    each, rest = divmod(cap, len(parts))
+    ordered = sorted(parts, key=lambda part: (not part, part))
+    return {part: each + (1 if index < rest else 0) for index, part in enumerate(ordered)}
+
+
+def choose(machines: Iterable[Held], cap: int, *, now: datetime) -> Choice:
+    """Which machines of one part begin to be kept, and which are released. A hold that ends by itself gives its place up."""
+    count, held, candidates = 0, [], []
+    for machine in machines:
+        if is_automatic(machine):
+            count += 1
+            if machine.failed and not machine.deleting and not machine.expired(now):
+                held.append(machine)
+        elif _is_candidate(machine):
+            candidates.append(machine)
+    surplus = len(held) - cap
+    if surplus > 0:
+        held.sort(key=lambda machine: (machine.expiry or LATEST, machine.created or _BEGINNING, machine.key))
+        return Choice(count=count, released=tuple(held[:surplus]))
+    candidates.sort(key=lambda machine: machine.key)
+    candidates.sort(key=lambda machine: machine.created or _BEGINNING, reverse=True)
+    return Choice(count=count, selected=tuple(candidates[:-surplus] if surplus else ()))
+
+
+def is_automatic(machine: Held) -> bool:
+    """Whether it is kept by the cap and not by anybody's word; also where its annotation was removed, which releases nothing."""
+    request = requested(machine.annotated, node_exists=machine.node is not None)
+    if request.intent is Intent.AUTOMATIC:
+        return not machine.ended or machine.expiry is not None
+    return request.intent is Intent.NONE and machine.expiry is not None and machine.condition_reason == BY_US
+
+
+def _is_candidate(machine: Held) -> bool:
+    """Failed, not asked for in whatever way (`false` is a way), and not the failure that was preserved before (S25)."""
+    if not machine.failed or machine.deleting or machine.expiry is not None or machine.ended:
+        return False
+    return requested(machine.annotated, node_exists=machine.node is not None).intent is Intent.NONE

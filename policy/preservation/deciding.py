@@ -1,0 +1,206 @@
+"""Whether one machine is kept, and what follows: the state machine of the proposal and of machine-controller-manager.
+
+    Running --now--> Running:Preserved --fails--> Failed:Preserved (drained)      Failed --kept--> Failed:Preserved
+    Running:Preserved --false, removed, expiry--> Running                         Failed --not kept--> Terminating (drained first)
+    Failed:Preserved --false, removed, expiry--> Terminating                      Failed:Preserved --well again--> by value
+
+Recovery is read where the phase is: a machine whose phase is no longer Failed. `now` stays preserved, `when-failed` ends and is
+armed again, an automatic one ends. At the expiry of a failed machine the Node is asked once more: a healthy one goes on running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.durations import format_duration
+from policy.moments import later, written
+from policy.preservation.held import BY_US, Held, MachinePhase
+from policy.preservation.requests import KEEPING, Intent, Request, asked_for, requested
+
+
+class Action(StrEnum):
+    """What is to be done."""
+
+    NONE = "none"
+    PRESERVE = "preserve"
+    """Begin to keep it; one that has failed is drained with it."""
+    DRAIN = "drain"
+    """It is kept already, and has failed since: no new pods, and the old ones are drained."""
+    STOP = "stop"
+    """No longer kept, and it goes on running."""
+    TERMINATE = "terminate"
+    """Drained and deleted: it has failed, and nobody keeps it (any longer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What holds for one machine at one moment.
+
+    intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
+    ended: that a preservation ends with this. withdraw: that its annotation has served, and goes.
+    """
+
+    held: Held
+    intent: Intent
+    request: Request
+    action: Action
+    reason: str
+    preserved: bool = False
+    expiry: datetime | None = None
+    ended: bool = False
+    withdraw: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def phase(self) -> str:
+        """The phase that results, with the proposal's sub-phase: `Failed:Preserved`."""
+        if self.action is Action.TERMINATE or self.held.deleting:
+            return MachinePhase.TERMINATING.value
+        phase = self.held.phase
+        if phase is MachinePhase.FAILED and self.action is Action.STOP:
+            phase = MachinePhase.RUNNING
+        return f"{phase.value}:Preserved" if self.preserved else phase.value
+
+
+class Automatic(StrEnum):
+    """What the cap says of a machine; see `policy/preservation/automatic.py`."""
+
+    NOTHING = ""
+    SELECTED = "selected"
+    RELEASED = "released"
+
+
+def decide(held: Held, *, now: datetime, timeout: timedelta, automatic: Automatic = Automatic.NOTHING) -> Decision:
+    """What holds for this machine now. timeout: of its pool, for a preservation that begins."""
+    return _Deciding(held, now, timeout, automatic).decide()
+
+
+def keeps(held: Held) -> bool:
+    """Whether a word on the objects keeps the machine from being terminated for its failure (S27), begun or not.
+
+    Asked live right before a deletion as well. A word that ran out keeps nothing.
+    """
+    return requested(held.annotated, node_exists=held.node is not None).intent in KEEPING
+
+
+class _Deciding:
+    def __init__(self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic) -> None:
+        self._held = held
+        self._now = now
+        self._automatic = automatic
+        self._request = requested(held.annotated, node_exists=held.node is not None)
+        self._intent = self._request.intent
+        own, mistake = asked_for(held.on_node, held.annotations if held.machine else {})
+        self._timeout = own or held.timeout or timeout
+        self._warnings = tuple(word for word in (self._request.unreadable, self._request.ignored, mistake) if word)
+
+    def decide(self) -> Decision:
+        held = self._held
+        if held.deleting or held.phase is MachinePhase.TERMINATING:
+            return self._say(Action.NONE, "it is being deleted, which beats any preservation", ended=held.expiry is not None)
+        if held.expiry is None:
+            return self._free()
+        return self._kept()
+
+    def _free(self) -> Decision:
+        """Nothing is kept so far."""
+        held, intent = self._held, self._intent
+        if self._automatic is Automatic.SELECTED:
+            self._intent = Intent.AUTOMATIC
+            return self._begin("it has failed, and the pool keeps failed machines")
+        if intent is Intent.NOW:
+            return self._begin("asked for by annotation")
+        if intent is Intent.WHEN_FAILED and held.failed:
+            return self._begin(f"asked for by annotation, and it has failed: {held.failed}")
+        if intent is Intent.AUTOMATIC and held.failed and not held.ended and self._automatic is not Automatic.RELEASED:
+            return self._begin(f"annotated as automatically preserved, and it has failed: {held.failed}")
+        if held.failed:
+            return self._say(Action.TERMINATE, f"{self._why_not()}: {held.failed}")
+        waiting = intent is Intent.WHEN_FAILED
+        reason = "would be preserved once it fails" if waiting else "nothing keeps it, and it has not failed"
+        return self._say(Action.NONE, reason)
+
+    def _why_not(self) -> str:
+        if self._intent is Intent.FALSE:
+            return "it has failed, and its annotation says that it is not to be preserved"
+        if self._automatic is Automatic.RELEASED:
+            return "it has failed, and the pool keeps no more"
+        if self._held.ended:
+            return "it has failed, and this failure has been preserved before"
+        return "it has failed, and nothing keeps it"
+
+    def _kept(self) -> Decision:
+        held, intent, now = self._held, self._intent, self._now
+        assert held.expiry is not None
+        if held.expired(now):
+            return self._expire(held.expiry)
+        if self._request.unreadable:
+            return self._go_on("goes on as it was: the annotation of its Node can't be read")
+        if self._automatic is Automatic.RELEASED:
+            return self._end("the pool keeps fewer machines, and this one expires first", withdraw=True)
+        if intent is Intent.NONE and held.condition_reason == BY_US:
+            self._intent = Intent.AUTOMATIC
+            return self._automatically("an automatic preservation is not released by removing its annotation, which is put back")
+        match intent:
+            case Intent.NONE:
+                return self._end("released: its annotation is gone")
+            case Intent.FALSE:
+                return self._end("released by annotation")
+            case Intent.AUTOMATIC:
+                return self._automatically("preserved automatically")
+            case Intent.WHEN_FAILED if not held.failed:
+                return self._end("it is well again; its annotation is armed for another failure")
+            case _:
+                return self._go_on("preserved on request")
+
+    def _automatically(self, reason: str) -> Decision:
+        if not self._held.failed:
+            return self._end("it is well again", withdraw=True)
+        return self._go_on(reason)
+
+    def _expire(self, expiry: datetime) -> Decision:
+        when = f"expired at {written(expiry)}"
+        if self._held.failed and self._held.well:
+            return self._say(Action.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True)
+        return self._end(when, withdraw=True)
+
+    def _end(self, reason: str, *, withdraw: bool = False) -> Decision:
+        action = Action.TERMINATE if self._held.failed else Action.STOP
+        return self._say(action, reason, ended=True, withdraw=withdraw)
+
+    def _begin(self, reason: str) -> Decision:
+        expiry = later(self._now, self._timeout)
+        words = f"{reason}; for {format_duration(self._timeout)}"
+        return self._say(Action.PRESERVE, words, preserved=True, expiry=expiry)
+
+    def _go_on(self, reason: str) -> Decision:
+        held = self._held
+        due = bool(held.failed) and held.node is not None and not (held.drained and held.tainted)
+        if due:
+            return self._say(Action.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=held.expiry)
+        return self._say(Action.NONE, reason, preserved=True, expiry=held.expiry)
+
+    def _say(
+        self,
+        action: Action,
+        reason: str,
+        *,
+        preserved: bool = False,
+        expiry: datetime | None = None,
+        ended: bool = False,
+        withdraw: bool = False,
+    ) -> Decision:
+        return Decision(
+            held=self._held,
+            intent=self._intent,
+            request=self._request,
+            action=action,
+            reason=reason,
+            preserved=preserved,
+            expiry=expiry,
+            ended=ended,
+            withdraw=withdraw,
+            warnings=self._warnings,
+        )

@@ -1,0 +1,169 @@
+"""What has to be written for a decision: the Machine's and the Node's annotations, the expiry, our taint, the condition.
+
+Only differences, so that writing them twice writes nothing, and whoever stopped half-way goes on. What is the user's stays as it
+is, byte for byte (S28): a cordon is never touched, and `scale-down-disabled` goes only where our mark says that it is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from policy.moments import written
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.deciding import Action, Decision
+from policy.preservation.held import (
+    BY_A_USER,
+    BY_US,
+    CONDITION,
+    DRAINED,
+    ENDED_ANNOTATION,
+    NOT_DRAINED,
+    SCALE_DOWN_BEFORE,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    STOPPED,
+    Held,
+)
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedCondition:
+    """The condition `Preserved` of the Node, as it should read."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The differences. Annotations: None removes one.
+
+    The order in which they are written matters to a crash: the Node first, the Machine's annotations in one write, the expiry
+    before everything else where a hold begins and after everything else where it ends, since it alone says that one is in force.
+    """
+
+    machine: Mapping[str, str | None] = field(default_factory=dict)
+    node: Mapping[str, str | None] = field(default_factory=dict)
+    expiry: datetime | None = None
+    expiry_differs: bool = False
+    taint: bool | None = None
+    """True: our taint is to be set; False: removed; None: as it is."""
+    drain: bool = False
+    condition: PreservedCondition | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether everything is as it should be."""
+        return not (self.machine or self.node or self.expiry_differs or self.drain or self.condition) and self.taint is None
+
+
+def effects(decision: Decision, *, drained: bool | None = None) -> Effects:
+    """What has to be written. drained: how a drain that this decision asked for has gone, None before it."""
+    held = decision.held
+    if held.deleting:
+        return Effects()
+    node = _on_node(decision)
+    has_node = held.node is not None
+    return Effects(
+        machine=_differences(held.annotations, _on_machine(decision)) if held.machine else {},
+        node=_differences(held.on_node, node) if has_node else {},
+        expiry=decision.expiry,
+        expiry_differs=decision.expiry != held.expiry,
+        taint=_taint(decision) if has_node else None,
+        drain=has_node and _drains(decision) and drained is None,
+        condition=_condition(decision, drained) if has_node else None,
+    )
+
+
+def _drains(decision: Decision) -> bool:
+    if decision.action is Action.PRESERVE:
+        return bool(decision.held.failed)
+    return decision.action is Action.DRAIN
+
+
+def _on_machine(decision: Decision) -> dict[str, str | None]:
+    """The Machine's annotations: where the Node decides, its own value goes and the Node's is remembered."""
+    held, request = decision.held, decision.request
+    wanted: dict[str, str | None] = {}
+    if request.unreadable and not decision.ended:
+        return wanted
+    if request.by_node:
+        wanted[PRESERVE_ANNOTATION] = None
+        gone = decision.withdraw or not held.annotated.node
+        wanted[LAST_APPLIED_ANNOTATION] = None if gone else held.annotated.node
+    elif decision.withdraw:
+        wanted[PRESERVE_ANNOTATION] = None
+        wanted[LAST_APPLIED_ANNOTATION] = None
+    elif decision.preserved and decision.intent is Intent.AUTOMATIC:
+        wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
+    return wanted | _memory(decision)
+
+
+def _memory(decision: Decision) -> dict[str, str | None]:
+    """One preservation for one failure (S25): remembered until the machine is well again."""
+    if decision.action is Action.TERMINATE and decision.ended and decision.held.expiry is not None:
+        return {ENDED_ANNOTATION: written(decision.held.expiry)}
+    if not decision.held.failed and decision.held.ended:
+        return {ENDED_ANNOTATION: None}
+    return {}
+
+
+def _on_node(decision: Decision) -> dict[str, str | None]:
+    held = decision.held
+    there = held.on_node
+    wanted: dict[str, str | None] = {} if held.machine else _memory(decision)
+    if decision.preserved:
+        ours, value = SCALE_DOWN_DISABLED_OURS in there, there.get(SCALE_DOWN_DISABLED)
+        if ours or value != "true":
+            # Also where a user turned it off while the machine is kept: it is ours then, and put back.
+            wanted |= {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        if not ours and value is not None and value != "true":
+            wanted[SCALE_DOWN_BEFORE] = value
+        if not held.machine and decision.intent is Intent.AUTOMATIC:
+            wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
+    elif SCALE_DOWN_DISABLED_OURS in there:
+        wanted |= {SCALE_DOWN_DISABLED: there.get(SCALE_DOWN_BEFORE), SCALE_DOWN_DISABLED_OURS: None, SCALE_DOWN_BEFORE: None}
+    if decision.withdraw and there.get(PRESERVE_ANNOTATION) is not None:
+        wanted[PRESERVE_ANNOTATION] = None
+    return wanted
+
+
+def _taint(decision: Decision) -> bool | None:
+    """Set while a machine that failed is kept; it goes when it is well again, or no longer kept."""
+    held = decision.held
+    wanted = decision.preserved and bool(held.failed)
+    return None if wanted is held.tainted else wanted
+
+
+def _condition(decision: Decision, drained: bool | None) -> PreservedCondition | None:
+    """What the Node should say, where it does not say so yet."""
+    held = decision.held
+    assert held.node is not None
+    found = held.node.condition(CONDITION)
+    if not decision.preserved:
+        if (found is None and not decision.ended) or (found is not None and found.status == "False"):
+            return None
+        return PreservedCondition(status="False", reason=STOPPED, message=decision.reason)
+    if _drains(decision) and drained is None:
+        return None
+    assert decision.expiry is not None
+    reason = BY_US if decision.intent is Intent.AUTOMATIC else BY_A_USER
+    words = f"Machine preserved until {written(decision.expiry)}."
+    if held.failed:
+        words = f"{NOT_DRAINED if drained is False else DRAINED} {words}"
+    wanted = PreservedCondition(status="True", reason=reason, message=words)
+    same = found is not None and (found.status, found.reason, found.message) == (wanted.status, wanted.reason, wanted.message)
+    return None if same else wanted
+
+
+def _differences(there: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if there.get(key) != value}
+
+
+def is_in_force(held: Held) -> bool:
+    """Whether a preservation holds on the objects, however far its effects have come."""
+    return held.expiry is not None

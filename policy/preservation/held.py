@@ -1,0 +1,135 @@
+"""What is known of one machine for the question whether it is kept. A snapshot: from the watch cache, a live read, or files.
+
+A machine is a Machine with its Node, a Machine that has no Node yet (or no longer), or a Node that no Machine belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated
+
+TAINT = "node.machine.sapcloud.io/preserved"
+"""Keeps new pods off a machine that is kept though it failed, instead of a cordon, which may be somebody's own."""
+
+CONDITION = "Preserved"
+BY_US = "Preserved by MCM."
+BY_A_USER = "Preserved by user."
+STOPPED = "Preservation stopped."
+"""Reasons of the condition, as the shipped system writes them and its users' tools read them."""
+
+DRAINED = "Preserved node drained successfully."
+NOT_DRAINED = "Preserved node could not be drained."
+
+EXPIRY_ANNOTATION = "nodewarden.io/preserve-expiry"
+"""When the hold ends, where the Machine's API has no field for it, or there is no Machine."""
+
+ENDED_ANNOTATION = "nodewarden.io/preservation-ended"
+"""That the failure of this machine has had its preservation (S25). It goes when the machine is seen well again."""
+
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+SCALE_DOWN_DISABLED_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
+"""The mark by which the first one is known to be ours; without it, it is the user's and stays (S28)."""
+SCALE_DOWN_BEFORE = "nodewarden.io/scale-down-disabled-before"
+"""What a user had written there before we did, put back when we stop (S28)."""
+
+SYMPTOMS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
+"""Conditions that make a Ready node unhealthy, as machine-controller-manager has them by default."""
+
+
+class MachinePhase(StrEnum):
+    """Of a machine, as machine-controller-manager calls them; other systems' phases are read as the nearest of these."""
+
+    PENDING = "Pending"
+    AVAILABLE = "Available"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    CRASH_LOOP = "CrashLoopBackOff"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One machine. Empty strings mean that the object does not carry the field.
+
+    key: unique among all machines. machine: the name of the Machine, "" for a Node without one. node_name: also of a Node that
+    is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
+    deployment: the MachineDeployment or MachineSet that it is a replica of. priority: who goes first when that is scaled down,
+    the lowest. timeout: of the Machine's own specification.
+    """
+
+    key: str
+    machine: str = ""
+    namespace: str = ""
+    node_name: str = ""
+    node: NodeView | None = None
+    phase: MachinePhase = MachinePhase.RUNNING
+    failed: str = ""
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    expiry: datetime | None = None
+    created: datetime | None = None
+    marked_for_deletion: str = ""
+    deployment: str = ""
+    priority: int = 3
+    timeout: timedelta | None = None
+
+    @property
+    def name(self) -> str:
+        """For people: the Machine, or the Node where there is none."""
+        return self.machine or self.node_name
+
+    @property
+    def on_node(self) -> Mapping[str, str]:
+        """The Node's annotations, none where there is no Node."""
+        return self.node.annotations if self.node is not None else {}
+
+    @property
+    def annotated(self) -> Annotated:
+        """The values by which preservation is asked for."""
+        return Annotated(
+            node=self.on_node.get(PRESERVE_ANNOTATION),
+            machine=self.annotations.get(PRESERVE_ANNOTATION) if self.machine else None,
+            last_applied=self.annotations.get(LAST_APPLIED_ANNOTATION) if self.machine else None,
+        )
+
+    @property
+    def tainted(self) -> bool:
+        """Whether new pods are kept off by us."""
+        return self.node is not None and any(taint.key == TAINT for taint in self.node.taints)
+
+    @property
+    def condition_reason(self) -> str:
+        """Of the Node's condition `Preserved` while it is True, "" else."""
+        found = self.node.condition(CONDITION) if self.node is not None else None
+        return found.reason if found is not None and found.status == "True" else ""
+
+    @property
+    def drained(self) -> bool:
+        """Whether the Node says that its drain, for being kept though it failed, is over and went well."""
+        found = self.node.condition(CONDITION) if self.node is not None else None
+        return found is not None and found.status == "True" and found.message.startswith(DRAINED)
+
+    @property
+    def well(self) -> bool:
+        """Whether the Node itself says that it is healthy; one that is not there says nothing."""
+        node = self.node
+        if node is None or node.deleting or node.unreadable or not node.ready:
+            return False
+        symptoms = (node.condition(kind) for kind in SYMPTOMS)
+        return all(symptom is None or symptom.status == "False" for symptom in symptoms)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this failure has been preserved before, until that ended (S25)."""
+        return ENDED_ANNOTATION in (self.annotations if self.machine else self.on_node)
+
+    def expired(self, now: datetime) -> bool:
+        """Inclusive, unlike all other time-outs, as in the shipped system."""
+        return self.expiry is not None and self.expiry <= now

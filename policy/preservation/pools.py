@@ -1,0 +1,134 @@
+"""How many machines of a pool are kept automatically, and for how long: every spelling, in one typed `Pool`.
+
+The spellings: our `PreservationPolicy` object, and the proposal's block `machineControllerManager` of a worker pool (alone, in a
+PreservationPolicy, or in a Gardener Shoot). The fields of the shipped system on a MachineDeployment are `survey.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from policy.dialects.head import read_head
+from policy.dialects.selector import parse_selector
+from policy.fields import Fields
+from policy.preservation.requests import LONGEST_PRESERVATION
+from policy.selectors import Operator, Requirement, Selector
+
+API_VERSION = "nodewarden.io/v1alpha1"
+KIND = "PreservationPolicy"
+
+DEFAULT_TIMEOUT = timedelta(hours=72)
+"""The proposal's; what was shipped has 96 h, which a Machine's own `machinePreserveTimeout` may say."""
+
+DEFAULT_SETTLE_TIME = timedelta(seconds=5)
+LONGEST_SETTLE_TIME = timedelta(minutes=10)
+LARGEST_CAP = 10_000
+
+WORKER_POOL_LABEL = "worker.gardener.cloud/pool"
+BLOCK = "machineControllerManager"
+CAP, CAP_ALIAS, TIMEOUT = "autoPreserveFailedMax", "machinePreserveMax", "machinePreserveTimeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Whose machines, and what holds for them.
+
+    cap: of automatic preservations in the whole pool. zones: among which it is spread where the pool names them, else among the
+    MachineDeployments or zones that its machines are seen in. settle: how long after a failure it is decided. namespace: of
+    Machines that it is confined to, "" for all.
+    """
+
+    name: str
+    selector: Selector
+    cap: int = 0
+    timeout: timedelta = DEFAULT_TIMEOUT
+    settle: timedelta = DEFAULT_SETTLE_TIME
+    zones: tuple[str, ...] = ()
+    isolate: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a machine with these labels, its own and its Node's, is of this pool."""
+        return self.selector.matches(labels)
+
+
+def read_policy(obj: Mapping[str, object]) -> Pool:
+    """A PreservationPolicy. Raises PolicyError naming object, field and what was expected."""
+    head = read_head(obj, kind=KIND, versions=(API_VERSION,), namespaced=False)
+    spec, warnings = head.spec, list[str]()
+    spec.only("selector", "zones", "settleTime", "isolate", CAP, CAP_ALIAS, TIMEOUT, BLOCK)
+    if not spec.has("selector"):
+        raise spec.refuse("selector", "expected a selector of Machines' or Nodes' labels; an empty one, {}, selects all")
+    selector = parse_selector(spec.within("selector"), warnings)
+    values = spec
+    if spec.has(BLOCK):
+        doubled = next((name for name in (CAP, CAP_ALIAS, TIMEOUT) if spec.has(name)), "")
+        if doubled:
+            raise spec.refuse(doubled, f"expected it only once, but {BLOCK} is there as well")
+        values = spec.within(BLOCK)
+        values.only(CAP, CAP_ALIAS, TIMEOUT)
+    zones = spec.texts("zones")
+    if len(set(zones)) != len(zones):
+        raise spec.refuse("zones", "expected each zone once")
+    return _pool(
+        head.ref.name,
+        selector,
+        values,
+        zones=zones,
+        settle=spec.duration("settleTime", DEFAULT_SETTLE_TIME, maximum=LONGEST_SETTLE_TIME),
+        isolate=spec.flag("isolate", default=False),
+        warnings=warnings,
+    )
+
+
+def read_block(block: Mapping[str, object], *, subject: str) -> Pool:
+    """The proposal's block alone: it holds for all machines that no other pool has. Raises PolicyError."""
+    fields = Fields(block, subject=subject)
+    fields.only(CAP, CAP_ALIAS, TIMEOUT)
+    return _pool(BLOCK, Selector(), fields)
+
+
+def read_shoot(obj: Mapping[str, object]) -> list[Pool]:
+    """The worker pools of a Gardener Shoot that carry the block. Raises PolicyError."""
+    name = Fields(obj, subject="Shoot").within("metadata").text("name")
+    spec = Fields(obj, subject=f"Shoot/{name}").within("spec")
+    pools = []
+    for worker in spec.within_or_empty("provider").each("workers"):
+        if not worker.has(BLOCK):
+            continue
+        called = worker.text("name")
+        selector = Selector(requirements=(Requirement(key=WORKER_POOL_LABEL, operator=Operator.IN, values=(called,)),))
+        values = worker.within(BLOCK)
+        pools.append(_pool(called, selector, values, zones=worker.texts("zones")))
+    return pools
+
+
+def _pool(
+    name: str,
+    selector: Selector,
+    values: Fields,
+    *,
+    zones: Sequence[str] = (),
+    settle: timedelta = DEFAULT_SETTLE_TIME,
+    isolate: bool = False,
+    warnings: Sequence[str] = (),
+) -> Pool:
+    said = list(warnings)
+    if values.has(CAP) and values.has(CAP_ALIAS):
+        raise values.refuse(CAP_ALIAS, f"is another name of {CAP}: expected only one of them")
+    cap_name = CAP_ALIAS if values.has(CAP_ALIAS) else CAP
+    cap = values.whole(cap_name, 0, minimum=0, maximum=LARGEST_CAP)
+    if 0 < cap < len(zones):
+        said.append(f"{name}: {values.at(cap_name)} {cap} is less than its {len(zones)} zones: some zones keep no machine")
+    return Pool(
+        name=name,
+        selector=selector,
+        cap=cap,
+        timeout=values.duration(TIMEOUT, DEFAULT_TIMEOUT, minimum=timedelta(seconds=1), maximum=LONGEST_PRESERVATION),
+        settle=settle,
+        zones=tuple(zones),
+        isolate=isolate,
+        warnings=tuple(said),
+    )

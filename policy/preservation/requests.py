@@ -1,0 +1,105 @@
+"""What is asked for by annotation, and whose word holds: the Node's beats the Machine's.
+
+Names and values are those of Gardener's machine-controller-manager and of its proposal; the rule by which a value that was
+removed while nobody looked is noticed is that of `getEffectivePreservationAnnotations` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from policy.durations import parse_duration
+from policy.nodes import PRESERVE_ANNOTATION
+
+LAST_APPLIED_ANNOTATION = "node.machine.sapcloud.io/last-applied-node-preserve-value"
+"""On the Machine: the Node's value that was acted on last. Without it nobody could tell "never annotated" from "removed while we
+were down"."""
+
+PRESERVE_FOR_ANNOTATION = "nodewarden.io/preserve-for"
+"""How long the first expiry is away, instead of the pool's time-out; on the Node or the Machine, the Node's value beats."""
+
+LONGEST_PRESERVATION = timedelta(days=365)
+
+
+class Intent(StrEnum):
+    """What a value of the annotation means."""
+
+    NONE = ""
+    NOW = "now"
+    WHEN_FAILED = "when-failed"
+    AUTOMATIC = "auto-preserved"
+    FALSE = "false"
+
+
+_SPELLINGS = {**{intent.value: intent for intent in Intent}, "true": Intent.NOW}
+"""The proposal's own word is `true`; what was shipped knows only `now`."""
+
+ALLOWED = ("now", "true", "when-failed", "auto-preserved", "false")
+
+KEEPING = frozenset({Intent.NOW, Intent.WHEN_FAILED, Intent.AUTOMATIC})
+"""The intents that keep a machine that has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotated:
+    """The values on the objects; None where an object is not there, or does not carry the annotation.
+
+    An empty string is a value that somebody wrote, and not one of those that mean anything.
+    """
+
+    node: str | None = None
+    machine: str | None = None
+    last_applied: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The value in force. by_node: the Node decides, so that the Machine's own value goes and the Node's is remembered.
+
+    unreadable: what is wrong with a value of the Node that means nothing: whatever holds goes on holding. ignored: the same for
+    a value of the Machine, which then counts as not annotated.
+    """
+
+    intent: Intent
+    by_node: bool = False
+    unreadable: str = ""
+    ignored: str = ""
+
+
+def requested(values: Annotated, *, node_exists: bool = True) -> Request:
+    """Whose value holds, and what it means."""
+    node, machine = values.node or "", values.machine or ""
+    if not node_exists or (not node and not values.last_applied):
+        intent = _SPELLINGS.get(machine)
+        wrong = "" if intent is not None else _problem("Machine", machine)
+        return Request(intent=intent or Intent.NONE, ignored=wrong)
+    intent = _SPELLINGS.get(node)
+    ignored = "" if machine in _SPELLINGS else _problem("Machine", machine)
+    if intent is None:
+        return Request(intent=Intent.NONE, unreadable=_problem("Node", node), ignored=ignored)
+    return Request(intent=intent, by_node=True, ignored=ignored)
+
+
+def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[timedelta | None, str]:
+    """How long somebody wants it kept at first, from the annotations of both objects; with what is wrong with it, if anything."""
+    for kind, written in (("Node", node), ("Machine", machine)):
+        text = written.get(PRESERVE_FOR_ANNOTATION)
+        if text is None:
+            continue
+        expected = f"{kind}: annotation {PRESERVE_FOR_ANNOTATION}: expected a duration above 0 such as 24h, got {text[:40]!r}"
+        try:
+            wanted = parse_duration(text)
+        except ValueError:
+            return None, expected
+        if not timedelta(0) < wanted <= LONGEST_PRESERVATION:
+            return None, f"{expected}; at most {LONGEST_PRESERVATION.days * 24}h"
+        return wanted, ""
+    return None, ""
+
+
+def _problem(kind: str, value: str) -> str:
+    expected = ", ".join(ALLOWED)
+    return f"{kind}: annotation {PRESERVE_ANNOTATION}: expected one of {expected}, got {value[:40]!r}; it changes nothing"

@@ -1,0 +1,162 @@
+"""All machines of a cluster at one moment: who is kept, who begins to be, who is released, who goes first.
+
+The scanner asks it before it hands a failed machine to Remediation, and `nodewarden preserve plan` shows it. Pools are asked in
+the order of their names, and a machine belongs to the first that selects it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from policy.nodes import ZONE_LABEL
+from policy.preservation.automatic import Choice, choose, is_automatic, shares
+from policy.preservation.deciding import Action, Automatic, Decision, decide
+from policy.preservation.held import Held
+from policy.preservation.ordering import scale_down_order
+from policy.preservation.pools import CAP, DEFAULT_TIMEOUT, Pool
+from policy.preservation.requests import Intent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What a MachineDeployment (or a MachineSet of its own) says itself, where no pool has its machines.
+
+    cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none.
+    """
+
+    name: str
+    cap: int = 0
+    timeout: timedelta | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSurvey:
+    """What became of one pool's cap."""
+
+    name: str
+    cap: int
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """All of it. `decisions` and `order` name every machine once."""
+
+    decisions: tuple[Decision, ...]
+    pools: tuple[PoolSurvey, ...]
+    order: tuple[Held, ...]
+    warnings: tuple[str, ...]
+
+
+def survey(
+    machines: Iterable[Held],
+    pools: Sequence[Pool],
+    deployments: Iterable[Deployment] = (),
+    *,
+    now: datetime,
+    blocked: str = "",
+) -> Survey:
+    """Who is kept at this moment, and why.
+
+    blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep.
+    """
+    known = {each.name: each for each in deployments}
+    ordered = sorted(pools, key=lambda pool: pool.name)
+    warnings = [warning for pool in ordered for warning in pool.warnings]
+    members: defaultdict[str, list[Held]] = defaultdict(list)
+    own: defaultdict[str, list[Held]] = defaultdict(list)
+    timeouts: dict[str, timedelta] = {}
+    found = sorted(machines, key=lambda machine: machine.key)
+    for machine in found:
+        labels = _labels(machine, known.get(machine.deployment))
+        matching = [pool for pool in ordered if pool.matches(labels)]
+        if len(matching) > 1:
+            names = ", ".join(pool.name for pool in matching)
+            warnings.append(f"{machine.name}: belongs to several pools, {names}: {matching[0].name} holds")
+        if matching:
+            members[matching[0].name].append(machine)
+            timeouts[machine.key] = matching[0].timeout
+        else:
+            own[machine.deployment].append(machine)
+            deployment = known.get(machine.deployment)
+            timeouts[machine.key] = (deployment.timeout if deployment else None) or DEFAULT_TIMEOUT
+    chosen = []
+    for pool in ordered:
+        choice = _spread(pool, members[pool.name], known, now, warnings)
+        chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
+    for name, machines_of in sorted(own.items()):
+        if name in known:
+            choice = choose(machines_of, known[name].cap, now=now)
+        else:
+            # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
+            choice = Choice(count=sum(is_automatic(machine) for machine in machines_of))
+        chosen.append(PoolSurvey(name=name, cap=known[name].cap if name in known else 0, choice=choice))
+    standing = {
+        **{machine.key: Automatic.SELECTED for each in chosen for machine in each.choice.selected},
+        **{machine.key: Automatic.RELEASED for each in chosen for machine in each.choice.released},
+    }
+    decisions = tuple(
+        _held_back(decision, blocked) if blocked else decision for decision in _decisions(found, timeouts, standing, now)
+    )
+    warnings += [f"{each.held.name}: {warning}" for each in decisions for warning in each.warnings]
+    return Survey(
+        decisions=decisions,
+        pools=tuple(chosen),
+        order=tuple(scale_down_order(found, now)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _decisions(
+    machines: Iterable[Held], timeouts: Mapping[str, timedelta], standing: Mapping[str, Automatic], now: datetime
+) -> Iterator[Decision]:
+    for machine in machines:
+        automatic = standing.get(machine.key, Automatic.NOTHING)
+        yield decide(machine, now=now, timeout=timeouts[machine.key], automatic=automatic)
+
+
+def _held_back(decision: Decision, blocked: str) -> Decision:
+    if decision.action is not Action.TERMINATE or decision.ended or decision.intent is Intent.FALSE:
+        return decision
+    return replace(decision, action=Action.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
+
+
+def _spread(pool: Pool, machines: Sequence[Held], known: Mapping[str, Deployment], now: datetime, warnings: list[str]) -> Choice:
+    """The pool's cap, spread over its parts, and what each part makes of it."""
+    parts: defaultdict[str, list[Held]] = defaultdict(list)
+    for machine in machines:
+        parts[_part(machine, pool)].append(machine)
+    for zone in pool.zones:
+        parts[zone] += []
+    if not pool.zones:
+        for deployment in known.values():
+            if pool.matches(deployment.labels):
+                parts[deployment.name] += []
+    named = sorted(part for part in parts if part)
+    if not pool.zones and 0 < pool.cap < len(named):
+        warnings.append(
+            f"{pool.name}: {CAP} {pool.cap} is less than its {len(named)} parts ({', '.join(named)}): some keep no machine"
+        )
+    caps = shares(pool.cap, list(parts))
+    choices = [choose(parts[part], caps[part], now=now) for part in sorted(parts)]
+    return Choice(
+        count=sum(choice.count for choice in choices),
+        selected=tuple(machine for choice in choices for machine in choice.selected),
+        released=tuple(machine for choice in choices for machine in choice.released),
+    )
+
+
+def _part(machine: Held, pool: Pool) -> str:
+    zone = machine.labels.get(ZONE_LABEL) or (machine.node.zone if machine.node is not None else "")
+    if pool.zones:
+        return zone
+    return machine.deployment or zone
+
+
+def _labels(machine: Held, deployment: Deployment | None) -> dict[str, str]:
+    node = machine.node.labels if machine.node is not None else {}
+    return {**(deployment.labels if deployment else {}), **node, **machine.labels}

@@ -1,0 +1,337 @@
+"""Every case of `preservation.json`, as real objects through the loader and the JSON of `nodewarden preserve plan`.
+
+What a decision writes is tried on the objects as well: written, read again, and nothing is left to write.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policy.moments import moment_of, written
+from policy.nodes import PRESERVE_ANNOTATION, Condition, Taint
+from policy.preservation.automatic import shares
+from policy.preservation.deciding import Action, Decision, decide, keeps
+from policy.preservation.effects import Effects, effects
+from policy.preservation.held import (
+    CONDITION,
+    DRAINED,
+    SCALE_DOWN_BEFORE,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    TAINT,
+    Held,
+)
+from policy.preservation.pools import DEFAULT_TIMEOUT
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from starter.manifests import Manifest
+from starter.preserve_plans import PreservePlan, as_json, planned
+from tests.vectors.objects import NOW, Json, moment
+
+CASES: list[Json] = json.loads(Path(__file__).with_name("preservation.json").read_text(encoding="utf-8"))
+WORDS = {"": "", "A": "now", "B": "when-failed"}
+"""The cases' letters stand for any two values."""
+
+RAN = {"objects", "mcm_effective", "mcm_effective_cases", "mcm_manage", "mcm_terminate", "mcm_auto", "mcm_delete_order"}
+RAN |= {"released", "order"}
+NOT_OURS = {"mcm_may_fail"}
+"""Whether a machine may be called Failed at all: a brake of the controller that owns it, for remediation."""
+
+
+def cases(*kinds: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in CASES if case["kind"] in kinds]
+
+
+def machine(given: Json) -> Json:
+    status: Json = {"phase": given["phase"]}
+    if given.get("expires_in_s") is not None:
+        status["preserveExpiryTime"] = moment(-given["expires_in_s"])
+    annotations = dict(given.get("annotations", {}))
+    if given.get("preserve") is not None:
+        annotations[PRESERVE_ANNOTATION] = given["preserve"]
+    owner = [{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}]
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": given["name"],
+            "namespace": "shoot",
+            "uid": f"uid-{given['name']}",
+            "labels": {"node": given["node"]} if given.get("node") else {},
+            "annotations": annotations,
+            "creationTimestamp": moment(given.get("age_s", 86400)),
+            "ownerReferences": owner,
+        },
+        "spec": {"machinePreserveTimeout": given["timeout"]} if given.get("timeout") else {},
+        "status": {"currentStatus": status},
+    }
+
+
+def node(given: Json) -> Json:
+    conditions = []
+    if given.get("preserved"):
+        conditions = [{"type": CONDITION, "status": "True", "reason": "Preserved by user.", "message": given["preserved"]}]
+    taints = [{"key": TAINT, "effect": "NoSchedule"}] if given.get("tainted") else []
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": given["name"], "uid": f"uid-{given['name']}", "annotations": dict(given.get("annotations", {}))},
+        "spec": {"taints": taints, "unschedulable": bool(given.get("unschedulable"))},
+        "status": {"conditions": conditions},
+    }
+
+
+def machine_set(cap: int) -> Json:
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineSet",
+        "metadata": {"name": "set", "namespace": "shoot"},
+        "spec": {"autoPreserveFailedMachineMax": cap},
+    }
+
+
+def plan_of(objects: list[Json]) -> PreservePlan:
+    plan = planned([Manifest(document=json.loads(json.dumps(each)), source="vector") for each in objects], NOW)
+    assert plan.errors == ()
+    return plan
+
+
+def entry(objects: list[Json], name: str) -> Json:
+    (found,) = [each for each in as_json(plan_of(objects))["machines"] if each["name"] == name]
+    return dict(found)
+
+
+def the_decision(objects: list[Json]) -> Decision:
+    (found,) = [decision for decision in plan_of(objects).survey.decisions if decision.held.machine]
+    return found
+
+
+def carried_out(held: Held, found: Effects) -> Held:
+    """The objects once that was written; a drain goes well."""
+    annotations = {key: value for key, value in (dict(held.annotations) | dict(found.machine)).items() if value is not None}
+    after = replace(held, annotations=annotations, expiry=found.expiry if found.expiry_differs else held.expiry)
+    if held.node is None:
+        assert not found.node
+        assert found.taint is None
+        assert found.condition is None
+        return after
+    there = {key: value for key, value in (dict(held.node.annotations) | dict(found.node)).items() if value is not None}
+    taints = tuple(taint for taint in held.node.taints if taint.key != TAINT or found.taint is not False)
+    if found.taint:
+        taints = (*taints, Taint(key=TAINT, effect="NoSchedule"))
+    conditions = held.node.conditions
+    if found.condition is not None:
+        said = Condition(type=CONDITION, **{field: getattr(found.condition, field) for field in ("status", "reason", "message")})
+        conditions = (*(each for each in conditions if each.type != CONDITION), said)
+    return replace(after, node=replace(held.node, annotations=there, taints=taints, conditions=conditions))
+
+
+def settled(decision: Decision) -> tuple[Held, bool]:
+    """What the objects look like when all is written, and whether that drained the node. Then there is nothing left to do."""
+    first = effects(decision)
+    after = carried_out(decision.held, first)
+    if first.drain:
+        after = carried_out(after, effects(replace(decision, held=after), drained=True))
+    if decision.action is not Action.TERMINATE:
+        again = decide(after, now=NOW, timeout=DEFAULT_TIMEOUT)
+        assert again.action is Action.NONE, f"{again.action} once everything is written: {again.reason}"
+        assert effects(again).nothing, f"left to write: {effects(again)}"
+    return after, first.drain
+
+
+@pytest.mark.parametrize("case", cases("mcm_effective"))
+def test_whose_value_holds(case: Json) -> None:
+    given = case["given"]
+    values = Annotated(
+        node=WORDS[given["node_value"]], machine=WORDS[given["machine_value"]], last_applied=WORDS[given["last_applied"]]
+    )
+    assert requested(values).intent == WORDS[case["expect"]["effective"]]
+
+
+@pytest.mark.parametrize("case", cases("mcm_effective_cases"))
+def test_p07_whose_value_holds(case: Json) -> None:
+    for given, expected in zip(case["given"], case["expect"], strict=True):
+        values = {PRESERVE_ANNOTATION: WORDS[given["machine"]], LAST_APPLIED_ANNOTATION: WORDS[given["lastApplied"]]}
+        written_ones = {key: value for key, value in values.items() if value}
+        there = {PRESERVE_ANNOTATION: WORDS[given["node"]]} if given["node"] else {}
+        objects = [
+            machine({"name": "m", "phase": "Running", "node": "n", "annotations": written_ones}),
+            node({"name": "n", "annotations": there}),
+        ]
+        assert entry(objects, "m")["effective"] == WORDS[expected]
+
+
+@pytest.mark.parametrize("case", cases("mcm_manage"))
+def test_what_is_written(case: Json) -> None:
+    """Beside the decision: S28, the user's cordon is never changed."""
+    given, expect = case["given"], case["expect"]
+    has_node = isinstance(given["node"], dict)
+    facts = given["node"] if has_node else {}
+    name = facts.get("name") or given["node"]
+    objects = [
+        machine(
+            {
+                "name": "m",
+                "phase": given["phase"],
+                "node": name,
+                "preserve": given.get("machine_value"),
+                "expires_in_s": given.get("expires_in_s"),
+            }
+        )
+    ]
+    if has_node:
+        annotations = {PRESERVE_ANNOTATION: facts["value"]} if facts["value"] is not None else {}
+        if facts.get("scale_down_disabled"):
+            annotations |= {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        objects.append(node(facts | {"annotations": annotations, "preserved": "Machine preserved" if facts["condition"] else ""}))
+    after, drained = settled(the_decision(objects))
+    condition = after.node.condition(CONDITION) if after.node else None
+    assert {
+        "preserved": after.expiry is not None,
+        "condition": condition.status if condition else None,
+        "last_applied": after.annotations.get(LAST_APPLIED_ANNOTATION, ""),
+        "tainted": after.tainted,
+        "machine_annotation": after.annotations.get(PRESERVE_ANNOTATION, ""),
+        "drained": drained,
+        "scale_down_disabled": after.on_node.get(SCALE_DOWN_DISABLED) == "true",
+        "unschedulable": after.node is not None and after.node.unschedulable,
+    } == expect
+
+
+@pytest.mark.parametrize("case", cases("mcm_terminate"))
+def test_whether_a_failed_machine_is_given_up(case: Json) -> None:
+    """S27: whoever asked before its termination keeps it. Expiry is inclusive."""
+    given = case["given"]
+    facts = {"name": "m", "phase": "Failed", "node": "n", "preserve": given.get("machine_value")}
+    value = given.get("node_value")
+    objects = [
+        machine(facts | {"expires_in_s": given.get("expires_in_s")}),
+        node({"name": "n", "annotations": {PRESERVE_ANNOTATION: value} if value else {}}),
+    ]
+    decision = the_decision(objects)
+    assert (decision.action is Action.TERMINATE) is case["expect"]["terminate"]
+    if given.get("expires_in_s") is None:
+        assert keeps(decision.held) is not case["expect"]["terminate"]
+
+
+@pytest.mark.parametrize("case", cases("mcm_auto"))
+def test_the_cap_of_a_set(case: Json) -> None:
+    given, expect = case["given"], case["expect"]
+    answer = as_json(plan_of([machine_set(given["max"]), *(machine(each) for each in given["machines"])]))
+    assert (answer["auto"]["max"], answer["auto"]["count"]) == (given["max"], given["count"])
+    assert (answer["auto"]["selected"], answer["auto"]["released"]) == (expect["annotate"], expect["release"])
+
+
+@pytest.mark.parametrize("case", cases("mcm_delete_order"))
+def test_who_is_deleted_when_a_set_is_scaled_down(case: Json) -> None:
+    given = case["given"]
+    answer = as_json(plan_of([machine(each) for each in given["machines"]]))
+    assert answer["scaleDownOrder"][: given["diff"]] == case["expect"]["delete"]
+
+
+@pytest.mark.parametrize("case", cases("order"))
+def test_p22_the_whole_order(case: Json) -> None:
+    """S24: it agrees with the order of release."""
+    assert as_json(plan_of([machine(each) for each in case["given"]["machines"]]))["scaleDownOrder"] == case["expect"]
+
+
+@pytest.mark.parametrize("case", cases("released"))
+def test_what_becomes_of_those_that_were_kept(case: Json) -> None:
+    """P21, P30; S24: exactly the surplus, the earliest expiry first; S25: what has expired is not kept again."""
+    given, expect = case["given"], case["expect"]
+    plan = plan_of([machine_set(given["max"]), *(machine(each | {"node": "n"}) for each in given["machines"])])
+    answer = as_json(plan)
+    assert answer["auto"]["released"] == expect["released"]
+    assert answer["auto"]["selected"] == []
+    kept = [each["name"] for each in answer["machines"] if each["phase"] == "Failed:Preserved"]
+    assert kept == expect["kept"]
+    gone = [each["name"] for each in answer["machines"] if each["action"] == "terminate"]
+    assert gone == sorted(expect.get("terminated", expect["released"]))
+    for decision in plan.survey.decisions:
+        if decision.action is Action.TERMINATE:
+            after, _ = settled(decision)
+            again = planned_again(after, given["max"])
+            assert again.action is Action.TERMINATE, "one preservation for one failure"
+
+
+def planned_again(held: Held, cap: int) -> Decision:
+    facts = {"name": held.machine, "phase": "Failed", "node": "n", "annotations": dict(held.annotations)}
+    return the_decision([machine_set(cap), machine(facts)])
+
+
+@pytest.mark.parametrize("case", cases("objects"))
+def test_machines_with_their_nodes(case: Json) -> None:
+    given = case["given"]
+    objects = [*(machine(each) for each in given["machines"]), *(node(each) for each in given["nodes"])]
+    answer = as_json(plan_of(objects))
+    found = {each["name"]: each for each in answer["machines"]}
+    assert found.keys() == case["expect"].keys()
+    for name, expected in case["expect"].items():
+        expiry = found[name]["expiry"]
+        in_seconds = (moment_of(expiry) - NOW).total_seconds() if expiry else None  # type: ignore[operator]
+        assert {key: found[name][key] for key in ("effective", "phase", "action")} | {"expires_in_s": in_seconds} == expected
+    assert len(answer["warnings"]) == len(case.get("warnings", []))
+    for word, warning in zip(case.get("warnings", []), answer["warnings"], strict=True):
+        assert word in warning
+
+
+def test_p15_the_taint_of_one_that_is_well_again_goes_and_nothing_else() -> None:
+    objects = [
+        machine({"name": "m", "phase": "Running", "node": "n", "preserve": "now", "expires_in_s": 144000}),
+        node({"name": "n", "tainted": True, "annotations": {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}}),
+    ]
+    after, drained = settled(the_decision(objects))
+    assert (after.tainted, drained, after.on_node[SCALE_DOWN_DISABLED]) == (False, False, "true")
+    assert after.expiry == NOW + timedelta(seconds=144000)
+
+
+def test_p18_failing_while_preserved_drains_and_moves_no_expiry() -> None:
+    """S22."""
+    objects = [
+        machine({"name": "m", "phase": "Failed", "node": "n", "preserve": "now", "expires_in_s": 324000}),
+        node({"name": "n", "preserved": "Machine preserved until"}),
+    ]
+    after, drained = settled(the_decision(objects))
+    assert drained
+    assert after.tainted
+    assert after.expiry == NOW + timedelta(seconds=324000)
+    condition = after.node.condition(CONDITION) if after.node else None
+    assert condition is not None
+    assert condition.message == f"{DRAINED} Machine preserved until {written(NOW + timedelta(seconds=324000))}."
+
+
+@pytest.mark.parametrize("before", [{}, {SCALE_DOWN_DISABLED: "true"}, {SCALE_DOWN_DISABLED: "false"}])
+def test_p23_what_a_user_wrote_for_the_autoscaler_is_there_again(before: Json) -> None:
+    """S28: byte-equal before and after; a user who turns it off meanwhile is overruled while the machine is kept."""
+    facts = {"name": "m", "phase": "Running", "node": "n"}
+    begun, _ = settled(the_decision([machine(facts | {"preserve": "now"}), node({"name": "n", "annotations": before})]))
+    assert begun.on_node[SCALE_DOWN_DISABLED] == "true"
+    kept = facts | {"annotations": dict(begun.annotations), "expires_in_s": 60}
+    there = dict(begun.on_node)
+    if before.get(SCALE_DOWN_DISABLED) != "true":
+        there[SCALE_DOWN_DISABLED] = "false"
+        said = {"name": "n", "annotations": there, "preserved": "Machine preserved until"}
+        again, _ = settled(the_decision([machine(kept), node(said)]))
+        assert again.on_node[SCALE_DOWN_DISABLED] == "true"
+        there = dict(again.on_node)
+    released = kept | {"annotations": {PRESERVE_ANNOTATION: "false"}}
+    said = {"name": "n", "annotations": there, "preserved": "Machine preserved until"}
+    ended, _ = settled(the_decision([machine(released), node(said)]))
+    assert ended.on_node == before
+    assert SCALE_DOWN_BEFORE not in ended.on_node
+
+
+def test_a_cap_is_spread_over_the_zones_of_a_pool() -> None:
+    """The proposal's example, and what is left over goes to the first."""
+    assert shares(2, ["a", "b"]) == {"a": 1, "b": 1}
+    assert shares(5, ["c", "a", "b"]) == {"a": 2, "b": 2, "c": 1}
+    assert shares(0, ["a"]) == {"a": 0}
+
+
+def test_no_case_is_left_out() -> None:
+    assert {case["kind"] for case in CASES} == RAN | NOT_OURS
