@@ -6,7 +6,7 @@ All of them travel in workflow inputs, signals and results, so they only ever gr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.healthcheck import ObjectRef
@@ -80,6 +80,59 @@ class FencingInput:
     holder: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationState:
+    """What a preservation carries over continue-as-new, which leaves its workflow id taken throughout."""
+
+    started: datetime
+    record: tuple[RecordEntry, ...] = ()
+    drained: bool | None = None
+    node_uid: str = ""
+    machine_uid: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationInput:
+    """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
+    where the annotation stands already. automatic: because the pool's cap allows it. hold: for how long, None for the pool's
+    time-out. unhealthy: what a health check says of it, "" while none calls it so. holder: how the cluster Lease names us.
+    """
+
+    cluster: str = ""
+    node: str = ""
+    machine: ObjectRef | None = None
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    keep: bool = True
+    automatic: bool = False
+    hold: timedelta | None = None
+    unhealthy: str = ""
+    holder: str = ""
+    state: PreservationState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationInput:
+    """Input of the `Remediation` workflow: the deletion of one Machine that has failed, whose owner then makes another one."""
+
+    cluster: str = ""
+    node: str = ""
+    machine: ObjectRef | None = None
+    machine_uid: str = ""
+    node_uid: str = ""
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    holder: str = ""
+    marked: bool = False
+    started: datetime | None = None
+    record: tuple[RecordEntry, ...] = ()
+
+
 class Step(StrEnum):
     """The steps of the node-fencing proposal, in their order."""
 
@@ -98,6 +151,10 @@ class Phase(StrEnum):
     FINAL = "final"
     ERROR = "error"
     NEEDS_HUMAN = "needs-human"
+    RUNNING_PRESERVED = "Running:Preserved"
+    FAILED_PRESERVED = "Failed:Preserved"
+    """As the preservation proposal writes them."""
+    TERMINATING = "Terminating"
 
 
 class Outcome(StrEnum):

@@ -69,11 +69,13 @@ def workflow_serving(client: Client) -> Serving:
     from workers.identity import holder
     from workflows.device_check import DeviceCheck
     from workflows.fencing import Fencing
+    from workflows.preservation import Preservation
+    from workflows.remediation import Remediation
     from workflows.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing, DeviceCheck),
+        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder)),
     )
 

@@ -213,6 +213,10 @@ class Episode:
         self._news += 1
         return f"incident {self.incident} goes on"
 
+    def hear(self) -> None:
+        """Something was said to the story itself: whoever rests looks again."""
+        self._news += 1
+
     def hear_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
         self.permit = True

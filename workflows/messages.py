@@ -42,6 +42,27 @@ class PersonRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendRequest:
+    """A new expiry of a preservation: a moment, or so long from now. Exactly one of the two."""
+
+    who: str
+    reason: str
+    until: datetime | None = None
+    hold: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNews:
+    """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
+
+    unhealthy: what a health check says of the machine, "" while none calls it unhealthy. released: why the pool's cap gives it up.
+    """
+
+    unhealthy: str = ""
+    released: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOff:
     """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks."""
 

@@ -115,6 +115,11 @@ def consequence(cluster: str) -> ActivityConfig:
     )
 
 
+def deletion(cluster: str) -> ActivityConfig:
+    """Asking for the deletion of an object: one attempt, after which it is looked at anew; it names what it deletes by uid."""
+    return consequence(cluster)
+
+
 def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
     """Reading a device: a few attempts; that it does not answer is an answer the workflow deals with."""
     return ActivityConfig(

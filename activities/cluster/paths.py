@@ -67,6 +67,14 @@ CAPI_MACHINE_HEALTH_CHECKS = Resource(
 )
 CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine", plural="machines")
 CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
+MCM_MACHINES = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", plural="machines")
+MCM_MACHINE_SETS = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="MachineSet", plural="machinesets")
+MCM_MACHINE_DEPLOYMENTS = Resource(
+    api_version="machine.sapcloud.io/v1alpha1", kind="MachineDeployment", plural="machinedeployments"
+)
+PRESERVATION_POLICIES = Resource(
+    api_version="nodewarden.io/v1alpha1", kind="PreservationPolicy", plural="preservationpolicies", namespaced=False
+)
 CLUSTER_VERSIONS = Resource(
     api_version="config.openshift.io/v1", kind="ClusterVersion", plural="clusterversions", namespaced=False
 )

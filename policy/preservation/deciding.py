@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.durations import format_duration
-from policy.moments import later, written
+from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
 from policy.preservation.requests import KEEPING, Intent, Request, asked_for, requested
 
@@ -72,9 +72,11 @@ class Automatic(StrEnum):
     RELEASED = "released"
 
 
-def decide(held: Held, *, now: datetime, timeout: timedelta, automatic: Automatic = Automatic.NOTHING) -> Decision:
-    """What holds for this machine now. timeout: of its pool, for a preservation that begins."""
-    return _Deciding(held, now, timeout, automatic).decide()
+def decide(
+    held: Held, *, now: datetime, timeout: timedelta, automatic: Automatic = Automatic.NOTHING, released: str = ""
+) -> Decision:
+    """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why."""
+    return _Deciding(held, now, timeout, automatic, released).decide()
 
 
 def keeps(held: Held) -> bool:
@@ -86,8 +88,9 @@ def keeps(held: Held) -> bool:
 
 
 class _Deciding:
-    def __init__(self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic) -> None:
+    def __init__(self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic, released: str) -> None:
         self._held = held
+        self._released = released
         self._now = now
         self._automatic = automatic
         self._request = requested(held.annotated, node_exists=held.node is not None)
@@ -107,6 +110,9 @@ class _Deciding:
     def _free(self) -> Decision:
         """Nothing is kept so far."""
         held, intent = self._held, self._intent
+        if self._released:
+            action = Action.TERMINATE if held.failed else Action.NONE
+            return self._say(action, self._released, withdraw=True)
         if self._automatic is Automatic.SELECTED:
             self._intent = Intent.AUTOMATIC
             return self._begin("it has failed, and the pool keeps failed machines")
@@ -136,6 +142,8 @@ class _Deciding:
         assert held.expiry is not None
         if held.expired(now):
             return self._expire(held.expiry)
+        if self._released:
+            return self._end(self._released, withdraw=True)
         if self._request.unreadable:
             return self._go_on("goes on as it was: the annotation of its Node can't be read")
         if self._automatic is Automatic.RELEASED:
@@ -172,6 +180,8 @@ class _Deciding:
 
     def _begin(self, reason: str) -> Decision:
         expiry = later(self._now, self._timeout)
+        if expiry.microsecond:
+            expiry = later(expiry.replace(microsecond=0), RESOLUTION)  # as the API writes it, and never early
         words = f"{reason}; for {format_duration(self._timeout)}"
         return self._say(Action.PRESERVE, words, preserved=True, expiry=expiry)
 

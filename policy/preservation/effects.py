@@ -26,7 +26,7 @@ from policy.preservation.held import (
     STOPPED,
     Held,
 )
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class PreservedCondition:
 class Effects:
     """The differences. Annotations: None removes one.
 
-    The order in which they are written matters to a crash: the Node first, the Machine's annotations in one write, the expiry
-    before everything else where a hold begins and after everything else where it ends, since it alone says that one is in force.
+    The order in which they are written matters to a crash: the annotations before the expiry, which alone says that a hold is in
+    force. One that begins has its reason on the objects first, and one that ends is over with the last write.
     """
 
     machine: Mapping[str, str | None] = field(default_factory=dict)
@@ -96,8 +96,7 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
         gone = decision.withdraw or not held.annotated.node
         wanted[LAST_APPLIED_ANNOTATION] = None if gone else held.annotated.node
     elif decision.withdraw:
-        wanted[PRESERVE_ANNOTATION] = None
-        wanted[LAST_APPLIED_ANNOTATION] = None
+        wanted |= {PRESERVE_ANNOTATION: None, LAST_APPLIED_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: None}
     elif decision.preserved and decision.intent is Intent.AUTOMATIC:
         wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     return wanted | _memory(decision)
@@ -127,8 +126,8 @@ def _on_node(decision: Decision) -> dict[str, str | None]:
             wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     elif SCALE_DOWN_DISABLED_OURS in there:
         wanted |= {SCALE_DOWN_DISABLED: there.get(SCALE_DOWN_BEFORE), SCALE_DOWN_DISABLED_OURS: None, SCALE_DOWN_BEFORE: None}
-    if decision.withdraw and there.get(PRESERVE_ANNOTATION) is not None:
-        wanted[PRESERVE_ANNOTATION] = None
+    if decision.withdraw:
+        wanted |= {PRESERVE_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: None}
     return wanted
 
 

@@ -1,0 +1,123 @@
+"""A machine that is kept: what holds for it now, written to its Machine and Node; giving it up; evidence of its failure.
+
+Whatever writes looks live and writes in one activity, with preconditions, and only what differs: it may be repeated freely.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from policy.healthcheck import ObjectRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A word that is not on the objects yet, and is to be written there.
+
+    keep: begin to preserve, as if somebody had annotated it. automatic: because the pool's cap allows it. until: a new expiry,
+    whatever it was. duration: how far the first expiry is away, None for the pool's time-out. release: why it is released.
+    """
+
+    keep: bool = False
+    automatic: bool = False
+    until: datetime | None = None
+    duration: timedelta | None = None
+    release: str = ""
+
+
+NO_WISH = Wish()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRequest:
+    """Bring Machine and Node to what holds now. node: "" for a Machine that never had one; machine: None for a Node alone.
+
+    node_uid, machine_uid: as pinned, "" before the first look. drained: how the drain that was due has gone, None before it.
+    unhealthy: what a covering health check says of it, "" while none calls it unhealthy.
+    """
+
+    cluster: str
+    node: str
+    machine: ObjectRef | None = None
+    node_uid: str = ""
+    machine_uid: str = ""
+    wish: Wish = NO_WISH
+    drained: bool | None = None
+    unhealthy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What holds once that is written, and what is due.
+
+    gone: why there is nothing (left) to preserve, "" while there is: the machine was deleted, is being deleted, or is another
+    one. phase: in the proposal's words, `Failed:Preserved`. expiry: None where it is not preserved. drain: whether its pods are
+    to be evicted now. ended: a preservation has ended with this look. terminate: the machine failed and nobody keeps it any
+    longer. changed: what was written, for the record. at: the moment it was judged at.
+    """
+
+    at: datetime
+    phase: str = ""
+    preserved: bool = False
+    value: str = ""
+    expiry: datetime | None = None
+    drain: bool = False
+    ended: bool = False
+    terminate: bool = False
+    gone: str = ""
+    replaced: bool = False
+    reason: str = ""
+    changed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    node_uid: str = ""
+    machine: ObjectRef | None = None
+    machine_uid: str = ""
+    provider_id: str = ""
+    zone: str = ""
+    isolate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpRequest:
+    """Ask for the deletion of a Machine that has failed and that nobody keeps (S27)."""
+
+    cluster: str
+    node: str
+    machine: ObjectRef
+    machine_uid: str
+    holder: str
+    not_after: datetime
+    node_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUpResult:
+    """kept: why it was not asked for after all, "" where it was (now, or before): somebody preserves the machine, or it is well.
+
+    gone: the Machine is no longer there.
+    """
+
+    kept: str = ""
+    gone: bool = False
+    detail: str = ""
+
+
+class PreservationActivities(ABC):
+    """Served on `cluster.<name>`."""
+
+    @activity.defn(name="preservation.hold")
+    @abstractmethod
+    async def hold(self, request: HoldRequest) -> Hold:
+        """Look live, decide, and write the difference. Errors: InvalidConfig, Unauthorized, Transient and the like."""
+
+    @activity.defn(name="preservation.give-up")
+    @abstractmethod
+    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        """Look live once more, and request the deletion of exactly that Machine. Idempotent.
+
+        Errors: NotLicensed (no cluster Lease), Expired, TargetChanged, NotSupported (nobody would replace it).
+        """

@@ -1,0 +1,413 @@
+"""Preservation: keep a machine as it is, for analysis, until its time is over, somebody releases it, or it is well again.
+
+The story is `PreservationStory.run`. What holds is on the objects (annotations, expiry, condition) and is asked anew at every
+turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch:
+
+    look --not failed--> Running:Preserved --fails--> drained --> Failed:Preserved
+    either --expiry, release, removal--> Running: released        Failed: handed over to Remediation under the same workflow id
+
+People change the objects with kubectl, too; the scanner tells us when something is not as we left it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, PreservationActivities, Wish
+from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities, Target, TargetActivities
+from activities.errors import error_message
+from policy.drain import DrainOptions
+from policy.episodes import (
+    EpisodeResult,
+    Kind,
+    Outcome,
+    Phase,
+    Pinned,
+    PreservationInput,
+    PreservationState,
+    RemediationInput,
+)
+from policy.healthcheck import ObjectRef
+from policy.moments import written
+from workflows import options
+from workflows.bookkeeping import Bookkeeping
+from workflows.conversation import EpisodeConversation, by_a_person
+from workflows.episode import Episode
+from workflows.handing_over import go_on_as
+from workflows.messages import AbortRequest, ExtendRequest, PersonRequest, PreservationNews
+from workflows.turns import Turn, turn_for
+
+HISTORY_LIMIT = 3000
+LOOK_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=5)
+"""Between two tries of a look that fails: the hold itself is on the objects meanwhile."""
+NOT_YET = timedelta(seconds=1)
+"""The server's clock may say that the time is not over when ours says it is."""
+
+DRAIN_PATIENCE = timedelta(hours=2)
+"""As in the shipped system; the machine is kept whether or not its pods could be moved."""
+DRAIN_PAUSE = timedelta(seconds=5)
+DRAIN_PAUSE_MAXIMUM = timedelta(seconds=60)
+DRAIN = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
+UNMARK_PAUSE = timedelta(seconds=10)
+
+
+class PreservationStory:
+    """One preservation of one machine."""
+
+    def __init__(self, request: PreservationInput) -> None:
+        state = request.state
+        incident = request.incident or workflow.uuid4().hex[:12]
+        self._request = request
+        self.episode = Episode(
+            kind=Kind.PRESERVATION, cluster=request.cluster, node=request.node, incident=incident, reason=request.reason
+        )
+        self.episode.holder = request.holder
+        if state is not None:
+            self.episode.started = state.started
+            self.episode.record += state.record
+        self._wish = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold) if state is None else NO_WISH
+        self._unhealthy = request.unhealthy
+        self._drained = state.drained if state is not None else None
+        self._machine = request.machine
+        self._node_uid = state.node_uid if state is not None else ""
+        self._machine_uid = state.machine_uid if state is not None else ""
+        self._marked = state.marked if state is not None else False
+        self._hold: Hold | None = None
+        self._desk = Bookkeeping(self.episode)
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> EpisodeResult | RemediationInput | PreservationInput:
+        """From the first look to the end, or to what goes on under the same workflow id."""
+        self.episode.introduce(zone="", reason=self.episode.reason)
+        while True:
+            hold = await self._look()
+            if hold.gone:
+                outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
+                return await self._end(outcome, hold.gone)
+            if hold.drain:
+                await self._drain()
+                continue
+            if not hold.preserved:
+                if hold.terminate and self._machine is not None:
+                    return self._handed_over(hold, self._machine)
+                return await self._released(hold)
+            await self._show(hold)
+            await self._wait(hold)
+            if self._roll_is_due():
+                return self._rolled()
+
+    async def _look(self) -> Hold:
+        """Ask what holds now and have it written. A look that fails is repeated for ever: nothing is lost meanwhile."""
+        pause, failures = LOOK_PAUSE, 0
+        while True:
+            wish = self._wishes()
+            request = HoldRequest(
+                cluster=self.episode.cluster,
+                node=self.episode.node if not self.episode.node.startswith("machine/") else "",
+                machine=self._machine,
+                node_uid=self._node_uid,
+                machine_uid=self._machine_uid,
+                wish=wish,
+                drained=self._drained,
+                unhealthy=self._unhealthy,
+            )
+            try:
+                hold: Hold = await workflow.execute_activity_method(
+                    PreservationActivities.hold,
+                    request,
+                    **(options.cluster_write(self.episode.cluster) | {"summary": "looks whether the machine is to be kept"}),
+                )
+            except ActivityError as error:
+                failures += 1
+                self.episode.problem = error_message(error)
+                self.episode.note("look", "failed", self.episode.problem)
+                self.episode.enter(doing="can't look at the machine")
+                await self.episode.rest(pause, "before the machine is looked at again")
+                pause = min(pause * 2, LONGEST_PAUSE)
+                continue
+            self._granted(wish)
+            self._take(hold)
+            return hold
+
+    def _wishes(self) -> Wish:
+        """What has been asked for and is not on the objects yet."""
+        abort = self.episode.abort_asked
+        if abort is not None and not self._wish.release:
+            self._wish = replace(self._wish, keep=False, release=f"aborted by {abort.who}: {abort.reason}")
+        return self._wish
+
+    def _granted(self, wish: Wish) -> None:
+        """It is on the objects now; what was said meanwhile is not."""
+        if self._wish is wish:
+            self._wish = NO_WISH
+        else:
+            self._wish = replace(self._wish, keep=self._wish.keep and not wish.keep, automatic=False, duration=None)
+
+    def _take(self, hold: Hold) -> None:
+        self._hold, self.episode.problem = hold, ""
+        self._node_uid = self._node_uid or hold.node_uid
+        self._machine_uid = self._machine_uid or hold.machine_uid
+        self._machine = self._machine or hold.machine
+        if hold.changed:
+            self.episode.note(hold.phase or "look", "written", "; ".join(hold.changed))
+        for warning in hold.warnings:
+            self.episode.note("request", "warning", warning)
+        if not hold.phase.startswith("Failed"):
+            self._drained = None  # another failure has another drain
+
+    # While it is kept -----------------------------------------------------------------------------------------------
+
+    async def _show(self, hold: Hold) -> None:
+        """Say what holds; an Event where that is another thing than before."""
+        failed = hold.phase.startswith("Failed")
+        phase = Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED
+        changed = self.episode.phase is not phase
+        self.episode.enter(phase=phase, doing=hold.reason, until=hold.expiry)
+        if self._marked and not failed:
+            await self._unmark()
+        if changed and hold.expiry is not None:
+            self._aim(hold)
+            await self._desk.tell("MachinePreserved", f"{hold.phase} until {written(hold.expiry)}: {hold.reason}")
+
+    async def _wait(self, hold: Hold) -> None:
+        assert hold.expiry is not None
+        remaining = hold.expiry - workflow.now()
+        await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
+
+    async def _drain(self) -> None:
+        """Rounds of evictions under our mark, until nothing is left that may be asked for. No pod is ever deleted (S30, S36)."""
+        assert self._hold is not None
+        self._aim(self._hold)
+        self.episode.enter(doing="drains the node of a machine that has failed and is kept")
+        deadline, pause, evicted = workflow.now() + DRAIN_PATIENCE, DRAIN_PAUSE, 0
+        problem = ""
+        while self.episode.abort_asked is None and not self._wish.release:
+            result: DrainResult | None = None
+            try:
+                if not self._marked:
+                    await self._desk.write(TargetActivities.mark, "marks the node, whose pods are moved")
+                    self._marked = True
+                result = await self._round(deadline)
+                problem = "; ".join((*result.errors, *result.blocked, *result.withheld))
+            except Turn as turn:
+                problem = turn.reason
+            evicted += result.evicted if result is not None else 0
+            if result is not None and (result.done or result.errors):
+                break
+            if workflow.now() >= deadline:
+                break
+            self.episode.enter(doing=f"drains the node{f': {problem}' if problem else ''}", until=deadline)
+            await self.episode.rest(pause, "before the next round of evictions")
+            pause = min(pause * 2, DRAIN_PAUSE_MAXIMUM)
+            if await self._needless():
+                return
+        self._drained = not problem
+        left = f"; {problem}" if problem else ""
+        self.episode.note("drain", "ok" if self._drained else "incomplete", f"{evicted} pods evicted{left}")
+        if problem:
+            what = "the machine is kept, powered, and its pods could not all be moved"
+            await self._desk.tell("PreservedNotFenced", f"{what}: {problem}", warning=True)
+
+    async def _needless(self) -> bool:
+        """Whether a fresh look says that nothing is to be drained any more."""
+        hold = await self._look()
+        return not hold.drain
+
+    async def _round(self, deadline: datetime) -> DrainResult:
+        request = DrainRequest(
+            target=self.episode.target,
+            options=DRAIN,
+            not_after=min(deadline, workflow.now() + options.ACT_WINDOW),
+            holder=self.episode.holder,
+        )
+        try:
+            return await workflow.execute_activity_method(
+                IsolationActivities.drain,
+                request,
+                **(options.consequence(self.episode.cluster) | {"summary": "asks for evictions"}),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the node can't be drained") from error
+
+    def _aim(self, hold: Hold) -> None:
+        """Whom marks, evictions and Events are about."""
+        info = workflow.info()
+        self.episode.target = Target(
+            cluster=self.episode.cluster,
+            pinned=Pinned(node=self.episode.node, uid=hold.node_uid, provider_id=hold.provider_id, zone=hold.zone),
+            incident=self.episode.incident,
+            kind=self.episode.kind.value,
+            workflow_id=info.workflow_id,
+            run_id=info.run_id,
+        )
+
+    # Ends -----------------------------------------------------------------------------------------------------------
+
+    async def _released(self, hold: Hold) -> EpisodeResult:
+        outcome = Outcome.ABORTED if self.episode.abort_asked is not None else Outcome.RELEASED
+        if hold.ended and "well again" in hold.reason:
+            outcome = Outcome.RECOVERED
+        return await self._end(outcome, hold.reason)
+
+    async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        if self._marked:
+            await self._unmark()
+        if self._hold is not None and self._hold.node_uid:
+            self._aim(self._hold)
+            await self._desk.tell("PreservationEnded", f"{outcome.value}: {message}")
+        self.episode.note("end", outcome.value, message)
+        self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        return EpisodeResult(
+            outcome=outcome,
+            incident=self.episode.incident,
+            cluster=self.episode.cluster,
+            node=self.episode.node,
+            message=message,
+            started=self.episode.started,
+            ended=workflow.now(),
+            record=tuple(self.episode.record),
+        )
+
+    async def _unmark(self) -> None:
+        assert self._hold is not None
+        self._aim(self._hold)
+        await self._desk.remove_marks(UNMARK_PAUSE)
+        self._marked = False
+
+    def _handed_over(self, hold: Hold, machine: ObjectRef) -> RemediationInput:
+        """Failed and no longer kept: Remediation goes on under the same workflow id, which is never free in between. (A Node
+        without a Machine has nobody who would replace it: it is let go as it is.)"""
+        self.episode.note("hand-over", "begins", hold.reason)
+        return RemediationInput(
+            cluster=self.episode.cluster,
+            node=self.episode.node,
+            machine=machine,
+            machine_uid=self._machine_uid,
+            node_uid=self._node_uid,
+            reason=hold.reason,
+            requester=self._request.requester,
+            incident=self.episode.incident,
+            holder=self.episode.holder,
+            marked=self._marked,
+            started=self.episode.started,
+            record=tuple(self.episode.record),
+        )
+
+    def _roll_is_due(self) -> bool:
+        """A long hold moves to the current version of the worker, and starts a new history before the old one is long."""
+        info = workflow.info()
+        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+        return grown or info.is_target_worker_deployment_version_changed()
+
+    def _rolled(self) -> PreservationInput:
+        state = PreservationState(
+            started=self.episode.started,
+            record=tuple(self.episode.record),
+            drained=self._drained,
+            node_uid=self._node_uid,
+            machine_uid=self._machine_uid,
+            marked=self._marked,
+        )
+        return replace(
+            self._request,
+            incident=self.episode.incident,
+            machine=self._machine,
+            unhealthy=self._unhealthy,
+            holder=self.episode.holder,
+            state=state,
+        )
+
+    # What is said to it ---------------------------------------------------------------------------------------------
+
+    def take_news(self, news: PreservationNews) -> None:
+        """The scanner saw that something is not as we left it."""
+        self._unhealthy = news.unhealthy
+        if news.released and not self._wish.release:
+            self._wish = replace(self._wish, release=news.released)
+        self.episode.hear()
+
+    def take_release(self, request: PersonRequest) -> str:
+        """A person ends it now."""
+        self._wish = replace(self._wish, keep=False, release=f"released by {request.who}: {request.reason}")
+        self.episode.note("release", "asked", f"by {request.who}: {request.reason}")
+        self.episode.hear()
+        return f"{self.episode.node} is released"
+
+    def take_extension(self, request: ExtendRequest) -> str:
+        """A person moves its end."""
+        until = request.until or workflow.now() + (request.hold or timedelta(0))
+        if until.microsecond:
+            until = until.replace(microsecond=0) + timedelta(seconds=1)
+        self._wish = replace(self._wish, until=until)
+        self.episode.note("extend", "asked", f"by {request.who}, until {written(until)}: {request.reason}")
+        self.episode.hear()
+        return f"{self.episode.node} is preserved until {written(until)}"
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is something to release or to extend."""
+        return self._hold is not None and self._hold.preserved
+
+
+@workflow.defn(name="Preservation")
+class Preservation(EpisodeConversation):
+    """The workflow round the story. Cancelling it is a release."""
+
+    @workflow.init
+    def __init__(self, request: PreservationInput) -> None:
+        self._story = PreservationStory(request)
+        super().__init__(self._story.episode)
+
+    @workflow.run
+    async def run(self, request: PreservationInput) -> EpisodeResult:
+        self.check_identity(request.cluster, request.node)
+        story = asyncio.create_task(self._story.run())
+        try:
+            result = await asyncio.shield(story)
+        except asyncio.CancelledError:
+            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+            result = await story
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if isinstance(result, EpisodeResult):
+            return result
+        kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
+        go_on_as(kind, result, incident=self.episode.incident)
+
+    @workflow.signal
+    def look_again(self, news: PreservationNews) -> None:
+        """The scanner: the objects differ from what was last written."""
+        self._story.take_news(news)
+
+    @workflow.update
+    def release(self, request: PersonRequest) -> str:
+        """End the preservation now."""
+        return self._story.take_release(request)
+
+    @release.validator
+    def _check_release(self, request: PersonRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._still_open("release")
+
+    @workflow.update
+    def extend(self, request: ExtendRequest) -> str:
+        """Move the moment at which it ends; an earlier one shortens it."""
+        return self._story.take_extension(request)
+
+    @extend.validator
+    def _check_extend(self, request: ExtendRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._still_open("extend")
+        if (request.until is None) is (request.hold is None):
+            raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")
+        until = request.until or workflow.now() + (request.hold or timedelta(0))
+        if until.tzinfo is None:
+            raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
+        if until <= workflow.now():
+            raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")

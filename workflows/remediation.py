@@ -1,0 +1,181 @@
+"""Remediation: have a machine that failed deleted, and see it replaced by whoever owns it.
+
+For now one strategy, `delete-machine`, to which a preservation hands a failed machine over whose time has come. The look before
+the request is live and the last word: somebody who asks for the machine to be preserved gets it back into preservation (S27).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
+from activities.contracts.target import Target
+from activities.errors import ErrorType, error_message, error_type
+from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
+from workflows import options
+from workflows.bookkeeping import Bookkeeping
+from workflows.conversation import EpisodeConversation
+from workflows.episode import Episode
+from workflows.handing_over import go_on_as
+from workflows.messages import AbortRequest
+from workflows.preservation import UNMARK_PAUSE
+
+LOOK_AGAIN = timedelta(seconds=20)
+PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=5)
+
+HOPELESS = frozenset({ErrorType.NOT_SUPPORTED, ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED})
+
+
+class RemediationStory:
+    """The deletion of one Machine."""
+
+    def __init__(self, request: RemediationInput, machine_uid: str) -> None:
+        self._request = request
+        self._machine_uid = machine_uid
+        incident = request.incident or workflow.uuid4().hex[:12]
+        self.episode = Episode(
+            kind=Kind.REMEDIATION, cluster=request.cluster, node=request.node, incident=incident, reason=request.reason
+        )
+        self.episode.started = request.started or workflow.now()
+        self.episode.record += request.record
+        self.episode.holder = request.holder
+        self._desk = Bookkeeping(self.episode)
+        self._asked = False
+        info = workflow.info()
+        self.episode.target = Target(
+            cluster=request.cluster,
+            pinned=Pinned(node=request.node, uid=request.node_uid),
+            incident=incident,
+            kind=Kind.REMEDIATION.value,
+            workflow_id=info.workflow_id,
+            run_id=info.run_id,
+        )
+
+    async def run(self) -> EpisodeResult | PreservationInput:
+        """Ask for the deletion, and follow it until the Machine is gone."""
+        self.episode.introduce(zone="", reason=self.episode.reason)
+        self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
+        pause = PAUSE
+        while True:
+            if (abort := self.episode.abort_asked) is not None and not self._asked:
+                return await self._end(
+                    Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}) before its deletion was asked for"
+                )
+            if self.episode.held is not None and not self._asked:
+                await self.episode.wait_while_held()
+                continue
+            try:
+                found = await self._give_up()
+            except ActivityError as error:
+                self.episode.problem = error_message(error)
+                self.episode.note("delete-machine", "failed", self.episode.problem)
+                if error_type(error) is ErrorType.TARGET_CHANGED:
+                    return await self._end(Outcome.REPLACED, self.episode.problem)
+                if error_type(error) in HOPELESS:
+                    await self._desk.ask_for_a_person(self.episode.problem)
+                    await self.episode.rest(None, "a person's word")
+                    continue
+                self.episode.enter(doing=f"will ask again: {self.episode.problem}")
+                await self.episode.rest(pause, "before the deletion is asked for again")
+                pause = min(pause * 2, LONGEST_PAUSE)
+                continue
+            pause, self.episode.problem = PAUSE, ""
+            if found.gone:
+                return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
+            if found.kept:
+                return self._back(found.kept)
+            if not self._asked:
+                self._asked = True
+                self.episode.note("delete-machine", "asked", found.detail)
+            self.episode.enter(phase=Phase.TERMINATING, doing="waits until the machine is gone")
+            await self.episode.rest(LOOK_AGAIN, "until the machine is looked for again")
+
+    async def _give_up(self) -> GiveUpResult:
+        request = self._request
+        assert request.machine is not None, "checked when the workflow began"
+        return await workflow.execute_activity_method(
+            PreservationActivities.give_up,
+            GiveUpRequest(
+                cluster=request.cluster,
+                node=request.node if not request.node.startswith("machine/") else "",
+                machine=request.machine,
+                machine_uid=self._machine_uid,
+                node_uid=request.node_uid,
+                holder=self.episode.holder,
+                not_after=workflow.now() + options.ACT_WINDOW,
+            ),
+            **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
+        )
+
+    def _back(self, why: str) -> PreservationInput:
+        """Somebody keeps it after all: what was asked for before the deletion wins (S27)."""
+        request = self._request
+        self.episode.note("hand-over", "back", why)
+        return PreservationInput(
+            cluster=request.cluster,
+            node=request.node,
+            machine=request.machine,
+            reason=why,
+            requester=request.requester,
+            incident=self.episode.incident,
+            keep=False,
+            holder=self.episode.holder,
+            state=PreservationState(
+                started=self.episode.started,
+                record=tuple(self.episode.record),
+                node_uid=request.node_uid,
+                machine_uid=self._machine_uid,
+                marked=request.marked,
+            ),
+        )
+
+    async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        if self._request.marked:
+            await self._desk.remove_marks(UNMARK_PAUSE)
+        self.episode.note("end", outcome.value, message)
+        self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        return EpisodeResult(
+            outcome=outcome,
+            incident=self.episode.incident,
+            cluster=self.episode.cluster,
+            node=self.episode.node,
+            message=message,
+            started=self.episode.started,
+            ended=workflow.now(),
+            record=tuple(self.episode.record),
+        )
+
+
+@workflow.defn(name="Remediation")
+class Remediation(EpisodeConversation):
+    """The workflow round the story. Cancelling it is an abort."""
+
+    @workflow.init
+    def __init__(self, request: RemediationInput) -> None:
+        self._story = RemediationStory(request, request.machine_uid)
+        super().__init__(self._story.episode)
+
+    @workflow.run
+    async def run(self, request: RemediationInput) -> EpisodeResult:
+        self.check_identity(request.cluster, request.node)
+        if request.machine is None or not request.machine_uid:
+            raise ApplicationError(
+                "machine, machine_uid: expected the Machine that is to be deleted, pinned by its uid",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+        story = asyncio.create_task(self._story.run())
+        try:
+            result = await asyncio.shield(story)
+        except asyncio.CancelledError:
+            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+            result = await story
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if isinstance(result, EpisodeResult):
+            return result
+        go_on_as(Kind.PRESERVATION, result, incident=self.episode.incident)
