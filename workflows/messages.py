@@ -55,7 +55,7 @@ class ExtendRequest:
 class PreservationNews:
     """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
 
-    unhealthy: what a health check says of the machine, "" while none calls it unhealthy. released: why the pool's cap gives it up.
+    unhealthy: what a health check says of the machine, "" while none calls it so. released: why the pool's cap gives it up.
     """
 
     unhealthy: str = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -95,7 +95,7 @@ class PreservationStory:
                 await self._drain()
                 continue
             if not hold.preserved:
-                if hold.terminate and self._machine is not None:
+                if hold.terminate and self._machine is not None and self.episode.abort_asked is None:
                     return self._handed_over(hold, self._machine)
                 return await self._released(hold)
             await self._show(hold)
@@ -378,7 +378,7 @@ class Preservation(EpisodeConversation):
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
-        go_on_as(kind, result, incident=self.episode.incident)
+        raise go_on_as(kind, result, incident=self.episode.incident)
 
     @workflow.signal
     def look_again(self, news: PreservationNews) -> None:

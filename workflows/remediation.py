@@ -178,4 +178,4 @@ class Remediation(EpisodeConversation):
         await workflow.wait_condition(workflow.all_handlers_finished)
         if isinstance(result, EpisodeResult):
             return result
-        go_on_as(Kind.PRESERVATION, result, incident=self.episode.incident)
+        raise go_on_as(Kind.PRESERVATION, result, incident=self.episode.incident)

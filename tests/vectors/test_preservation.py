@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from policy.moments import moment_of, written
-from policy.nodes import PRESERVE_ANNOTATION, Condition, Taint
+from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.automatic import shares
 from policy.preservation.deciding import Action, Decision, decide, keeps
-from policy.preservation.effects import Effects, effects
+from policy.preservation.effects import effects
 from policy.preservation.held import (
     CONDITION,
     DRAINED,
@@ -31,6 +31,7 @@ from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
 from starter.manifests import Manifest
 from starter.preserve_plans import PreservePlan, as_json, planned
+from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
 CASES: list[Json] = json.loads(Path(__file__).with_name("preservation.json").read_text(encoding="utf-8"))
@@ -109,26 +110,6 @@ def entry(objects: list[Json], name: str) -> Json:
 def the_decision(objects: list[Json]) -> Decision:
     (found,) = [decision for decision in plan_of(objects).survey.decisions if decision.held.machine]
     return found
-
-
-def carried_out(held: Held, found: Effects) -> Held:
-    """The objects once that was written; a drain goes well."""
-    annotations = {key: value for key, value in (dict(held.annotations) | dict(found.machine)).items() if value is not None}
-    after = replace(held, annotations=annotations, expiry=found.expiry if found.expiry_differs else held.expiry)
-    if held.node is None:
-        assert not found.node
-        assert found.taint is None
-        assert found.condition is None
-        return after
-    there = {key: value for key, value in (dict(held.node.annotations) | dict(found.node)).items() if value is not None}
-    taints = tuple(taint for taint in held.node.taints if taint.key != TAINT or found.taint is not False)
-    if found.taint:
-        taints = (*taints, Taint(key=TAINT, effect="NoSchedule"))
-    conditions = held.node.conditions
-    if found.condition is not None:
-        said = Condition(type=CONDITION, **{field: getattr(found.condition, field) for field in ("status", "reason", "message")})
-        conditions = (*(each for each in conditions if each.type != CONDITION), said)
-    return replace(after, node=replace(held.node, annotations=there, taints=taints, conditions=conditions))
 
 
 def settled(decision: Decision) -> tuple[Held, bool]:

@@ -1,0 +1,254 @@
+"""A scripted machine for preservation tests: one Machine with its Node behind the real contracts, judged by the real rules.
+
+The world's time is that of the time-skipping server. It keeps the order of what was done, and checks S21 and S22 at every act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from temporalio import activity
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    DrainRequest,
+    DrainResult,
+    EventRequest,
+    RestoreRequest,
+)
+from policy.episodes import EpisodeResult, EpisodeStatus, PreservationInput
+from policy.healthcheck import ObjectRef
+from policy.ids import episode_id
+from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.preservation.deciding import Action, Automatic, decide, keeps
+from policy.preservation.effects import effects
+from policy.preservation.held import Held, MachinePhase
+from policy.preservation.pools import DEFAULT_TIMEOUT
+from tests.preserved_objects import carried_out
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.preservation import Preservation
+from workflows.remediation import Remediation
+
+NODE = "node-7"
+MACHINE = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
+
+
+@dataclass
+class KeptMachine:
+    """The world. `acts` is what was done, in order; `broken` what should never have been."""
+
+    held: Held
+    timeout: timedelta = DEFAULT_TIMEOUT
+    present: bool = True
+    drains: deque[DrainResult] = field(default_factory=deque)
+    errors: deque[ApplicationError] = field(default_factory=deque)
+    acts: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    gave_up_at: datetime | None = None
+    late: str = ""
+    """What a user annotates right after it was decided to give the machine up."""
+    lingers: int = 1
+    """How often the Machine is still there after its deletion was asked for."""
+
+    def annotate(self, value: str | None) -> None:
+        """A user, with kubectl, on the Node."""
+        assert self.held.node is not None
+        annotations = {key: each for key, each in self.held.node.annotations.items() if key != PRESERVE_ANNOTATION}
+        if value is not None:
+            annotations[PRESERVE_ANNOTATION] = value
+        self.held = replace(self.held, node=replace(self.held.node, annotations=annotations))
+
+    def fails(self) -> None:
+        """Its controller calls it failed."""
+        self.held = replace(self.held, phase=MachinePhase.FAILED, failed="its phase is Failed")
+        self._say_ready("Unknown")
+
+    def recovers(self) -> None:
+        """And well again."""
+        self.held = replace(self.held, phase=MachinePhase.RUNNING, failed="")
+        self._say_ready("True")
+
+    def node_gets_well(self) -> None:
+        """The Node alone: its controller still calls the machine failed."""
+        self._say_ready("True")
+
+    def _say_ready(self, status: str) -> None:
+        assert self.held.node is not None
+        others = tuple(each for each in self.held.node.conditions if each.type != READY)
+        conditions = (*others, Condition(type=READY, status=status))
+        self.held = replace(self.held, node=replace(self.held.node, conditions=conditions))
+
+
+def machine(**changes: object) -> KeptMachine:
+    """A machine that runs."""
+    node = NodeView(name=NODE, uid="uid-node", conditions=(Condition(type=READY, status="True"),))
+    held = Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node)
+    return KeptMachine(replace(held, **changes))  # type: ignore[arg-type]
+
+
+def now() -> datetime:
+    """The server's time for this attempt."""
+    return activity.info().started_time
+
+
+class ScriptedMachine(PreservationActivities):
+    """The activities, over one world."""
+
+    def __init__(self, world: KeptMachine) -> None:
+        self._world = world
+
+    @activity.defn(name="preservation.hold")
+    async def hold(self, request: HoldRequest) -> Hold:
+        world = self._world
+        if world.errors:
+            raise world.errors.popleft()
+        at = now()
+        if not world.present:
+            return Hold(at=at, gone="the Machine is gone")
+        held, wish = world.held, request.wish
+        if wish.keep:
+            assert held.node is not None
+            held = replace(held, node=replace(held.node, annotations={**held.node.annotations, PRESERVE_ANNOTATION: "now"}))
+        automatic = Automatic.SELECTED if wish.automatic else Automatic.NOTHING
+        timeout = wish.duration or world.timeout
+        decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release)
+        if wish.until is not None and decision.preserved:
+            decision = replace(decision, expiry=wish.until)
+        found = effects(decision, drained=request.drained)
+        before = world.held.expiry
+        world.held = carried_out(held, found)
+        if before is not None and world.held.expiry is not None and wish.until is None and before != world.held.expiry:
+            world.broken.append(f"S22: the expiry moved from {before} to {world.held.expiry}")
+        if decision.action is not Action.NONE and (found.drain or decision.action is not Action.DRAIN):
+            world.acts.append(decision.action.value)
+        if decision.action is Action.TERMINATE and world.late:
+            world.annotate(world.late)
+        return Hold(
+            at=at,
+            phase=decision.phase,
+            preserved=decision.preserved,
+            value=decision.intent.value,
+            expiry=decision.expiry,
+            drain=found.drain,
+            ended=decision.ended,
+            terminate=decision.action is Action.TERMINATE,
+            gone="the machine is being deleted" if held.deleting else "",
+            reason=decision.reason,
+            warnings=decision.warnings,
+            node_uid="uid-node",
+            machine=MACHINE,
+            machine_uid="uid-machine",
+        )
+
+    @activity.defn(name="preservation.give-up")
+    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        world = self._world
+        assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
+        if world.gave_up_at is None and keeps(world.held):
+            return GiveUpResult(kept="somebody asks for it to be preserved")
+        if world.held.expiry is not None and not world.held.expired(now()):
+            world.broken.append("S21: deleted while preserved")
+        if world.gave_up_at is None:
+            world.gave_up_at = now()
+            world.acts.append("delete")
+            return GiveUpResult(detail="asked for its deletion")
+        world.lingers -= 1
+        if world.lingers < 0:
+            world.present = False
+        return GiveUpResult(gone=not world.present)
+
+    @activity.defn(name="isolation.drain")
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        assert request.options.ignore_daemon_sets
+        self._world.acts.append("evict")
+        return self._world.drains.popleft() if self._world.drains else DrainResult(evicted=2)
+
+    @activity.defn(name="isolation.mark")
+    async def mark(self, request: ActRequest) -> ActResult:
+        self._world.acts.append(f"mark {request.target.kind}")
+        return ActResult(changed=True, detail="marked")
+
+    @activity.defn(name="recovery.mark-schedulable")
+    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
+        self._world.acts.append(f"unmark {request.target.kind}")
+        return ActResult(changed=True, detail="our mark is gone")
+
+    @activity.defn(name="target.record-event")
+    async def record_event(self, request: EventRequest) -> None:
+        self._world.events.append(f"{request.reason}: {request.message}")
+
+
+@dataclass
+class Run:
+    """A preservation under way."""
+
+    env: WorkflowEnvironment
+    world: KeptMachine
+    handle: WorkflowHandle[Preservation, EpisodeResult]
+
+    async def timeout(self) -> EpisodeResult:
+        """How it ended once its time was over: only now the hours pass."""
+        await self.skip(timedelta(hours=200))
+        return await self.result()
+
+    async def skip(self, duration: timedelta) -> None:
+        """Let so much time pass, or as much as is left of it."""
+        await self.env.fast_forward(self.handle, duration)
+
+    async def result(self) -> EpisodeResult:
+        """How it ended, whatever kind it was at the end."""
+        result = await asyncio.wait_for(self.handle.result(), 30)
+        assert self.world.broken == []
+        return result
+
+    async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
+        """Wait until the status is as wished."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    status: EpisodeStatus = await self.handle.query("status", result_type=EpisodeStatus)
+                except RPCError:
+                    await asyncio.sleep(0.02)
+                    continue
+                if condition(status):
+                    return status
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: object) -> AsyncIterator[Run]:
+    """Start a preservation of `NODE` in a cluster of its own."""
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    given = {"cluster": cluster, "node": NODE, "machine": MACHINE, "keep": False, "holder": "us", "reason": "a drill"}
+    request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
+    target = ScriptedMachine(world)
+    acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.record_event]
+    async with AsyncExitStack() as stack:
+        queue = f"{WORKFLOW_QUEUE}-{cluster}"
+        kinds = [Preservation, Remediation]
+        await stack.enter_async_context(
+            Worker(env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
+        )
+        await stack.enter_async_context(Worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
+        with env.with_time_skipping_disabled():
+            handle = await env.client.start_workflow(Preservation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
+        try:
+            yield Run(env, world, handle)
+        finally:
+            with contextlib.suppress(RPCError):  # it has ended by itself
+                await handle.terminate("the test is over")

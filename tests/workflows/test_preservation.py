@@ -1,0 +1,236 @@
+"""Preservation through its workflow, on the time-skipping server: the proposal's diagrams and use cases by name, 72 h timers."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+from activities.contracts.target import DrainResult
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
+from tests.workflows.kept_machine import machine, preserving
+from workflows.messages import ExtendRequest, PersonRequest, PreservationNews
+from workflows.preservation import Preservation
+
+HOURS_72 = timedelta(hours=72)
+NEWS = PreservationNews()
+
+
+async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_runs_on(env: WorkflowEnvironment) -> None:
+    """Seed 001, diagram 1 and item 4; S22: 72 h to the second."""
+    world = machine()
+    world.annotate("true")
+    async with preserving(env, world) as run:
+        status = await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        expiry = world.held.expiry
+        assert status.waiting_until == expiry
+        assert world.held.on_node[SCALE_DOWN_DISABLED] == "true"
+        result = await run.timeout()
+    assert result.outcome is Outcome.RELEASED
+    assert expiry is not None
+    assert timedelta(0) <= result.ended - expiry < timedelta(seconds=2)
+    assert timedelta(0) <= expiry - result.started - HOURS_72 < timedelta(seconds=5)
+    assert world.held.expiry is None
+    assert dict(world.held.on_node) == {}
+    assert world.acts == ["preserve", "stop"]
+
+
+async def test_diagram_1_preserve_false_ends_it_before_the_timeout(env: WorkflowEnvironment) -> None:
+    """Use case 3 of a running machine; S26."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        world.annotate("false")
+        await run.handle.signal(Preservation.look_again, NEWS)
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert world.acts == ["preserve", "stop"]
+    assert world.held.expiry is None
+
+
+async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its_timeout(env: WorkflowEnvironment) -> None:
+    """Use case 2: drained, Failed:Preserved, and after the timeout given to Remediation under the same id; S25."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        assert world.held.tainted
+        assert world.held.drained
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert world.acts == ["preserve", "mark Preservation", "evict", "terminate", "delete", "unmark Remediation"]
+    assert world.gave_up_at is not None
+    assert timedelta(0) <= world.gave_up_at - result.started - HOURS_72 < timedelta(seconds=10)
+    assert ENDED_ANNOTATION in world.held.annotations
+
+
+async def test_diagram_2_value_false_terminates_a_failed_machine_at_once(env: WorkflowEnvironment) -> None:
+    """Use case 3 of a failed machine."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.annotate("false")
+        await run.handle.signal(Preservation.look_again, NEWS)
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert result.ended - result.started < timedelta(hours=1)
+
+
+async def test_diagram_2_a_node_that_is_healthy_before_the_timeout_runs_on(env: WorkflowEnvironment) -> None:
+    """Item 6, and the arrow from Failed:Preserved to Running: an automatic preservation ends with recovery."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.recovers()
+        await run.handle.signal(Preservation.look_again, NEWS)
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert not world.held.tainted
+    assert world.gave_up_at is None
+
+
+async def test_item_6_a_node_found_healthy_at_the_timeout_runs_on(env: WorkflowEnvironment) -> None:
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.node_gets_well()
+        result = await run.timeout()
+    assert result.outcome is Outcome.RELEASED
+    assert world.gave_up_at is None
+    assert not world.held.tainted
+
+
+async def test_use_case_1_a_machine_preserved_in_time_stays_when_it_fails_and_its_expiry_does_not_move(
+    env: WorkflowEnvironment,
+) -> None:
+    """S22: drained with the failure; `now` stays preserved when it recovers."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        expiry = world.held.expiry
+        world.fails()
+        await run.handle.signal(Preservation.look_again, NEWS)
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        assert world.held.expiry == expiry
+        world.recovers()
+        await run.handle.signal(Preservation.look_again, NEWS)
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        assert world.held.expiry == expiry
+        assert not world.held.tainted
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert "ada" in result.message
+    assert world.acts == ["preserve", "drain", "mark Preservation", "evict", "unmark Preservation", "stop"]
+
+
+async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnvironment) -> None:
+    """S22: only an explicit edit."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        before = world.held.expiry
+        word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
+        told = await run.handle.execute_update(Preservation.extend, word)
+        assert "preserved until" in told
+        result = await run.timeout()
+    assert before is not None
+    assert result.ended - result.started >= timedelta(hours=100)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (ExtendRequest(who="ada", reason="r"), "exactly one of until"),
+        (ExtendRequest(who="ada", reason="r", hold=timedelta(hours=-1)), "still to come"),
+        (ExtendRequest(who="", reason="r", hold=timedelta(hours=1)), "who: expected a name"),
+    ],
+)
+async def test_a_bad_extension_is_refused(env: WorkflowEnvironment, word: ExtendRequest, expected: str) -> None:
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Preservation.extend, word)
+        assert expected in str(refused.value.cause)
+
+
+async def test_an_abort_undoes_our_marks_and_gives_no_machine_up(env: WorkflowEnvironment) -> None:
+    """S28, S35: stopping the episode is no decision to delete anything."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.handle.cancel()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.gave_up_at is None
+    assert not world.held.tainted
+    assert world.held.expiry is None
+
+
+async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
+    """S27: the last look of the deletion hears the word that came after the decision; the hand-over goes back, under one id."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.late = "now"
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.until(lambda status: "terminate" in world.acts and status.phase is Phase.FAILED_PRESERVED)
+        assert world.held.expiry is not None
+        assert "delete" not in world.acts
+        again = await run.handle.query(Preservation.record)
+    assert [entry.outcome for entry in again if entry.act == "hand-over"] == ["begins", "back"]
+    assert world.broken == []
+
+
+async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: WorkflowEnvironment) -> None:
+    """P27; S30, S36: nothing is forced while the machine has power."""
+    world = machine()
+    world.fails()
+    world.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: "db-0" in status.doing)
+        await run.skip(timedelta(hours=3))
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        condition = world.held.node.condition(CONDITION) if world.held.node else None
+        assert condition is not None
+        assert condition.message.startswith("Preserved node could not be drained.")
+        assert any(event.startswith("PreservedNotFenced") and "db-0" in event for event in world.events)
+
+
+async def test_a_machine_that_is_deleted_ends_its_preservation(env: WorkflowEnvironment) -> None:
+    """S26: an explicit deletion beats preservation."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        world.present = False
+        await run.handle.signal(Preservation.look_again, NEWS)
+        result = await run.result()
+    assert (result.outcome, result.message) == (Outcome.RELEASED, "the Machine is gone")
+
+
+async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEnvironment) -> None:
+    world = machine()
+    world.annotate("now")
+    world.errors = deque([failure(ErrorType.INVALID_CONFIG, "Machine/shoot/w-7: $.status: not readable")] * 3)
+    async with preserving(env, world) as run:
+        await run.skip(timedelta(hours=1))
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        result = await run.timeout()
+    assert result.outcome is Outcome.RELEASED
+    assert sum(entry.outcome == "failed" for entry in result.record) == 3
