@@ -7,6 +7,7 @@ may be started is the scanner's decision (`workflows/scanner.py`), never this mo
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -35,12 +36,16 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
     OpenResult,
+    PreserveOutcome,
+    PreserveRequest,
+    PreserveResult,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, PreservationInput, PreservationNews
 from policy.freeing_pace import PortionAnswer
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, PermitAnswer
+from policy.report import PreservationNeed
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
@@ -87,6 +92,51 @@ class EpisodeService(EpisodeActivities):
             in_the_way = holder.incident if foreign else f"{holder.kind.value} {holder.incident}"
             return _changed(outcome, Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
         return _changed(outcome, Opened.STARTED, run_id=started.result_run_id or "")
+
+    @activity.defn(name="episodes.preserve")
+    async def preserve(self, request: PreserveRequest) -> PreserveResult:
+        """Side by side; who holds a node by another kind of episode is named, and asked again with the next report."""
+        outcomes = await asyncio.gather(*(self._preserve(request, need) for need in request.needs))
+        return PreserveResult(outcomes=tuple(outcomes))
+
+    async def _preserve(self, request: PreserveRequest, need: PreservationNeed) -> PreserveOutcome:
+        workflow_id, incident = episode_id(request.cluster, need.victim), uuid.uuid4().hex[:12]
+        wanted = PreservationInput(
+            cluster=request.cluster,
+            node=need.victim,
+            machine=need.machine,
+            reason=need.reason,
+            requester=scanner_id(request.cluster),
+            incident=incident,
+            keep=False,
+            automatic=need.automatic,
+            unhealthy=need.unhealthy,
+            holder=request.holder,
+        )
+        try:
+            await self._client.start_workflow(
+                Kind.PRESERVATION.value,
+                wanted,
+                id=workflow_id,
+                task_queue=self._task_queue,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                static_summary=f"{need.victim}: {need.reason}"[:200],
+                memo={"incident": incident},
+            )
+        except WorkflowAlreadyStartedError:
+            holder = await self._describe(request.cluster, need.victim)
+            if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
+                held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
+                return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
+            news = PreservationNews(unhealthy=need.unhealthy, released=need.released)
+            try:
+                await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
+            return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
+        return PreserveOutcome(victim=need.victim, opened=Opened.STARTED)
 
     async def _aborted_since(self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput) -> str:
         """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""

@@ -116,6 +116,17 @@ class PreservationInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNews:
+    """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
+
+    unhealthy: what a health check says of the machine, "" while none calls it so. released: why the pool's cap gives it up.
+    """
+
+    unhealthy: str = ""
+    released: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationInput:
     """Input of the `Remediation` workflow: the deletion of one Machine that has failed, whose owner then makes another one."""
 

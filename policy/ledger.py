@@ -33,7 +33,7 @@ from policy.storms import Storm, advance, over, stricter
 from policy.surroundings import Surroundings
 from policy.tallies import Tally
 from policy.targets import Target
-from policy.verdicts import HEALTHY, Standing
+from policy.verdicts import HEALTHY, Health, Standing
 
 _SPARE_DEADLINES = 1024
 
@@ -247,6 +247,16 @@ class Ledger:
     def report_parts(self, now: datetime, watching: Collection[str] = ()) -> ReportParts:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
         return draw_up(self.known(now), watching=frozenset(watching), names=self._inventory.names())
+
+    def sickness_of(self, node: str) -> str:
+        """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does."""
+        inventory = self._inventory
+        targets = [inventory.nodes.get(node), *inventory.machines_of.get(node, {}).values()]
+        for target in targets:
+            for key, verdict in sorted(target.verdicts.items()) if target is not None else ():
+                if verdict.health is Health.UNHEALTHY:
+                    return f"{key} calls it unhealthy: {verdict.reason}"
+        return ""
 
     def known(self, now: datetime) -> Known:
         """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""

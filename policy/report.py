@@ -22,6 +22,7 @@ MAXIMUM_ROWS = 30
 MAXIMUM_OBSERVATIONS = 200
 MAXIMUM_AT_RISK = 10
 MAXIMUM_GROUPS = 400
+MAXIMUM_PRESERVATIONS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +139,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNeed:
+    """A machine that is not as its preservation wants it: begin one, or let the one that is open look again.
+
+    victim: the Node, or `machine/<namespace>/<name>`, by which its episode is called. machine: None for a Node alone. action: of
+    `policy/preservation/deciding.py`. automatic: by the pool's cap; released: why that gives it up. unhealthy: what a health
+    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is.
+    """
+
+    victim: str
+    action: str
+    reason: str
+    stamp: str
+    machine: ObjectRef | None = None
+    automatic: bool = False
+    released: str = ""
+    unhealthy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
     """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS."""
 
@@ -222,6 +242,8 @@ class ReportParts:
     at_risk: AtRisk = AtRisk()
     policies: FencePolicies = NO_POLICIES
     groups: tuple[GroupCount, ...] = ()
+    preservations: tuple[PreservationNeed, ...] = ()
+    preservations_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,3 +273,5 @@ class ScanReport:
     at_risk: AtRisk = AtRisk()
     policies: FencePolicies = NO_POLICIES
     groups: tuple[GroupCount, ...] = ()
+    preservations: tuple[PreservationNeed, ...] = ()
+    preservations_left_out: int = 0

@@ -72,6 +72,8 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.control_plane,
         parts.policies,
         parts.groups,
+        parts.preservations,
+        parts.preservations_left_out,
         sick,
         (parts.at_risk.nodes, parts.at_risk.unread),
         view,

@@ -52,17 +52,6 @@ class ExtendRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationNews:
-    """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
-
-    unhealthy: what a health check says of the machine, "" while none calls it so. released: why the pool's cap gives it up.
-    """
-
-    unhealthy: str = ""
-    released: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOff:
     """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks."""
 
@@ -78,6 +67,15 @@ class Refused:
     node: str
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationTold:
+    """What was last told of a machine, and when."""
+
+    victim: str
+    stamp: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

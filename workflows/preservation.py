@@ -29,6 +29,7 @@ from policy.episodes import (
     Phase,
     Pinned,
     PreservationInput,
+    PreservationNews,
     PreservationState,
     RemediationInput,
 )
@@ -39,7 +40,7 @@ from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.handing_over import go_on_as
-from workflows.messages import AbortRequest, ExtendRequest, PersonRequest, PreservationNews
+from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.turns import Turn, turn_for
 
 HISTORY_LIMIT = 3000

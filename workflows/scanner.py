@@ -24,6 +24,7 @@ from workflows.conversation import by_a_person
 from workflows.granting import Granting, Grantor
 from workflows.ids import episode_id, scanner_id
 from workflows.messages import Refused, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+from workflows.preserving import Preserving
 from workflows.repeating import Repeating
 
 HISTORY_LIMIT = 3000
@@ -46,6 +47,7 @@ class HealthScanner:
         grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
         self._granting = Granting(grantor, state)
         self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
+        self._preserving = Preserving(request.cluster, state.preservations)
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
@@ -93,6 +95,7 @@ class HealthScanner:
                 await self._granting.rebuild(self._report)
                 await self._admit(self._report)
                 await self._tell_episodes(self._report)
+                await self._preserving.act(self._report, self._holder)
                 await self._publish(self._report)
             await self._repeating.tell()
             self._show()
@@ -388,6 +391,7 @@ class HealthScanner:
             incidents=self._repeating.incidents,
             power=granting.power,
             attempts=granting.attempts,
+            preservations=self._preserving.told,
             portions=granting.portions,
         )
         return ScannerInput(
@@ -412,7 +416,7 @@ class HealthScanner:
     def _show(self) -> None:
         report, granting = self._report, self._granting
         lines = [f"**Scanner of {self._input.cluster}**, {self._scans} scans, {granting.opened} episodes opened"]
-        if problem := self._problem or granting.problem:
+        if problem := self._problem or granting.problem or self._preserving.problem:
             lines.append(f"* **problem: {problem}**")
         if report is not None:
             lease = (report.lease.problem or "held") if report.lease.needed else "not needed"

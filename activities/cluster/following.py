@@ -36,6 +36,7 @@ from activities.cluster.paths import (
     Resource,
     in_version,
 )
+from activities.cluster.preservation_watches import PreservationWatches
 from activities.cluster.reflector import Reflector, WatchLimits
 from policy.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.data_at_risk import DataAtRisk
@@ -45,6 +46,7 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
+from policy.preservation.book import PreservationBook
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +80,7 @@ class Watches:
         patience: float = 5.0,
         at_risk: DataAtRisk | None = None,
         source: PolicySource = DEFAULT_SOURCE,
+        book: PreservationBook | None = None,
     ) -> None:
         """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is told of
         nodes and of what is attached to them."""
@@ -116,6 +119,10 @@ class Watches:
         self.volumes: Following | None = None
         """What is attached where; None while nothing asks us to act. No part of `self`: no check is judged by it, and so none
         waits for it."""
+        self._book = book or PreservationBook()
+        self._preservations = PreservationWatches(
+            connection, self._book, clock=clock, on_change=on_change, on_state=on_state, limits=limits
+        )
         self._patience = patience
         self._refused_since: dict[Following, float] = {}
         self._started = False
@@ -125,6 +132,7 @@ class Watches:
         yield self.nodes
         yield from self._policies.values()
         yield from self._requests
+        yield from self._preservations
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
@@ -173,7 +181,7 @@ class Watches:
         for dialect, policy in self._policies.items():
             if reflector is policy or reflector in self._companions.get(dialect, ()):
                 return (dialect,)
-        if reflector in self._requests:
+        if reflector in self._requests or reflector in tuple(self._preservations):
             return ()
         return tuple(Dialect)  # of upgrades, which hold back all checks
 
@@ -222,10 +230,12 @@ class Watches:
         def change() -> None:
             if node is None:
                 self._at_risk.remove_node(name)
+                self._book.remove_node(name)
                 self._ledger.remove_node(name)
             else:
                 now = self._clock()
                 self._at_risk.put_node(node, now)
+                self._book.put_node(node)
                 self._ledger.put_node(node, now)
 
         self._changed(change)
@@ -256,6 +266,7 @@ class Watches:
         self._changed(lambda: self.intake.put_config_map(name, found))
 
     def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
+        self._preservations.other_machine_changed(dialect, key, machine)
         if machine is None:
             namespace, _, name = key.partition("/")
             self._changed(lambda: self._ledger.remove_machine(machine_key(dialect, namespace, name)))
@@ -305,9 +316,9 @@ class Watches:
         self._changed(lambda: self.requests.hold(now))
 
     def _changed(self, change: Callable[[], object]) -> None:
-        before = (self._ledger.version, self._at_risk.version)
+        before = (self._ledger.version, self._at_risk.version, self._book.version)
         change()
-        if (self._ledger.version, self._at_risk.version) != before:
+        if (self._ledger.version, self._at_risk.version, self._book.version) != before:
             self._on_change()
 
     # What a health check needs beside the nodes

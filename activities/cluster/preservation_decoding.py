@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from activities.cluster.decoding import Decoding, Fragments, Item, decoding_of
 from activities.cluster.machines_decoding import decode_machine
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.durations import parse_duration
@@ -53,6 +54,7 @@ class _Owner(msgspec.Struct, rename="camel"):
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
     namespace: str | None = None
+    resource_version: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
@@ -100,17 +102,37 @@ class _Set(msgspec.Struct):
     spec: _SetSpec | None = None
 
 
+_machine = msgspec.json.Decoder(_Machine)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMachine:
-    """A Machine before its Node is known. owner: kind and name of what controls it."""
+    """A Machine before its Node is known. owner: kind and name of what controls it. problem: why it can't be read, else ""."""
 
     held: Held
     owner: str = ""
+    problem: str = ""
 
 
 def mcm_machine(obj: Mapping[str, Any]) -> FoundMachine:
     """A Machine of machine-controller-manager. Raises ValueError (msgspec's too) for anything else."""
-    machine = msgspec.convert(obj, _Machine)
+    return _found(msgspec.convert(obj, _Machine))
+
+
+def _mcm_item(raw: msgspec.Raw) -> Item[FoundMachine]:
+    machine = _machine.decode(raw)
+    found = _found(machine)
+    return Item(found.held.key, machine.metadata.resource_version, found)
+
+
+def _unread(rest: Fragments, problem: str) -> FoundMachine:
+    """One that hardly anything is known of: nothing is begun with it, and nothing ended."""
+    namespace = rest.namespace or DEFAULT_NAMESPACE
+    held = Held(key=f"{namespace}/{rest.name}", machine=rest.name, namespace=namespace, phase=MachinePhase.PENDING)
+    return FoundMachine(held=held, problem=problem)
+
+
+def _found(machine: _Machine) -> FoundMachine:
     metadata, status = machine.metadata, machine.status or _Status()
     current, labels = status.current_status or _CurrentStatus(), metadata.labels or {}
     annotations, name = metadata.annotations or {}, metadata.name
@@ -235,3 +257,6 @@ def _priority(annotations: Mapping[str, str]) -> int:
 
 def _controller(metadata: _Metadata) -> str:
     return next((f"{owner.kind}/{owner.name}" for owner in metadata.owner_references or () if owner.controller), "")
+
+
+MCM_MACHINE_DECODING: Decoding[FoundMachine] = decoding_of("Machine", _mcm_item, _unread)

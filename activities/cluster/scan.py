@@ -194,5 +194,7 @@ def essence_of(report: ScanReport) -> str:
         control_plane=report.control_plane,
         policies=report.policies,
         groups=report.groups,
+        preservations=report.preservations,
+        preservations_left_out=report.preservations_left_out,
     )
     return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

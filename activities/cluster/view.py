@@ -25,6 +25,7 @@ from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
+from policy.preservation.book import PreservationBook
 from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
@@ -56,6 +57,7 @@ class ClusterView:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
         self.at_risk = at_risk or DataAtRisk()
+        self._book = PreservationBook()
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()
@@ -78,6 +80,7 @@ class ClusterView:
             source=source,
             patience=self._limits.broken.total_seconds(),
             at_risk=self.at_risk,
+            book=self._book,
         )
         self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
@@ -136,7 +139,7 @@ class ClusterView:
     @property
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
-        return bool(self.check_objects) or self._watches.requests.asking
+        return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
@@ -165,7 +168,13 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
-        parts = replace(self.ledger.report_parts(now, watching), at_risk=self._what_is_at_risk())
+        preservations, more = self._book.needs(now, self.ledger.sickness_of)
+        parts = replace(
+            self.ledger.report_parts(now, watching),
+            at_risk=self._what_is_at_risk(),
+            preservations=preservations,
+            preservations_left_out=more,
+        )
         if fault or not self.synced:
             parts = replace(parts, inventory=known_inventory)
         self._believed = parts.inventory
@@ -188,6 +197,8 @@ class ClusterView:
             at_risk=parts.at_risk,
             policies=parts.policies,
             groups=parts.groups,
+            preservations=parts.preservations,
+            preservations_left_out=parts.preservations_left_out,
         )
 
     def _what_is_at_risk(self) -> AtRisk:
@@ -373,6 +384,8 @@ class ClusterView:
             moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
         # Those that have passed are in the report already, but for the time it took to get here.
         moments = [moment for moment in moments if moment > -JUST_PASSED]
+        if (preservation := self._book.next_due(self._clock())) is not None:
+            moments.append((preservation - self._clock()).total_seconds())
         if self.ledger.next_due is not None:
             moments.append((self.ledger.next_due - self._clock()).total_seconds())
         return moments or [LONGEST_WAIT]

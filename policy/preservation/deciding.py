@@ -34,12 +34,20 @@ class Action(StrEnum):
     """Drained and deleted: it has failed, and nobody keeps it (any longer)."""
 
 
+class Automatic(StrEnum):
+    """What the cap says of a machine; see `policy/preservation/automatic.py`."""
+
+    NOTHING = ""
+    SELECTED = "selected"
+    RELEASED = "released"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """What holds for one machine at one moment.
 
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
-    ended: that a preservation ends with this. withdraw: that its annotation has served, and goes.
+    ended: that a preservation ends with this. withdraw: that its annotation has served, and goes. automatic: what the cap said.
     """
 
     held: Held
@@ -52,6 +60,7 @@ class Decision:
     ended: bool = False
     withdraw: bool = False
     warnings: tuple[str, ...] = ()
+    automatic: Automatic = Automatic.NOTHING
 
     @property
     def phase(self) -> str:
@@ -62,14 +71,6 @@ class Decision:
         if phase is MachinePhase.FAILED and self.action is Action.STOP:
             phase = MachinePhase.RUNNING
         return f"{phase.value}:Preserved" if self.preserved else phase.value
-
-
-class Automatic(StrEnum):
-    """What the cap says of a machine; see `policy/preservation/automatic.py`."""
-
-    NOTHING = ""
-    SELECTED = "selected"
-    RELEASED = "released"
 
 
 def decide(
@@ -213,4 +214,5 @@ class _Deciding:
             ended=ended,
             withdraw=withdraw,
             warnings=self._warnings,
+            automatic=self._automatic,
         )

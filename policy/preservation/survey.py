@@ -7,7 +7,7 @@ the order of their names, and a machine belongs to the first that selects it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -59,10 +59,12 @@ def survey(
     *,
     now: datetime,
     blocked: str = "",
+    parts: Mapping[str, Collection[str]] | None = None,
 ) -> Survey:
     """Who is kept at this moment, and why.
 
     blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep.
+    parts: of each pool, where these are not all its machines.
     """
     known = {each.name: each for each in deployments}
     ordered = sorted(pools, key=lambda pool: pool.name)
@@ -86,7 +88,7 @@ def survey(
             timeouts[machine.key] = (deployment.timeout if deployment else None) or DEFAULT_TIMEOUT
     chosen = []
     for pool in ordered:
-        choice = _spread(pool, members[pool.name], known, now, warnings)
+        choice = _spread(pool, members[pool.name], (parts or {}).get(pool.name) or _parts_of(pool, known), now, warnings)
         chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
     for name, machines_of in sorted(own.items()):
         if name in known:
@@ -125,17 +127,13 @@ def _held_back(decision: Decision, blocked: str) -> Decision:
     return replace(decision, action=Action.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
 
 
-def _spread(pool: Pool, machines: Sequence[Held], known: Mapping[str, Deployment], now: datetime, warnings: list[str]) -> Choice:
+def _spread(pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, warnings: list[str]) -> Choice:
     """The pool's cap, spread over its parts, and what each part makes of it."""
     parts: defaultdict[str, list[Held]] = defaultdict(list)
     for machine in machines:
-        parts[_part(machine, pool)].append(machine)
-    for zone in pool.zones:
-        parts[zone] += []
-    if not pool.zones:
-        for deployment in known.values():
-            if pool.matches(deployment.labels):
-                parts[deployment.name] += []
+        parts[part_of(machine, pool)].append(machine)
+    for part in (*pool.zones, *others):
+        parts[part] += []
     named = sorted(part for part in parts if part)
     if not pool.zones and 0 < pool.cap < len(named):
         warnings.append(
@@ -150,7 +148,12 @@ def _spread(pool: Pool, machines: Sequence[Held], known: Mapping[str, Deployment
     )
 
 
-def _part(machine: Held, pool: Pool) -> str:
+def _parts_of(pool: Pool, known: Mapping[str, Deployment]) -> list[str]:
+    return [] if pool.zones else [each.name for each in known.values() if pool.matches(each.labels)]
+
+
+def part_of(machine: Held, pool: Pool) -> str:
+    """The zone or the MachineDeployment of the pool that the machine is in, "" where nobody knows."""
     zone = machine.labels.get(ZONE_LABEL) or (machine.node.zone if machine.node is not None else "")
     if pool.zones:
         return zone

@@ -11,10 +11,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
+from policy.episodes import Outcome, Phase, PreservationNews
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import machine, preserving
-from workflows.messages import ExtendRequest, PersonRequest, PreservationNews
+from workflows.messages import ExtendRequest, PersonRequest
 from workflows.preservation import Preservation
 
 HOURS_72 = timedelta(hours=72)

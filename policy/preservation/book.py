@@ -1,0 +1,311 @@
+"""Which machines of a cluster are not as their preservation wants them: what the scanner acts on, kept change by change.
+
+Only machines that have failed, are kept, or that somebody annotated are ever looked at when a report is drawn up; of all others
+it is only counted to which part of which pool they belong. It has no clock. Held machines that are as they should be are in no
+report, however many there are: their workflows sleep until their time is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from heapq import nsmallest
+
+from policy.healthcheck import ObjectRef
+from policy.moments import later, moment_of
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.deciding import Action, Automatic, Decision
+from policy.preservation.effects import effects
+from policy.preservation.held import (
+    ENDED_ANNOTATION,
+    EXPIRY_ANNOTATION,
+    SCALE_DOWN_DISABLED_OURS,
+    Held,
+    MachinePhase,
+)
+from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION
+from policy.preservation.survey import Deployment, part_of, survey
+from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
+
+Words = Callable[[str], str]
+"""What covering health checks say of a Node by that name, "" while none calls it unhealthy."""
+
+ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED_OURS, ENDED_ANNOTATION})
+ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION})
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A Machine, before its Node is put beside it. owner: kind and name of what controls it."""
+
+    ref: ObjectRef
+    held: Held
+    owner: str
+    failed_at: datetime | None = None
+
+
+class PreservationBook:
+    """Machines, Nodes and pools of one cluster. Not thread-safe: one event loop owns it."""
+
+    def __init__(self) -> None:
+        self._machines: dict[str, _Entry] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._machine_of: dict[str, str] = {}
+        self._nodes_failed_at: dict[str, datetime] = {}
+        self._deployments: dict[str, tuple[Deployment, str]] = {}
+        self._pools: dict[str, Pool] = {}
+        self._bad_pools: dict[str, str] = {}
+        self._open: set[str] = set()
+        """Keys of what has to be looked at for a report."""
+        self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._part_of: dict[str, tuple[str, str]] = {}
+        self.version = 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
+        return bool(self._open) or any(pool.cap for pool in self._pools.values())
+
+    # What is seen ---------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeView) -> None:
+        """A Node as last seen."""
+        before = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        key = self._machine_of.get(node.name, f"node/{node.name}")
+        if before is None or _matters(before, node) or before.labels != node.labels:
+            self._weigh(key)
+
+    def remove_node(self, name: str) -> None:
+        """A Node that is gone."""
+        if self._nodes.pop(name, None) is not None:
+            self._nodes_failed_at.pop(name, None)
+            self._weigh(self._machine_of.get(name, f"node/{name}"))
+
+    def put_machine(self, ref: ObjectRef, held: Held, owner: str, now: datetime) -> None:
+        """A Machine as last seen, without its Node."""
+        before = self._machines.get(held.key)
+        failed_at = (before.failed_at if before is not None else None) or now if held.failed else None
+        entry = _Entry(ref=ref, held=held, owner=owner, failed_at=failed_at)
+        if before is not None and (before.held, before.owner) == (held, owner):
+            return
+        self._machines[held.key] = entry
+        if before is not None and before.held.node_name != held.node_name:
+            self._untie(before.held)
+        if held.node_name:
+            self._machine_of[held.node_name] = held.key
+            self._weigh(f"node/{held.node_name}")
+        self._weigh(held.key)
+
+    def remove_machine(self, key: str) -> None:
+        """A Machine that is gone."""
+        entry = self._machines.pop(key, None)
+        if entry is not None:
+            self._untie(entry.held)
+            self._weigh(key)
+
+    def put_deployment(self, key: str, deployment: Deployment | None, owner: str = "") -> None:
+        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<name>`."""
+        if deployment is None:
+            self._deployments.pop(key, None)
+        elif self._deployments.get(key) != (deployment, owner):
+            self._deployments[key] = (deployment, owner)
+        else:
+            return
+        self._count_again()
+
+    def put_pool(self, name: str, pool: Pool | None, problem: str = "") -> None:
+        """A PreservationPolicy: None for one that is gone, or that can't be used, which `problem` says."""
+        before = self._pools.pop(name, None), self._bad_pools.pop(name, "")
+        if pool is not None:
+            self._pools[name] = pool
+        if problem:
+            self._bad_pools[name] = problem
+        if before != (pool, problem):
+            self._count_again()
+
+    # What follows ---------------------------------------------------------------------------------------------------
+
+    def needs(self, now: datetime, unhealthy: Words) -> tuple[tuple[PreservationNeed, ...], int]:
+        """What is not as it should be, the most urgent first, and how much more of it there is."""
+        if not self._open:
+            return (), 0
+        machines = [held for key in sorted(self._open) if (held := self._held(key, now, unhealthy)) is not None]
+        parts = {pool: tuple(counter) for pool, counter in self._parts.items()}
+        found = survey(
+            machines,
+            list(self._pools.values()),
+            [self._deployment(name) for name in {machine.deployment for machine in machines} if name],
+            now=now,
+            blocked="; ".join(sorted(self._bad_pools.values())),
+            parts=parts,
+        )
+        wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
+        chosen = nsmallest(MAXIMUM_PRESERVATIONS, wanted, key=lambda need: (_URGENCY[need.action], need.victim))
+        return tuple(chosen), len(wanted) - len(chosen)
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """The first moment at which time alone changes something: an expiry, or a failure that has settled."""
+        moments = []
+        for key in self._open:
+            entry = self._machines.get(key)
+            expiry = entry.held.expiry if entry is not None else None
+            moments += [expiry] if expiry is not None and expiry > now else []
+            if entry is not None and entry.failed_at is not None:
+                settled = later(entry.failed_at, self._settle(key))
+                moments += [settled] if settled > now else []
+        return min(moments, default=None)
+
+    def _need(self, decision: Decision) -> PreservationNeed | None:
+        held, action = decision.held, decision.action
+        differs = effects(decision)
+        stands = decision.preserved or held.expiry is not None
+        if action is Action.TERMINATE and not stands:
+            return None  # nobody kept it: what becomes of it is no preservation's affair
+        if action is Action.NONE and (differs.nothing or not (stands or held.ended)):
+            return None
+        entry = self._machines.get(held.key)
+        victim = held.node_name or f"machine/{held.namespace}/{held.machine}"
+        told = f"{action.value} {decision.expiry} {decision.intent.value} {held.failed} {differs}"
+        return PreservationNeed(
+            victim=victim,
+            machine=entry.ref if entry is not None else None,
+            action=action.value,
+            automatic=decision.automatic is Automatic.SELECTED,
+            released=decision.reason if decision.automatic is Automatic.RELEASED else "",
+            unhealthy=held.failed if held.failed and not _says_failed(entry) else "",
+            reason=decision.reason,
+            stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+        )
+
+    def _held(self, key: str, now: datetime, unhealthy: Words) -> Held | None:
+        """With its Node and its deployment, and as a health check sees it. None: nothing to be said of it yet."""
+        entry = self._machines.get(key)
+        if entry is None:
+            name = key.removeprefix("node/")
+            node = self._nodes.get(name)
+            if node is None or name in self._machine_of:
+                return None
+            held, failed_at = _alone(node), None
+        else:
+            held = replace(entry.held, node=self._nodes.get(entry.held.node_name), deployment=self._deployment_name(entry))
+            failed_at = entry.failed_at
+        if not held.failed and held.node_name and (words := unhealthy(held.node_name)):
+            return replace(held, failed=words, phase=MachinePhase.FAILED)
+        settling = failed_at is not None and now < later(failed_at, self._settle(key))
+        if settling and held.expiry is None:
+            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            return None
+        return held
+
+    # Bookkeeping ----------------------------------------------------------------------------------------------------
+
+    def _weigh(self, key: str) -> None:
+        """Whether a machine is looked at from now on; something of it has changed."""
+        self.version += 1
+        entry, node = self._machines.get(key), self._node_of(key)
+        on_node = node is not None and not ON_NODE.isdisjoint(node.annotations)
+        if entry is None:
+            known = node is not None and node.name not in self._machine_of
+            interesting = known and on_node
+        else:
+            held = entry.held
+            annotated = on_node or not ON_MACHINE.isdisjoint(held.annotations)
+            interesting = bool(held.failed) or held.expiry is not None or annotated
+        (self._open.add if interesting else self._open.discard)(key)
+        self._count(key, entry, node)
+
+    def _count(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
+        """To which part of which pool it belongs: the cap is spread over all of them, not only over those that failed."""
+        before = self._part_of.pop(key, None)
+        if before is not None:
+            pool, part = before
+            self._parts[pool][part] -= 1
+            if not self._parts[pool][part]:
+                del self._parts[pool][part]
+        if entry is None and (node is None or node.name in self._machine_of):
+            return
+        held = replace(entry.held, node=node, deployment=self._deployment_name(entry)) if entry is not None else None
+        if held is None:
+            assert node is not None
+            held = _alone(node)
+        mine = self._pool_of(held)
+        if mine is not None:
+            self._part_of[key] = mine.name, part_of(held, mine)
+            self._parts[mine.name][self._part_of[key][1]] += 1
+
+    def _count_again(self) -> None:
+        """Pools and deployments change rarely; then all machines are gone through once."""
+        self.version += 1
+        for key in [*self._machines, *(f"node/{name}" for name in self._nodes if name not in self._machine_of)]:
+            self._count(key, self._machines.get(key), self._node_of(key))
+
+    def _pool_of(self, held: Held) -> Pool | None:
+        labels = {**(held.node.labels if held.node is not None else {}), **held.labels}
+        if held.deployment:
+            labels = {**self._deployment(held.deployment).labels, **labels}
+        return next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
+
+    def _settle(self, key: str) -> timedelta:
+        pool = self._pools.get(self._part_of[key][0]) if key in self._part_of else None
+        return pool.settle if pool is not None else DEFAULT_SETTLE_TIME
+
+    def _node_of(self, key: str) -> NodeView | None:
+        entry = self._machines.get(key)
+        return self._nodes.get(entry.held.node_name if entry is not None else key.removeprefix("node/"))
+
+    def _untie(self, held: Held) -> None:
+        if self._machine_of.get(held.node_name) == held.key:
+            del self._machine_of[held.node_name]
+            self._weigh(f"node/{held.node_name}")
+
+    def _deployment_name(self, entry: _Entry) -> str:
+        """The MachineDeployment above its MachineSet, where that is known."""
+        if entry.held.deployment:
+            return entry.held.deployment
+        kind, _, name = entry.owner.partition("/")
+        if kind == "MachineSet":
+            _, above = self._deployments.get(entry.owner, (None, ""))
+            above_kind, _, above_name = above.partition("/")
+            return above_name if above_kind == "MachineDeployment" else name
+        return name if kind == "MachineDeployment" else ""
+
+    def _deployment(self, name: str) -> Deployment:
+        for kind in ("MachineDeployment", "MachineSet"):
+            found = self._deployments.get(f"{kind}/{name}")
+            if found is not None:
+                return found[0]
+        return Deployment(name=name)
+
+
+_ORDER = (Action.STOP, Action.TERMINATE, Action.PRESERVE, Action.DRAIN, Action.NONE)
+_URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
+
+
+def _alone(node: NodeView) -> Held:
+    return Held(
+        key=f"node/{node.name}",
+        node_name=node.name,
+        node=node,
+        deleting=node.deleting,
+        expiry=moment_of(node.annotations.get(EXPIRY_ANNOTATION)),
+    )
+
+
+def _says_failed(entry: _Entry | None) -> bool:
+    return entry is not None and bool(entry.held.failed)
+
+
+def _matters(before: NodeView, node: NodeView) -> bool:
+    """Whether anything of the Node has changed that a preservation looks at."""
+    return (before.annotations, before.taints, before.conditions, before.deleting, before.uid) != (
+        node.annotations,
+        node.taints,
+        node.conditions,
+        node.deleting,
+        node.uid,
+    )
