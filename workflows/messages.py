@@ -100,6 +100,7 @@ class ScannerState:
     attempts: tuple[Attempts, ...] = ()
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
+    preservations: tuple[PreservationTold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
