@@ -36,10 +36,8 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    PreserveOutcome,
-    PreserveRequest,
-    PreserveResult,
 )
+from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, PreservationInput, PreservationNews
 from policy.freeing_pace import PortionAnswer
@@ -54,7 +52,7 @@ FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does nobody knows."""
 
 
-class EpisodeService(EpisodeActivities):
+class EpisodeService(EpisodeActivities, PreservationStarts):
     """`task_queue` is where episodes run; `holder` tells how the cluster Lease names the deployment that a client belongs to."""
 
     def __init__(self, client: Client, *, task_queue: str, holder: Callable[[Client], Awaitable[str]]) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episodes import EpisodeActivities, PreserveRequest
+from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.errors import error_message
 from policy.report import ScanReport
 from workflows import options
@@ -51,7 +51,7 @@ class Preserving:
         names = ", ".join(need.victim for need in due)
         try:
             await workflow.execute_activity_method(
-                EpisodeActivities.preserve,
+                PreservationStarts.preserve,
                 PreserveRequest(cluster=self._cluster, holder=holder, needs=tuple(due)),
                 **(options.temporal_call() | {"summary": f"preservations: {names}"[:200]}),
             )

@@ -12,7 +12,6 @@ from temporalio import activity
 from policy.episodes import FencingInput, Kind
 from policy.freeing_pace import PortionAnswer, PortionRequest
 from policy.permits import PermitAnswer, PermitRequest
-from policy.report import PreservationNeed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,31 +49,6 @@ class OpenResult:
     """In the order of the request."""
 
     outcomes: tuple[OpenOutcome, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreserveRequest:
-    """Begin these preservations, or let those that are open look again. holder: how the cluster Lease names us."""
-
-    cluster: str
-    holder: str
-    needs: tuple[PreservationNeed, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreserveOutcome:
-    """One machine's: started, joined (one is open, and was told), or refused, with whoever holds the node."""
-
-    victim: str
-    opened: Opened
-    holder: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreserveResult:
-    """In the order of the request."""
-
-    outcomes: tuple[PreserveOutcome, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +126,6 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes. At-least-once: an AlreadyStarted of the same incident is `joined`."""
-
-    @activity.defn(name="episodes.preserve")
-    @abstractmethod
-    async def preserve(self, request: PreserveRequest) -> PreserveResult:
-        """Start or tell the preservations. At-least-once: to be told again changes nothing."""
 
     @activity.defn(name="episodes.describe")
     @abstractmethod

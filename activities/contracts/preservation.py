@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts.episodes import Opened
 from policy.healthcheck import ObjectRef
+from policy.report import PreservationNeed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +123,37 @@ class PreservationActivities(ABC):
 
         Errors: NotLicensed (no cluster Lease), Expired, TargetChanged, NotSupported (nobody would replace it).
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveRequest:
+    """Begin these preservations, or let those that are open look again. holder: how the cluster Lease names us."""
+
+    cluster: str
+    holder: str
+    needs: tuple[PreservationNeed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveOutcome:
+    """One machine's: started, joined (one is open, and was told), or refused, with whoever holds the node."""
+
+    victim: str
+    opened: Opened
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreserveResult:
+    """In the order of the request."""
+
+    outcomes: tuple[PreserveOutcome, ...]
+
+
+class PreservationStarts(ABC):
+    """Served on `nodewarden`; holds the Temporal client."""
+
+    @activity.defn(name="episodes.preserve")
+    @abstractmethod
+    async def preserve(self, request: PreserveRequest) -> PreserveResult:
+        """Start or tell the preservations. At-least-once: to be told again changes nothing."""

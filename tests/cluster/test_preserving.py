@@ -1,0 +1,263 @@
+"""Keeping a machine and giving one up, over a simulated API server: what is written, in which order, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.preserving import TERMINATING_ANNOTATION, ClusterPreservation
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
+from policy.healthcheck import ObjectRef
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.held import (
+    CONDITION,
+    ENDED_ANNOTATION,
+    EXPIRY_ANNOTATION,
+    SCALE_DOWN_DISABLED,
+    TAINT,
+)
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from simulator.client import ApiClient
+
+GROUP = "machine.sapcloud.io"
+MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
+REF = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+
+Object = dict[str, Any]
+
+
+def definition() -> Object:
+    schema = {"type": "object", "properties": {"spec": FOREVER, "status": FOREVER}}
+    version = {
+        "name": "v1alpha1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }
+    names = {"plural": "machines", "singular": "machine", "kind": "Machine", "listKind": "MachineList"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"machines.{GROUP}"},
+        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def node(**annotations: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node-7", "annotations": annotations},
+        "spec": {"unschedulable": True, "taints": [{"key": "mine", "effect": "NoSchedule"}]},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok"}]},
+    }
+
+
+def machine(phase: str = "Running", **annotations: str) -> Object:
+    owner = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": "w-7",
+            "namespace": "shoot",
+            "labels": {"node": "node-7"},
+            "annotations": annotations,
+            "ownerReferences": [owner],
+        },
+        "spec": {},
+        "status": {"currentStatus": {"phase": phase}},
+    }
+
+
+class Surroundings:
+    """A person with a client, and our activities with a clock that the test moves."""
+
+    def __init__(self, person: ApiClient, connection: ClusterConnection) -> None:
+        self.person = person
+        self.connection = connection
+        self.now = NOW
+        self.activities = ClusterPreservation("prod", connection, clock=lambda: self.now)
+
+    async def has(self, node: Object | None, machine: Object | None) -> None:
+        for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
+            if found is not None:
+                created = await self.person.create(path, found)
+                status = {"metadata": {"name": created["metadata"]["name"]}, "status": found["status"]}
+                await self.person.patch(f"{path}/{created['metadata']['name']}/status", status)
+
+    async def hold(self, **changes: Any) -> Hold:
+        request = HoldRequest(**({"cluster": "prod", "node": "node-7", "machine": REF} | changes))
+        found = await ActivityEnvironment().run(self.activities.hold, request)
+        assert isinstance(found, Hold)
+        return found
+
+    async def give_up(self, **changes: Any) -> GiveUpResult:
+        uid = (await self.machine())["metadata"]["uid"]
+        given = {"cluster": "prod", "node": "node-7", "machine": REF, "machine_uid": uid, "holder": "us"}
+        request = GiveUpRequest(**(given | {"not_after": self.now + timedelta(seconds=10)} | changes))
+        found = await ActivityEnvironment().run(self.activities.give_up, request)
+        assert isinstance(found, GiveUpResult)
+        return found
+
+    async def node(self) -> Object:
+        return await self.person.get("/api/v1/nodes/node-7")
+
+    async def machine(self) -> Object:
+        return await self.person.get(f"{MACHINES}/w-7")
+
+    async def annotate(self, path: str, **annotations: str | None) -> None:
+        await self.person.patch(path, {"metadata": {"annotations": annotations}})
+
+
+@pytest.fixture
+async def world(person: ApiClient, connection: ClusterConnection) -> AsyncIterator[Surroundings]:
+    await person.create(DEFINITIONS, definition())
+    await person.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot"}})
+    yield Surroundings(person, connection)
+
+
+def keys(found: Object) -> list[str]:
+    """Of its taints, but for the one that the server puts on every new Node."""
+    return [taint["key"] for taint in found["spec"]["taints"] if not taint["key"].startswith("node.kubernetes.io/")]
+
+
+def condition(found: Object) -> Object:
+    return next((each for each in found["status"]["conditions"] if each["type"] == CONDITION), {})
+
+
+async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_autoscaler_off(world: Surroundings) -> None:
+    """S28: cordon and taint of others stay; a second look writes nothing."""
+    await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
+    hold = await world.hold()
+    assert (hold.phase, hold.preserved, hold.drain) == ("Running:Preserved", True, False)
+    found, kept = await world.machine(), await world.node()
+    assert found["status"]["currentStatus"] == {"phase": "Running", "preserveExpiryTime": "2026-11-24T12:00:00Z"}
+    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now"}
+    assert kept["metadata"]["annotations"][SCALE_DOWN_DISABLED] == "true"
+    assert (condition(kept)["status"], condition(kept)["reason"]) == ("True", "Preserved by user.")
+    assert keys(kept) == ["mine"]
+    assert kept["spec"]["unschedulable"] is True
+    again = await world.hold()
+    assert (again.changed, again.expiry) == ((), hold.expiry)
+
+
+async def test_releasing_it_leaves_the_objects_as_they_were(world: Surroundings) -> None:
+    """S28."""
+    before = {"team": "db", SCALE_DOWN_DISABLED: "false"}
+    await world.has(node(**before), machine(team="db"))
+    await world.hold(wish=Wish(keep=True, duration=timedelta(hours=24)))
+    there = await world.node()
+    assert there["metadata"]["annotations"][PRESERVE_FOR_ANNOTATION] == "24h"
+    hold = await world.hold(wish=Wish(release="released by ada: seen enough"))
+    assert (hold.ended, hold.preserved, hold.terminate) == (True, False, False)
+    found, kept = await world.machine(), await world.node()
+    assert kept["metadata"]["annotations"] == before
+    assert found["metadata"]["annotations"] == {"team": "db"}
+    assert "preserveExpiryTime" not in found["status"]["currentStatus"]
+    assert condition(kept)["status"] == "False"
+
+
+async def test_a_failed_machine_is_tainted_and_its_drain_is_told_once_it_is_over(world: Surroundings) -> None:
+    """P18; S25: what expired is marked as having had its preservation."""
+    await world.has(node(), machine("Failed"))
+    hold = await world.hold(wish=Wish(automatic=True))
+    assert (hold.phase, hold.drain) == ("Failed:Preserved", True)
+    assert (await world.machine())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "auto-preserved"}
+    hold = await world.hold(drained=True)
+    kept = await world.node()
+    assert keys(kept) == ["mine", TAINT]
+    assert condition(kept)["message"].startswith("Preserved node drained successfully.")
+    assert not hold.drain
+    sick = {**condition(kept), "type": "Ready", "status": "False"}
+    await world.person.patch("/api/v1/nodes/node-7/status", {"status": {"conditions": [sick, condition(kept)]}})
+    world.now += timedelta(hours=72)
+    hold = await world.hold()
+    assert (hold.terminate, hold.preserved) == (True, False)
+    assert ENDED_ANNOTATION in (await world.machine())["metadata"]["annotations"]
+    assert (await world.hold()).terminate
+
+
+async def test_a_node_without_a_machine_carries_its_expiry_itself(world: Surroundings) -> None:
+    await world.has(node(**{PRESERVE_ANNOTATION: "true"}), None)
+    hold = await world.hold(machine=None)
+    assert hold.phase == "Running:Preserved"
+    assert (await world.node())["metadata"]["annotations"][EXPIRY_ANNOTATION] == "2026-11-24T12:00:00Z"
+    hold = await world.hold(machine=None, wish=Wish(until=NOW + timedelta(hours=1)))
+    assert (await world.node())["metadata"]["annotations"][EXPIRY_ANNOTATION] == "2026-11-21T13:00:00Z"
+    world.now += timedelta(hours=1)
+    hold = await world.hold(machine=None)
+    assert hold.ended
+    assert set((await world.node())["metadata"].get("annotations") or {}) <= {""}
+
+
+async def test_another_machine_of_the_name_is_not_the_one_that_was_kept(world: Surroundings) -> None:
+    """S9."""
+    await world.has(node(), machine())
+    hold = await world.hold(machine_uid="another")
+    assert (hold.replaced, hold.gone) == (True, "another Machine has taken the name")
+    assert hold.changed == ()
+
+
+async def leased(world: Surroundings) -> None:
+    await ScannerLease(world.connection, clock=lambda: world.now).keep("us")
+
+
+async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surroundings) -> None:
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    result = await world.give_up()
+    assert (result.kept, result.gone) == ("", False)
+    assert TERMINATING_ANNOTATION in (await world.node())["metadata"]["annotations"]
+    assert (await world.person.list(MACHINES))["items"] == []
+
+
+@pytest.mark.parametrize("where", ["/api/v1/nodes/node-7", f"{MACHINES}/w-7"])
+async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: str) -> None:
+    """S27: on either object."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    await world.annotate(where, **{PRESERVE_ANNOTATION: "when-failed"})
+    result = await world.give_up()
+    assert result.kept == "somebody asks for it to be preserved"
+    assert len((await world.person.list(MACHINES))["items"]) == 1
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_without_the_cluster_lease_nothing_is_deleted(world: Surroundings) -> None:
+    """S38."""
+    await world.has(node(), machine("Failed"))
+    with pytest.raises(ApplicationError) as refused:
+        await world.give_up()
+    assert refused.value.type == "NotLicensed"
+    assert len((await world.person.list(MACHINES))["items"]) == 1
+
+
+async def test_a_machine_that_nobody_would_replace_is_not_deleted(world: Surroundings) -> None:
+    lonely = machine("Failed")
+    del lonely["metadata"]["ownerReferences"]
+    await world.has(node(), lonely)
+    await leased(world)
+    with pytest.raises(ApplicationError) as refused:
+        await world.give_up()
+    assert (refused.value.type, "no controller owns it" in refused.value.message) == ("NotSupported", True)
+
+
+async def test_a_deletion_that_is_late_is_not_asked_for(world: Surroundings) -> None:
+    """S20."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    with pytest.raises(ApplicationError) as refused:
+        await world.give_up(not_after=world.now - timedelta(seconds=1))
+    assert refused.value.type == "Expired"
