@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -122,10 +121,10 @@ class Surroundings:
 
 
 @pytest.fixture
-async def world(person: ApiClient, connection: ClusterConnection) -> AsyncIterator[Surroundings]:
+async def world(person: ApiClient, connection: ClusterConnection) -> Surroundings:
     await person.create(DEFINITIONS, definition())
     await person.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shoot"}})
-    yield Surroundings(person, connection)
+    return Surroundings(person, connection)
 
 
 def keys(found: Object) -> list[str]:
