@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import format_datetime
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import orjson
@@ -51,6 +52,7 @@ class _Call:
     resource: str = ""
     target: Target | None = None
     fault: Fault | None = None
+    preconditions: Mapping[str, str] = field(default_factory=dict)
 
     def header(self, name: str) -> str:
         return self.request.headers.get(name, "")
@@ -206,10 +208,19 @@ class Door:
             case "update":
                 written = self.writing.update(target, query, decode(body, content_type), accept)
             case "delete":
-                written = self.writing.delete(target, query, decode(body, content_type) if body else None)
+                written = self.writing.delete(target, query, self._deletion(call, body, content_type))
             case _:
-                written = self.writing.delete_collection(target, query, decode(body, content_type) if body else None)
+                written = self.writing.delete_collection(target, query, self._deletion(call, body, content_type))
         return written.status, written.body
+
+    @staticmethod
+    def _deletion(call: _Call, body: bytes, content_type: str) -> Any:
+        """The options of a deletion; what they demand of the object is kept for the log, whatever comes of it."""
+        sent = decode(body, content_type) if body else None
+        demanded = sent.get("preconditions") if isinstance(sent, dict) else None
+        if isinstance(demanded, dict):
+            call.preconditions = {key: str(value) for key, value in demanded.items() if value}
+        return sent
 
     @staticmethod
     async def _body(call: _Call) -> bytes:
@@ -278,6 +289,8 @@ class Door:
             status=status,
             verb=call.verb,
             resource=call.resource,
+            user=call.user,
+            preconditions=call.preconditions,
         )
 
 

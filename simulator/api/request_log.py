@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,9 @@ class Write:
     time: datetime
     verb: str
     resource: str
+    user: str = ""
+    preconditions: Mapping[str, str] = field(default_factory=dict)
+    """Of a deletion: the `uid` and the `resourceVersion` that the object had to have, as far as they were given."""
 
 
 class RequestLog:
@@ -31,22 +35,39 @@ class RequestLog:
     def __init__(self, *, kept: int = 10_000) -> None:
         self.counts: Counter[tuple[str, str, str]] = Counter()  # user agent, verb, resource
         self.log: deque[Write] = deque(maxlen=kept)
+        self.deletions: deque[Write] = deque(maxlen=kept)
+        """Once more by themselves, so that no heartbeats push them out of the log."""
 
-    def record(self, *, method: str, path: str, user_agent: str, status: int, verb: str, resource: str) -> None:
+    def record(
+        self,
+        *,
+        method: str,
+        path: str,
+        user_agent: str,
+        status: int,
+        verb: str,
+        resource: str,
+        user: str = "",
+        preconditions: Mapping[str, str] | None = None,
+    ) -> None:
         """Count a request; status 0 stands for one that was neither carried out nor answered."""
         self.counts[user_agent, verb, resource] += 1
-        if verb not in READ_VERBS:
-            self.log.append(
-                Write(
-                    method=method,
-                    path=path,
-                    user_agent=user_agent,
-                    status=status,
-                    time=moments.now(),
-                    verb=verb,
-                    resource=resource,
-                )
-            )
+        if verb in READ_VERBS:
+            return
+        write = Write(
+            method=method,
+            path=path,
+            user_agent=user_agent,
+            status=status,
+            time=moments.now(),
+            verb=verb,
+            resource=resource,
+            user=user,
+            preconditions=preconditions or {},
+        )
+        self.log.append(write)
+        if method == "DELETE":
+            self.deletions.append(write)
 
     @property
     def reads(self) -> Counter[str]:
@@ -69,6 +90,7 @@ class RequestLog:
     def reset(self) -> None:
         self.counts.clear()
         self.log.clear()
+        self.deletions.clear()
 
     def document(self) -> dict[str, Any]:
         counts = [
