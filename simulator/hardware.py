@@ -64,6 +64,16 @@ class Hardware:
         await self._stack.aclose()
         self._tasks.raise_failures()
 
+    async def add(self, name: str) -> None:
+        """One more machine, which has been put into the mapping that this was made with."""
+        self.chassis.machine(name)
+        await self.platform.add(name)
+
+    async def remove(self, name: str) -> None:
+        """The machine is gone for good. Its place in the chassis stays, without power."""
+        await self.chassis.machine(name).set_power("off")
+        await self.platform.remove(name)
+
     def connect(self, node: SimulatedNode) -> None:
         """From now on the node follows the power of the machine of its name."""
         self.chassis.machine(node.name).on_change(partial(_follow, node))

@@ -72,6 +72,7 @@ class SimulatedNode:
         """Conditions the kubelet reports other than a well node would, e.g. DiskPressure=True."""
         self.containers = Containers(node=identity.name, storage=storage)
         self._never_boots = False
+        self._scrapped = False
         self._timings = timings
         self._client = client
         self._view = view
@@ -96,7 +97,7 @@ class SimulatedNode:
 
     def power_on(self, *, boot_seconds: float | None = None) -> None:
         """Boot, unless it is on already. The boot id is new from the first moment on."""
-        if self.is_on:
+        if self.is_on or self._scrapped:
             return
         self._new_boot()
         if not self._never_boots:
@@ -115,6 +116,11 @@ class SimulatedNode:
         if self.is_on:
             self.power_off()
             self.power_on()
+
+    def scrap(self) -> None:
+        """Take the machine away for good: whoever switches it on afterwards switches nothing on."""
+        self.power_off()
+        self._scrapped = True
 
     # Faults ------------------------------------------------------------------------------------------------------------------
 

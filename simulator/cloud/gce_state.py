@@ -151,6 +151,14 @@ class Compute:
         machine.on_change(lambda command: self._follow_hand(instance, command))
         return instance
 
+    def remove_instance(self, instance: Instance) -> None:
+        """It is gone, with the disks that go with it."""
+        for attached in instance.attachments:
+            self._release(instance, attached)
+            if attached.disk is not None and attached.auto_delete:
+                self.disks.pop(attached.disk.path, None)
+        self.instances.pop(instance.path, None)
+
     def add_disk(self, project: str, name: str, *, zone: str = "", region: str = "") -> Disk:
         """A disk that nobody uses."""
         disk = Disk(project=project, name=name, zone=zone, region=region)
@@ -260,11 +268,7 @@ class Compute:
         instance.status = "STOPPING"
         await asyncio.sleep(self.seconds)
         await self._switch(instance, "off")
-        for attached in instance.attachments:
-            self._release(instance, attached)
-            if attached.disk is not None and attached.auto_delete:
-                self.disks.pop(attached.disk.path, None)
-        del self.instances[instance.path]
+        self.remove_instance(instance)
         operation.end()
 
     async def _detach(self, instance: Instance, attached: Attachment, operation: Operation) -> None:

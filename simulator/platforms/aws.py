@@ -23,6 +23,7 @@ class Aws(Platform):
     secret_name = "aws-credentials"  # noqa: S105 - a Secret's name
     needs = {"moto": "moto[ec2,server]"}  # noqa: RUF012 - declared where it is read
     faults = frozenset({DeviceFault.IGNORES_OFF, DeviceFault.LOSES_ANSWERS})
+    grows = True
 
     cloud: Ec2Cloud
 
@@ -43,9 +44,15 @@ class Aws(Platform):
         self.cloud = await stack.enter_async_context(ec2.Ec2Cloud(moto.url, region=REGION))
         self.cloud.secret_access_key = self.make_up(40)
         self.cloud.set_faults(settle=CLOUD_SECONDS)
-        for name, identity in self._around.machines.items():
-            machine = self._around.chassis.machine(name)
-            self.instances[name] = await self.cloud.launch(name, machine=machine, zone=identity.zone[-1])
+        for name in self._around.machines:
+            await self.add(name)
+
+    async def add(self, name: str) -> None:
+        machine, zone = self._around.chassis.machine(name), self._around.machines[name].zone
+        self.instances[name] = await self.cloud.launch(name, machine=machine, zone=zone[-1])
+
+    async def remove(self, name: str) -> None:
+        self.cloud.set_state(self.instances[name], "terminated")
 
     def secret(self) -> Mapping[str, str]:
         return {"access-key-id": self.cloud.access_key_id, "secret-access-key": self.cloud.secret_access_key}

@@ -83,6 +83,8 @@ class Platform(ABC):
     """Modules that must be importable here, and the packages that they come with."""
     faults: ClassVar[frozenset[DeviceFault]] = frozenset(MACHINE_FAULTS)
     """What its devices can do wrong, one node's without the others'."""
+    grows: ClassVar[bool] = False
+    """It can `add` machines while it runs."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -100,6 +102,13 @@ class Platform(ABC):
     @abstractmethod
     async def start(self, stack: AsyncExitStack) -> None:
         """Put it before all machines; returns when it answers."""
+
+    async def add(self, name: str) -> None:
+        """Put it before one more machine of `Surroundings.machines`. Raises PlatformError where it cannot."""
+        raise PlatformError(f"the platform {self.name} takes no machine like {name} any more once it runs")
+
+    async def remove(self, name: str) -> None:  # noqa: B027 - a device without a machine is nothing unusual
+        """The machine is gone for good: what shows instances shows this one no more, or as terminated."""
 
     @abstractmethod
     def secret(self) -> Mapping[str, str]:

@@ -24,6 +24,9 @@ class Ipmi(Platform):
     name = "ipmi"
     secret_name = "bmc-credentials"  # noqa: S105 - a Secret's name
     faults = frozenset(DeviceFault) - {DeviceFault.LOSES_ANSWERS}
+    grows = True
+
+    _stack: AsyncExitStack
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
@@ -32,8 +35,12 @@ class Ipmi(Platform):
         self.bmcs: dict[str, Bmc] = {}
 
     async def start(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
         slots = asyncio.Semaphore(START_AT_ONCE)
-        await asyncio.gather(*(self._start_bmc(name, slots, stack) for name in self._around.machines))
+        await asyncio.gather(*(self._start_bmc(name, slots) for name in self._around.machines))
+
+    async def add(self, name: str) -> None:
+        await self._start_bmc(name, asyncio.Semaphore())
 
     def secret(self) -> Mapping[str, str]:
         return {"username": self.username, "password": self.password}
@@ -58,7 +65,7 @@ class Ipmi(Platform):
         super().heal(name)
         self.bmcs[name].thaw()
 
-    async def _start_bmc(self, name: str, slots: asyncio.Semaphore, stack: AsyncExitStack) -> None:
+    async def _start_bmc(self, name: str, slots: asyncio.Semaphore) -> None:
         async with slots:
             bmc = await start_bmc(
                 self._around.chassis.url,
@@ -69,5 +76,5 @@ class Ipmi(Platform):
                 state_dir=self._around.state_dir,
                 system_uuid=UUID(self._around.machines[name].system_uuid),
             )
-        stack.push_async_callback(bmc.stop)
+        self._stack.push_async_callback(bmc.stop)
         self.bmcs[name] = bmc
