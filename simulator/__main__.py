@@ -24,6 +24,7 @@ from typing import Any
 
 from simulator.cluster import SimulatedCluster
 from simulator.control import ControlServer, describe
+from simulator.machine_systems import MACHINE_SYSTEMS
 from simulator.platforms import PLATFORMS
 from simulator.scenario import Scenario
 
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--bmc", choices=("auto", "ipmi_sim", "python", "none"), default="auto", help="what plays BMCs; none: no platform at all"
     )
+    up.add_argument("--machines", choices=tuple(MACHINE_SYSTEMS), help="whose Machines the workers are (default none's)")
     up.add_argument("--crds", type=Path, action="append", default=[], metavar="PATH", help="file or folder; repeatable")
     up.add_argument("--no-workloads", action="store_true", help="no demo StatefulSet and Deployment")
     up.add_argument("--kubeconfig-out", type=Path, metavar="FILE")
@@ -106,6 +108,7 @@ async def _up(options: argparse.Namespace) -> int:
         custom_resource_definitions=options.crds,
         demo_workloads=not options.no_workloads,
         state_dir=options.state_dir,
+        machines=options.machines or (scenario.machines if scenario else "") or None,
     )
     async with asyncio.TaskGroup() as group:
         life = group.create_task(_live(cluster, options, scenario, stop))

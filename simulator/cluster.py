@@ -20,7 +20,7 @@ from typing import Self
 
 import yaml
 
-from simulator import workloads
+from simulator import clocks, workloads
 from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
@@ -28,10 +28,11 @@ from simulator.controllers import ControllerManager, ControllerTimings
 from simulator.hardware import Hardware
 from simulator.informer import ClusterView
 from simulator.kubelet import NodeIdentity, NodeTimings
+from simulator.machines import Fleet, MachineOptions
 from simulator.node import NodeFault, SimulatedNode
 from simulator.objects import JsonObject, is_ready, key_of, namespace_of, node_of, uid_of
 from simulator.platforms import platform_named
-from simulator.platforms.contract import BmcKind, DeviceFault, Platform
+from simulator.platforms.contract import BmcKind, DeviceFault, Platform, PlatformError
 from simulator.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -54,7 +55,8 @@ class SimulatedCluster:
 
     platform: what the machines are (`platforms/`); bmc: which program plays BMCs, which alone means the platform ipmi. Without
     either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
-    secrets begin, the API's token too.
+    secrets begin, the API's token too. machines: whose Machines the workers are (`machine_systems/`), and how their controllers
+    go about; without it there are none.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class SimulatedCluster:
         state_dir: Path | None = None,
         bmc_secret: tuple[str, str] | None = None,
         secret_mark: str = "",
+        machines: str | MachineOptions | None = None,
     ) -> None:
         platform = platform or ("ipmi" if bmc is not None else None)
         self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
@@ -89,17 +92,22 @@ class SimulatedCluster:
         self.bmc_secret = bmc_secret or ("nodewarden", secret_name)
         self._counts = (nodes, zones, control_planes)
         self._heartbeat_seconds = heartbeat_seconds
-        self._node_timings = node_timings or _node_timings(heartbeat_seconds, grace_seconds, boot_seconds)
-        self._controller_timings = controller_timings or _controller_timings(heartbeat_seconds, grace_seconds)
+        self._node_timings = node_timings or clocks.node_timings(heartbeat_seconds, grace_seconds, boot_seconds)
+        self._controller_timings = controller_timings or clocks.controller_timings(heartbeat_seconds, grace_seconds)
         self._bmc = bmc or "auto"
         self._api = (
             ApiAddress(url=api_url, token=api_token, certificate_authority=api_certificate_authority) if (api_url) else None
         )
-        self._crds = [OWN_CRDS, *custom_resource_definitions]
+        options = MachineOptions(system=machines) if isinstance(machines, str) else machines
+        self._fleet = Fleet(self, options) if options is not None else None
+        if options is not None and self._platform is not None and not self._platform.grows:
+            raise PlatformError(f"the platform {platform} takes no machines while it runs, and Machines need that")
+        self._crds = [OWN_CRDS, *custom_resource_definitions, *(self._fleet.crds if self._fleet is not None else ())]
         self._demo_workloads = demo_workloads
         self._toleration_seconds = toleration_seconds
         self._state_dir = state_dir
         self._secret_mark = secret_mark
+        self._identities: dict[str, NodeIdentity] = {}
         self._tasks = Tasks()
         self._stack = AsyncExitStack()
 
@@ -153,6 +161,17 @@ class SimulatedCluster:
     def platform(self) -> Platform:
         """What switches the machines."""
         return self._hardware_or_refuse.platform
+
+    @property
+    def machines(self) -> Fleet:
+        """The Machines of the workers, and the hands for them."""
+        if self._fleet is None:
+            raise LookupError("this simulated cluster was started without Machines")
+        return self._fleet
+
+    @property
+    def has_machines(self) -> bool:
+        return self._fleet is not None
 
     def zone_called(self, name: str) -> str:
         """A zone by the platform's name for it, or by `zone-a` on every platform."""
@@ -219,6 +238,8 @@ class SimulatedCluster:
         self.view = ClusterView(self.client)
         self._stack.push_async_callback(self._tasks.cancel_all)
         self._dispatch_to_nodes()
+        if self._fleet is not None:
+            self._fleet.look_on()
         controllers = ControllerManager(
             self.client.named(f"{USER_AGENT} controllers"), self.view, timings=self._controller_timings, driver=workloads.DRIVER
         )
@@ -230,6 +251,8 @@ class SimulatedCluster:
         self._tasks.start(controllers.run(), name="controllers")
         async with asyncio.timeout(60):
             await self.wait_until(self._all_ready, seconds=60, what="all nodes Ready")
+        if self._fleet is not None:
+            await self._fleet.start(self._tasks)
         if self._demo_workloads:
             await self._create_workloads()
 
@@ -309,15 +332,14 @@ class SimulatedCluster:
         workers, zones, control_planes = self._counts
         plan = [(f"control-plane-{number}", "control-plane", number) for number in range(1, control_planes + 1)]
         plan += [(f"node-{number}", "worker", number) for number in range(1, workers + 1)]
-        identities: dict[str, NodeIdentity] = {}
         for index, (name, role, number) in enumerate(plan):
             zone = self._zone("abcdefghijklmnopqrstuvwxyz"[(number - 1) % zones])
-            identities[name] = _identity(name, role, zone=zone, index=index)
+            self._identities[name] = _identity(name, role, zone=zone, index=index)
         if self._platform is not None:
             assert self._state_dir is not None
             self.hardware = await self._stack.enter_async_context(
                 Hardware(
-                    identities,
+                    self._identities,
                     platform=self._platform.name,
                     kind=self._bmc,
                     state_dir=self._state_dir / "bmc",
@@ -325,20 +347,50 @@ class SimulatedCluster:
                 )
             )
             await self._create_secret(self.platform)
-        for name, identity in identities.items():
-            provider_id = self.platform.provider_id(name) if self.hardware is not None else identity.provider_id
-            self.nodes[name] = SimulatedNode(
-                replace(identity, provider_id=provider_id),
-                timings=self._node_timings,
-                client=self.client.named(f"{USER_AGENT} kubelet/{name}"),
-                view=self.view,
-                storage=self.storage,
-                tasks=self._tasks,
-            )
-            if self.hardware is not None:
-                self.hardware.connect(self.nodes[name])
-        for node in self.nodes.values():
-            node.power_on(boot_seconds=0)
+        for name in self._identities:
+            self._build(name).power_on(boot_seconds=0)
+
+    def _build(self, name: str) -> SimulatedNode:
+        """The node of an identity, still without power."""
+        identity = self._identities[name]
+        provider_id = self.platform.provider_id(name) if self.hardware is not None else identity.provider_id
+        node = self.nodes[name] = SimulatedNode(
+            replace(identity, provider_id=provider_id),
+            timings=self._node_timings,
+            client=self.client.named(f"{USER_AGENT} kubelet/{name}"),
+            view=self.view,
+            storage=self.storage,
+            tasks=self._tasks,
+        )
+        if self.hardware is not None:
+            self.hardware.connect(node)
+        return node
+
+    async def add_node(self, *, zone: str, fault: NodeFault | None = None) -> SimulatedNode:
+        """One more worker, which boots; its name is new. fault: what it suffers from its first boot on (`never-boots`)."""
+        index = len(self._identities)
+        name = f"node-{index - self._counts[2] + 1}"
+        self._identities[name] = _identity(name, "worker", zone=zone, index=index)
+        if self.hardware is not None:
+            await self.hardware.add(name)
+        node = self._build(name)
+        if fault is not None:
+            node.break_(fault)
+        node.power_on()
+        return node
+
+    async def switch_off(self, name: str) -> None:
+        """Take the power from a node's machine, past all devices."""
+        if self.hardware is not None:
+            await self.chassis.machine(name).set_power("off")
+        self.node(name).power_off()
+
+    async def remove_node(self, name: str) -> None:
+        """Take a node's machine away for good; its Node object stays."""
+        self.node(name).scrap()
+        del self.nodes[name]
+        if self.hardware is not None:
+            await self.hardware.remove(name)
 
     async def _create_secret(self, platform: Platform) -> None:
         namespace, name = self.bmc_secret
@@ -383,29 +435,6 @@ def _identity(name: str, role: str, *, zone: str, index: int) -> NodeIdentity:
         system_uuid=str(machine),
         machine_id=machine.hex,
         address=f"10.0.{index // 250}.{index % 250 + 1}",
-    )
-
-
-def _node_timings(heartbeat: float, grace: float, boot: float) -> NodeTimings:
-    return NodeTimings(
-        heartbeat=heartbeat,
-        lease_duration=grace,
-        boot=boot,
-        container_start=min(1.0, heartbeat),
-        container_stop=min(1.0, heartbeat),
-        crash_up=heartbeat * 3,
-        crash_down=grace * 1.5,
-    )
-
-
-def _controller_timings(heartbeat: float, grace: float) -> ControllerTimings:
-    """Kubernetes' clocks shrunk in proportion, except those that fencing races against: tolerations and force detach."""
-    return ControllerTimings(
-        node_monitor_grace=grace,
-        evictions_per_second=1 / heartbeat,
-        pod_garbage_period=heartbeat,
-        lost_node_quarantine=grace,
-        attach=min(1.0, heartbeat / 2),
     )
 
 

@@ -3,7 +3,7 @@
 For `python -m simulator break ...` and for programs that are not in the simulator's process. Who can reach the loopback may
 use it: it can only hurt a simulation.
 
-    GET  /state                     nodes with power, state, fault, boot id; urls
+    GET  /state                     nodes with power, state, fault, boot id; Machines; urls
     GET  /violations                two writers at once, if there ever were
     GET  /intervals                 every write interval of every single-writer volume
     POST /break                     {"node": "node-3", "how": "kubelet-stops"}, with the targets of a scenario
@@ -98,6 +98,10 @@ def describe(cluster: SimulatedCluster) -> dict[str, Any]:
         nodes[name]["providerID"] = node.identity.provider_id
         if cluster.hardware is not None:
             nodes[name].update(cluster.platform.facts_of(name))
+    machines: dict[str, dict[str, str]] | None = None
+    if cluster.has_machines:
+        fleet = cluster.machines
+        machines = {name: {"node": fleet.node_of(name), "phase": fleet.phase(name)} for name in fleet.names}
     platform = {"name": cluster.platform.name, **cluster.platform.facts()} if cluster.hardware is not None else None
     return {
         "api": cluster.url,
@@ -107,6 +111,7 @@ def describe(cluster: SimulatedCluster) -> dict[str, Any]:
         "secret": "/".join(cluster.bmc_secret) if cluster.hardware else None,
         "violations": len(cluster.storage.violations),
         "nodes": nodes,
+        "machines": machines,
     }
 
 

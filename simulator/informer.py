@@ -181,6 +181,35 @@ class ClusterView:
         return volumes
 
 
+class MachineView:
+    """The informers of one system of Machines, beside those of the cluster; make it before those are run."""
+
+    def __init__(self, client: ApiClient, view: ClusterView, *, machines: Resource, machine_sets: Resource) -> None:
+        self.machines = Informer(client, machines)
+        self.machine_sets = Informer(client, machine_sets)
+        self.machines_by_provider_id = Index(self.machines, _provider_ids)
+        self.nodes_by_provider_id = Index(view.nodes, _provider_ids)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.machines.run(), name="informer machines")
+            group.create_task(self.machine_sets.run(), name="informer machine sets")
+
+    async def wait_until_synced(self) -> None:
+        await self.machines.synced.wait()
+        await self.machine_sets.synced.wait()
+
+    def node_of(self, machine: JsonObject) -> JsonObject | None:
+        """The Node of a Machine's instance, whatever the Machine says of it."""
+        found = [node for provider_id in _provider_ids(machine) for node in self.nodes_by_provider_id[provider_id]]
+        return found[0] if found else None
+
+
+def _provider_ids(obj: JsonObject) -> list[str]:
+    provider_id = (obj.get("spec") or {}).get("providerID")
+    return [str(provider_id)] if provider_id else []
+
+
 def _volume_of(attachment: JsonObject) -> str:
     source: dict[str, Any] = attachment["spec"].get("source") or {}
     return str(source.get("persistentVolumeName") or "")

@@ -7,6 +7,7 @@ would otherwise be a dozen chained `.get()` calls. Where objects live in the API
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 SINGLE_WRITER_MODES = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
@@ -30,6 +32,14 @@ def timestamp(moment: datetime | None = None) -> str:
 def micro_timestamp(moment: datetime | None = None) -> str:
     """RFC 3339 with microseconds, as metav1.MicroTime (Leases) is written."""
     return (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(text: Any) -> float:
+    """A duration as Kubernetes writes it, `3s`, `500ms`, `1m30s`. Raises ValueError for anything else."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(text))
+    if not parts or "".join(number + unit for number, unit in parts) != str(text):
+        raise ValueError(f"expected a duration such as 3s or 1m30s, not {text!r}")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def name_of(obj: Mapping[str, Any]) -> str:

@@ -12,13 +12,13 @@
 A target is one of `node: NAME`, `nodes: [NAME, ...]`, `pod: NAMESPACE/NAME` (the node it runs on at that moment), `zone: NAME`,
 or `all: true`. Times count from the start of the scenario. How a node can break is said in `node.py` and
 `platforms/contract.py`. `zone-a` is the first zone on every platform. `platform: aws` beside the steps says on which the scenario
-happens: `up --scenario` takes it, and a cluster on another one refuses it.
+happens, `machines: gardener` whose Machines the workers are (`machine_systems/`): `up --scenario` takes both, and a cluster that
+is otherwise refuses it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -26,11 +26,12 @@ from typing import Any, Self
 import yaml
 
 from simulator.cluster import SimulatedCluster
+from simulator.machine_systems import MACHINE_SYSTEMS
+from simulator.objects import seconds_of
 from simulator.platforms import PLATFORMS
 
 FOLDER = Path(__file__).parent / "scenarios"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_FIELDS = {"description", "platform", "steps"}
+_FIELDS = {"description", "platform", "machines", "steps"}
 _TARGETS = ("node", "nodes", "pod", "zone", "all")
 
 
@@ -102,20 +103,27 @@ class Scenario:
     steps: tuple[Step, ...] = field(default=())
     platform: str = ""
     """On which it happens, "" for any."""
+    machines: str = ""
+    """Whose Machines the workers are, "" for any or none."""
 
     @classmethod
     def read(cls, text: str, *, source: str = "scenario") -> Self:
         raw = yaml.safe_load(text)
         if not isinstance(raw, dict) or not isinstance(raw.get("steps"), list) or raw.keys() - _FIELDS:
-            raise ScenarioError(f"{source}: expected a mapping with `description`, a list `steps`, and as one likes `platform`")
+            known = "a mapping with `description`, a list `steps`, and as one likes `platform` and `machines`"
+            raise ScenarioError(f"{source}: expected {known}")
         platform = raw.get("platform", "")
         if platform and platform not in PLATFORMS:
             raise ScenarioError(f"{source}: platform: expected one of {', '.join(PLATFORMS)}, got {platform!r}")
+        machines = raw.get("machines", "")
+        if machines and machines not in MACHINE_SYSTEMS:
+            raise ScenarioError(f"{source}: machines: expected one of {', '.join(MACHINE_SYSTEMS)}, got {machines!r}")
         steps = [Step.read(each, where=f"{source}: steps[{index}]") for index, each in enumerate(raw["steps"])]
         return cls(
             description=str(raw.get("description", "")),
             steps=tuple(sorted(steps, key=lambda step: step.at_seconds)),
             platform=platform,
+            machines=machines,
         )
 
     @classmethod
@@ -128,10 +136,13 @@ class Scenario:
         return cls.read(path.read_text(), source=path.name)
 
     def refuse_elsewhere(self, cluster: SimulatedCluster) -> None:
-        """Raise ScenarioError where the cluster's machines are not of the platform that it is about."""
+        """Raise ScenarioError where the cluster's machines, or its Machines, are not those that it is about."""
         found = cluster.platform.name if cluster.hardware is not None else "none"
         if self.platform and self.platform != found:
             raise ScenarioError(f"the scenario happens on platform {self.platform}, and this cluster's is {found}")
+        system = cluster.machines.system.name if cluster.has_machines else "none"
+        if self.machines and self.machines != system:
+            raise ScenarioError(f"the scenario is about Machines of {self.machines}, and this cluster's are of {system}")
 
     async def run(self, cluster: SimulatedCluster) -> None:
         self.refuse_elsewhere(cluster)
@@ -146,7 +157,7 @@ def seconds(value: Any, *, where: str = "duration") -> float:
     """`3s`, `500ms`, `1m30s`, or a bare number of seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", str(value))
-    if not parts or "".join(number + unit for number, unit in parts) != str(value):
-        raise ScenarioError(f"{where}: expected a duration such as 3s or 1m30s, not {value!r}")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return seconds_of(value)
+    except ValueError as error:
+        raise ScenarioError(f"{where}: {error}") from None

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from simulator.cluster import SimulatedCluster
 from simulator.control import describe
 from simulator.platforms import PLATFORMS, platform_named
+from simulator.platforms.aws import Aws
 from simulator.platforms.contract import DeviceFault, PlatformError
+from simulator.platforms.gce import Gce
 from simulator.resources import SECRETS
 from simulator.scenario import Scenario, ScenarioError
 from tests.simulator.cluster.conftest import small_cluster
@@ -31,6 +34,26 @@ KEYS = {
     "pdu": {"username", "password", "snmp_priv_passwd"},
 }
 FACTS = {"redfish": {"system"}, "aws": {"instance"}, "gce": {"instance"}, "pdu": {"outlet"}}
+
+
+async def check_growth(cluster: SimulatedCluster) -> None:
+    """What becomes of a platform whose cluster gets one more node, and loses it again."""
+    platform, zone = cluster.platform, cluster.node("node-2").identity.zone
+    if not platform.grows:
+        with pytest.raises(PlatformError, match="takes no machine like node-3"):
+            await cluster.add_node(zone=zone)
+        return
+    provider_id = (await cluster.add_node(zone=zone)).identity.provider_id
+    assert re.fullmatch(PROVIDER_IDS[platform.name].replace("node-2", "node-3"), provider_id)
+    shown = platform.facts_of("node-3")["instance"]
+    await cluster.chassis.machine("node-3").set_power("off", platform.name)
+    assert not cluster.node("node-3").is_on
+    await cluster.remove_node("node-3")
+    if isinstance(platform, Aws):
+        assert platform.cloud.state(shown) == "terminated"
+    elif isinstance(platform, Gce):
+        assert shown not in {instance.name for instance in platform.cloud.compute.instances.values()}
+    assert sorted(cluster.nodes) == ["node-1", "node-2"]
 
 
 @pytest.mark.parametrize("platform", PROVIDER_IDS)
@@ -56,6 +79,7 @@ async def test_nodes_are_found_and_told_from_each_other(platform: str, tmp_path:
         await cluster.chassis.machine("node-2").set_power("off", platform)
         assert not cluster.node("node-2").is_on
         assert cluster.node("node-1").is_on
+        await check_growth(cluster)
     assert re.fullmatch(PROVIDER_IDS[platform], node["spec"]["providerID"])
     assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == ZONES[platform]
     assert secret["data"].keys() == KEYS[platform]

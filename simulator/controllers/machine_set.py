@@ -1,0 +1,109 @@
+"""The MachineSet controller: so many Machines, a new one for each that is being deleted, and a choice of which go when there are
+too many.
+
+One for all systems (`machine_systems/`). It deletes as they do: without preconditions, on what its cache says. Left out,
+knowingly: MachineDeployments and with them rolling updates and limits of remediation, adoption of Machines without an owner,
+slow starts, preflight checks. A set that is deleted leaves its Machines to the garbage collector.
+"""
+
+from __future__ import annotations
+
+from simulator.client import ApiClient, ApiError
+from simulator.controllers.runtime import Controller, own_key, owner_key
+from simulator.informer import ClusterView, MachineView
+from simulator.machine_systems.contract import MachineSystem
+from simulator.objects import (
+    JsonObject,
+    controller_of,
+    is_ready,
+    is_terminating,
+    key_of,
+    namespace_of,
+    selector_matches,
+    uid_of,
+)
+
+
+class MachineSets(Controller):
+    """Works per MachineSet."""
+
+    def __init__(self, client: ApiClient, view: ClusterView, machines: MachineView, *, system: MachineSystem) -> None:
+        super().__init__(client, view)
+        self._machines = machines
+        self._system = system
+        self.look_on(machines.machine_sets, own_key)
+        self.look_on(machines.machines, owner_key(system.machine_sets.kind))
+        # Readiness and what stands on a Node about preserving it.
+        self.look_on(view.nodes, self._sets_of)
+
+    def _sets_of(self, node: JsonObject) -> list[str]:
+        provider_id = (node.get("spec") or {}).get("providerID") or ""
+        owner = owner_key(self._system.machine_sets.kind)
+        return [key for machine in self._machines.machines_by_provider_id[provider_id] for key in owner(machine)]
+
+    async def reconcile(self, key: str) -> float | None:
+        machine_set = self._machines.machine_sets.get(key)
+        if machine_set is None or is_terminating(machine_set):
+            return None
+        waits: list[float] = []
+        for machine in self._active(machine_set):
+            act = self._system.owners_act(machine, self._machines.node_of(machine), machine_set)
+            if act.status:
+                await self._set_status(machine, act.status)
+            if act.delete:
+                await self._delete(machine)
+            elif act.look_again is not None:
+                waits.append(act.look_again)
+        active = self._active(machine_set)
+        surplus = len(active) - machine_set["spec"].get("replicas", 1)
+        for _ in range(-surplus):
+            path = self._system.machines.path(namespace=namespace_of(machine_set))
+            self._machines.machines.remember(await self.client.create(path, self._system.machine_of(machine_set)))
+        if surplus > 0:
+            active.sort(key=lambda machine: self._system.deletion_rank(machine, machine_set))
+            for machine in active[:surplus]:
+                await self._delete(machine)
+        await self._report(machine_set)
+        return min(waits, default=None)
+
+    def _active(self, machine_set: JsonObject) -> list[JsonObject]:
+        """Its Machines that nobody deletes. One that has lost the labels of its set is no longer of it."""
+        return [
+            machine
+            for machine in self._machines.machines
+            if (controller_of(machine) or {}).get("uid") == uid_of(machine_set)
+            and not is_terminating(machine)
+            and selector_matches(machine_set["spec"]["selector"], machine["metadata"].get("labels") or {})
+        ]
+
+    async def _set_status(self, machine: JsonObject, status: JsonObject) -> None:
+        path = self._system.machines.path_of_key(key_of(machine), subresource="status")
+        version = machine["metadata"]["resourceVersion"]
+        answer = await self.client.patch(path, {"metadata": {"resourceVersion": version}, "status": status})
+        self._machines.machines.remember(answer)
+
+    async def _delete(self, machine: JsonObject) -> None:
+        try:
+            answer = await self.client.delete(self._system.machines.path_of_key(key_of(machine)))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return
+        if answer.get("kind") == self._system.machines.kind:
+            self._machines.machines.remember(answer)
+
+    async def _report(self, machine_set: JsonObject) -> None:
+        active = self._active(machine_set)
+        nodes = [self._machines.node_of(machine) for machine in active]
+        ready = sum(1 for node in nodes if node is not None and is_ready(node))
+        counts = {
+            "observedGeneration": machine_set["metadata"].get("generation", 1),
+            "replicas": len(active),
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+        }
+        status = self._system.set_status(counts, active)
+        known = machine_set.get("status") or {}
+        if any(known.get(field, 0) != value for field, value in status.items()):
+            path = self._system.machine_sets.path_of_key(key_of(machine_set), subresource="status")
+            self._machines.machine_sets.remember(await self.client.patch(path, {"status": status}))

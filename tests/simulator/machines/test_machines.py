@@ -1,0 +1,289 @@
+"""Machines of a simulated cluster: how they live, go, are replaced and fail, in each of the three systems."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from simulator.api.faults import Accident, Fault
+from simulator.client import ApiClient, ApiError
+from simulator.cluster import SimulatedCluster
+from simulator.control import describe
+from simulator.machine_systems import MACHINE_SYSTEMS
+from simulator.machine_systems.contract import MachineSettings
+from simulator.machines import MACHINE_CONTROLLERS, Fleet, MachineOptions
+from simulator.node import NodeFault
+from simulator.objects import JsonObject, condition_status, controller_of, is_ready, uid_of
+from simulator.platforms.contract import PlatformError
+from simulator.resources import NODES
+from simulator.scenario import Scenario, ScenarioError
+from tests.simulator.cluster.conftest import FAST as CONTROLLERS
+from tests.simulator.cluster.conftest import small_cluster
+
+pytestmark = pytest.mark.timeout(40)
+
+FAST = MachineSettings(create=0.05, switch_off=0.05, destroy=0.05, remove_node=0.05, health_timeout=0.4)
+PERSON = "person"
+TIES: dict[str, JsonObject] = {
+    "gardener": {},
+    "openshift": {"machine.openshift.io/machine": "openshift-machine-api/machine-2"},
+    "cluster-api": {
+        "cluster.x-k8s.io/cluster-name": "simulated",
+        "cluster.x-k8s.io/cluster-namespace": "clusters",
+        "cluster.x-k8s.io/machine": "machine-2",
+        "cluster.x-k8s.io/owner-kind": "MachineSet",
+        "cluster.x-k8s.io/owner-name": "workers-zone-a",
+    },
+}
+MARKS = {
+    "gardener": {"machinepriority.machine.sapcloud.io": "1"},
+    "openshift": {"machine.openshift.io/delete-machine": "true"},
+    "cluster-api": {"cluster.x-k8s.io/delete-machine": ""},
+}
+
+
+def with_machines(
+    system: str, *, deletes_failed: bool = False, settings: MachineSettings = FAST, **changes: Any
+) -> SimulatedCluster:
+    """Three workers in one zone, whose machines come and go in a moment."""
+    options = MachineOptions(system=system, settings=settings, deletes_failed=deletes_failed)
+    return small_cluster(**{"nodes": 3, "zones": 1, "demo_workloads": False, "machines": options, **changes})
+
+
+async def delete(cluster: SimulatedCluster, name: str, *, uid: str = "", resource_version: str = "") -> None:
+    """As somebody from outside does it."""
+    system = cluster.machines.system
+    async with ApiClient(cluster.address, user_agent=PERSON) as person:
+        path = system.machines.path(name, namespace=system.namespace)
+        await person.delete(path, uid=uid, resource_version=resource_version)
+
+
+async def until_replaced(cluster: SimulatedCluster, name: str, *, running: int = 3) -> None:
+    fleet = cluster.machines
+    await cluster.wait_until(
+        lambda: name not in fleet.names and len(fleet.in_phase("Running")) == running, what=f"{name} is replaced"
+    )
+
+
+def steps_of(fleet: Fleet, name: str) -> list[str]:
+    return [event.what for event in fleet.history if event.machine == name]
+
+
+@pytest.mark.parametrize("system", MACHINE_SYSTEMS)
+async def test_a_deleted_machine_is_replaced_and_a_smaller_set_gives_the_marked_one_up(system: str) -> None:
+    async with with_machines(system) as cluster:
+        fleet = cluster.machines
+        assert fleet.names == fleet.in_phase("Running") == ["machine-1", "machine-2", "machine-3"]
+        machine = fleet.machine("machine-2")
+        assert machine is not None
+        assert (fleet.of_node("node-2"), fleet.node_of("machine-2")) == ("machine-2", "node-2")
+        owner = controller_of(machine)
+        assert owner is not None
+        assert (owner["kind"], owner["name"]) == ("MachineSet", "workers-zone-a")
+        assert machine["metadata"]["finalizers"] == [fleet.system.finalizer]
+        node = await cluster.client.get(NODES.path("node-2"))
+        assert node["spec"]["providerID"] == machine["spec"]["providerID"]
+        annotations = node["metadata"].get("annotations") or {}
+        assert {key: annotations.get(key) for key in TIES[system]} == TIES[system]
+        assert describe(cluster)["machines"]["machine-2"] == {"node": "node-2", "phase": "Running"}
+
+        old = cluster.node("node-2")
+        with pytest.raises(ApiError, match="409"):
+            await delete(cluster, "machine-2", uid="of-somebody-else")
+        version = machine["metadata"]["resourceVersion"]
+        await delete(cluster, "machine-2", uid=uid_of(machine), resource_version=version)
+        await until_replaced(cluster, "machine-2")
+        assert steps_of(fleet, "machine-2") == ["switched-off", "destroyed", "node-removed", "released"]
+        assert not old.is_on
+        old.power_on()
+        assert not old.is_on, "what is destroyed does not come back"
+        with pytest.raises(ApiError, match="404"):
+            await cluster.client.get(NODES.path("node-2"))
+        assert sorted(cluster.nodes) == ["node-1", "node-3", "node-4"]
+        new = fleet.of_node("node-4")
+        assert new.startswith("workers-zone-a-")
+        asked = [(each.machine, each.user_agent, each.user, each.status) for each in fleet.deletions()]
+        assert asked == [("machine-2", PERSON, "admin", 409), ("machine-2", PERSON, "admin", 200)]
+        refused, granted = fleet.deletions("machine-2")
+        assert (refused.uid, refused.resource_version) == ("of-somebody-else", "")
+        assert (granted.uid, granted.resource_version) == (uid_of(machine), version)
+        assert not granted.by_controllers
+
+        await fleet.annotate("machine-3", MARKS[system])
+        await fleet.scale("workers-zone-a", 2)
+        await cluster.wait_until(lambda: fleet.names == sorted(["machine-1", new]), what="one Machine less")
+        assert [(each.machine, each.user_agent) for each in fleet.deletions()[2:]] == [("machine-3", MACHINE_CONTROLLERS)]
+
+        def counted() -> JsonObject:
+            machine_set = fleet.view.machine_sets.get(f"{fleet.system.namespace}/workers-zone-a") or {}
+            status: JsonObject = machine_set.get("status") or {}
+            return status
+
+        await cluster.wait_until(lambda: (counted()["replicas"], counted()["readyReplicas"]) == (2, 2), what="the set's status")
+
+
+async def test_a_machine_of_gardener_whose_node_dies_is_unknown_then_failed_and_running_again_when_the_node_is() -> None:
+    async with with_machines("gardener") as cluster:
+        fleet = cluster.machines
+        cluster.break_node("node-1", "kubelet-stops")
+        await cluster.wait_until(lambda: fleet.phase("machine-1") == "Unknown", what="Unknown")
+        expiry = {"preserveExpiryTime": "2199-01-01T00:00:00Z"}
+        await fleet.set_status("machine-1", {"currentStatus": expiry})
+        await cluster.wait_until(lambda: fleet.phase("machine-1") == "Failed", what="Failed")
+        # A second one may fail because the first is preserved, a third may not: one is given up at a time.
+        cluster.break_node("node-2", "runtime-down")
+        await cluster.wait_until(lambda: fleet.phase("machine-2") == "Failed", what="the second Failed")
+        cluster.break_node("node-3", "runtime-down")
+        await cluster.wait_until(lambda: fleet.phase("machine-3") == "Unknown", what="the third Unknown")
+        cluster.heal_node("node-1")
+        await cluster.wait_until(lambda: fleet.phase("machine-1") == "Running", what="Running again")
+        machine = fleet.machine("machine-1")
+        assert machine is not None
+        assert machine["status"]["currentStatus"].items() >= expiry.items(), "its controller leaves the expiry alone"
+        assert fleet.phase("machine-3") == "Unknown"
+        await delete(cluster, "machine-2")
+        await cluster.wait_until(lambda: fleet.phase("machine-3") == "Failed", what="the third Failed in its turn")
+        assert len(fleet.in_phase("Running")) == 2, "only once the second had been replaced"
+        assert [each.machine for each in fleet.deletions()] == ["machine-2"], "nobody deletes what is Failed by itself"
+
+
+async def test_where_gardener_deletes_what_failed_a_machine_whose_node_is_annotated_survives() -> None:
+    async with with_machines("gardener", deletes_failed=True) as cluster:
+        fleet = cluster.machines
+        await cluster.client.patch(
+            NODES.path("node-1"), {"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "when-failed"}}}
+        )
+        cluster.break_node("node-2", "runtime-down")
+        await until_replaced(cluster, "machine-2")
+        cluster.break_node("node-1", "runtime-down")
+        await cluster.wait_until(lambda: fleet.phase("machine-1") == "Failed", what="Failed")
+        await cluster.client.patch(
+            NODES.path("node-1"), {"metadata": {"annotations": {"node.machine.sapcloud.io/preserve": "false"}}}
+        )
+        await until_replaced(cluster, "machine-1")
+        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True), ("machine-1", True)]
+
+
+async def test_a_machine_of_gardener_that_never_joins_fails_after_its_time_for_creation() -> None:
+    async with with_machines("gardener", settings=dataclasses.replace(FAST, creation_timeout=1.0)) as cluster:
+        fleet = cluster.machines
+        fleet.instances.fault = NodeFault.NEVER_BOOTS
+        await fleet.scale("workers-zone-a", 4)
+        await cluster.wait_until(lambda: len(fleet.in_phase("Pending")) == 1, what="Pending")
+        await cluster.wait_until(lambda: len(fleet.in_phase("Failed")) == 1, what="Failed")
+        assert cluster.node("node-4").is_on
+        fleet.instances.refuses = True
+        await fleet.scale("workers-zone-a", 5)
+        await cluster.wait_until(lambda: len(fleet.in_phase("CrashLoopBackOff")) == 1, what="CrashLoopBackOff")
+        fleet.instances.refuses, fleet.instances.fault = False, None
+        await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 4, what="the provider makes instances again")
+
+
+async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does() -> None:
+    async with with_machines("openshift") as cluster:
+        fleet = cluster.machines
+        await fleet.set_status("machine-1", {"phase": "Failed", "errorReason": "UpdateError", "errorMessage": "a test's"})
+        cluster.break_node("node-1", "runtime-down")
+        await cluster.wait_until(lambda: condition_status(_node(cluster, "node-1"), "Ready") == "False", what="not Ready")
+        cluster.heal_node("node-1")
+        await cluster.wait_until(lambda: is_ready(_node(cluster, "node-1")), what="Ready")
+        machine = fleet.machine("machine-2")
+        assert machine is not None
+        await fleet.instances.destroy(uid_of(machine))
+        await fleet.annotate("machine-2", {"look": "now"})
+        await cluster.wait_until(lambda: fleet.phase("machine-2") == "Failed", what="an instance that is gone")
+        assert fleet.phase("machine-1") == "Failed"
+        await fleet.scale("workers-zone-a", 1)
+        await cluster.wait_until(lambda: fleet.names == ["machine-3"], what="those with an error went first")
+
+
+async def test_a_machine_set_of_cluster_api_deletes_what_a_health_check_condemns_and_nothing_that_got_well() -> None:
+    async with with_machines("cluster-api") as cluster:
+        fleet = cluster.machines
+        waiting = _condition("OwnerRemediated", "False", "WaitingForRemediation")
+        await fleet.set_status("machine-1", {"conditions": [_condition("HealthCheckSucceeded", "True", "Well"), waiting]})
+        await cluster.wait_until(lambda: "OwnerRemediated" not in _conditions(fleet, "machine-1"), what="the request is dropped")
+        kept = {"HealthCheckSucceeded", "NodeHealthy"}
+        await cluster.wait_until(lambda: _conditions(fleet, "machine-1") == kept, what="the other conditions")
+        await fleet.set_status("machine-2", {"conditions": [_condition("HealthCheckSucceeded", "False", "Sick"), waiting]})
+        await until_replaced(cluster, "machine-2")
+        assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True)]
+        failure = {"v1beta1": {"failureReason": "UpdateError", "failureMessage": "a test's"}}
+        await fleet.set_status("machine-3", {"deprecated": failure})
+        await cluster.wait_until(lambda: fleet.phase("machine-3") == "Failed", what="Failed")
+
+
+async def test_what_somebody_else_wrote_into_a_status_is_not_overwritten_from_an_old_cache() -> None:
+    async with with_machines("cluster-api") as cluster:
+        fleet, api = cluster.machines, cluster.api
+        assert api is not None
+        api.faults.add(Fault(accident=Accident.HALF_OPEN, verb="watch", path="/machines$"))
+        path = fleet.system.machines.path("machine-1", namespace="clusters", subresource="status")
+        condemned = [_condition("HealthCheckSucceeded", "False", "Sick")]
+        await cluster.client.patch(path, {"status": {"conditions": condemned}})
+        cluster.break_node("node-1", "runtime-down")
+        refused = (path, MACHINE_CONTROLLERS, 409)
+        await cluster.wait_until(
+            lambda: refused in {(each.path, each.user_agent, each.status) for each in api.requests.log}, what="a conflict"
+        )
+        machine = await cluster.client.get(path.removesuffix("/status"))
+        assert machine["status"]["conditions"] == condemned
+
+
+async def test_members_of_a_deleted_machine_run_elsewhere_and_never_twice() -> None:
+    # A Node that is gone is no proof for the attach and detach controller: it waits its time out, here a short one.
+    timings = dataclasses.replace(CONTROLLERS, force_detach_after=0.3)
+    async with with_machines("openshift", demo_workloads=True, controller_timings=timings) as cluster:
+        fleet = cluster.machines
+        node = cluster.node_of_pod("demo/database-0")
+        cluster.break_node(node, "kubelet-stops")
+        await delete(cluster, fleet.of_node(node))
+        await until_replaced(cluster, node.replace("node", "machine"))
+
+        def moved() -> bool:
+            pod = cluster.view.pods.get("demo/database-0")
+            return pod is not None and is_ready(pod) and pod["spec"]["nodeName"] != node
+
+        await cluster.wait_until(moved, what="database-0 runs elsewhere")
+        assert cluster.storage.violations == []
+
+
+async def test_a_replacement_has_a_bmc_of_its_own() -> None:
+    async with with_machines("cluster-api", nodes=1, platform="ipmi", bmc="python") as cluster:
+        old = cluster.bmc_endpoint("node-1")
+        await delete(cluster, "machine-1")
+        await until_replaced(cluster, "machine-1", running=1)
+        assert cluster.machines.of_node("node-2")
+        assert cluster.bmc_endpoint("node-2").port != old.port
+        assert cluster.chassis.machine("node-1").power == "off"
+        await cluster.chassis.machine("node-2").set_power("off", "bmc")
+        assert not cluster.node("node-2").is_on
+
+
+async def test_what_cannot_be_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(PlatformError, match="pdu takes no machines"):
+        with_machines("gardener", platform="pdu")
+    with pytest.raises(ScenarioError, match="machines: expected one of gardener, openshift, cluster-api"):
+        Scenario.read("machines: mesos\nsteps: []")
+    scenario = Scenario.read("machines: gardener\nsteps: []")
+    with pytest.raises(ScenarioError, match="Machines of gardener, and this cluster's are of openshift"):
+        scenario.refuse_elsewhere(with_machines("openshift"))
+    with pytest.raises(LookupError, match="without Machines"):
+        _ = small_cluster().machines
+
+
+def _node(cluster: SimulatedCluster, name: str) -> JsonObject:
+    node = cluster.view.nodes.get(name)
+    assert node is not None
+    return node
+
+
+def _condition(kind: str, status: str, reason: str) -> JsonObject:
+    return {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+def _conditions(fleet: Fleet, name: str) -> set[str]:
+    machine = fleet.machine(name) or {}
+    return {each["type"] for each in (machine.get("status") or {}).get("conditions") or ()}
