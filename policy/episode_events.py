@@ -59,6 +59,7 @@ WARNINGS = frozenset(
 _OF_RECORD = {
     ("restart", "begins"): EventReason.FLOW_RESTARTED,
     ("free-workloads", "ok"): EventReason.WORKLOADS_FREED,
+    ("free-while-dumping", "ok"): EventReason.WORKLOADS_FREED,
     ("free-workloads", "dropped"): EventReason.WORKLOADS_NOT_FREED,
 }
 

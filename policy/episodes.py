@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.healthcheck import ObjectRef
+from policy.kdump import KernelDead
 from policy.power import PowerState, VolumeState
 
 
@@ -296,6 +297,7 @@ class EpisodeStatus:
     control_plane: bool = False
     node_uid: str = ""
     provider_id: str = ""
+    kernel_dead: KernelDead | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,3 +316,5 @@ class EpisodeResult:
     left_off: bool = False
     freed_pods: int = 0
     record: tuple[RecordEntry, ...] = ()
+    kernel_dead: KernelDead | None = None
+    """The proof on which pods were freed before off was proven, the latest one; None where none were."""

@@ -1,14 +1,16 @@
-"""How long power-off waits for a node that writes its crash dump: the rule for fence_kdump messages.
+"""How long power-off waits for a node that writes its crash dump, and what else its messages may mean: the rules for fence_kdump.
 
 The messages are unauthenticated datagrams, so by themselves they only delay, and never for longer than a bound of ours: whoever
 forges them can put a power-off off by that much, and nobody can make one happen. They prove nothing about off (S2). The reading
 of the node-fencing proposal, that a kernel which dumps runs no pods any more, is an option for networks in which nobody forges
-them (`trusted`); it holds only while messages come, since after the dump the machine boots. Hearing them is
+them (`trusted`); it holds only for moments after a message, since after the dump the machine boots. Hearing them is
 `activities/evidence/kdump.py`, asking and waiting the workflow's.
 """
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,6 +21,10 @@ from policy.moments import later
 BEFORE_NOT_READY = timedelta(minutes=2)
 """A kernel that crashes dumps at once; that the node is not Ready is noticed later. What was heard before that is of another
 crash."""
+
+STILL_DEAD = timedelta(seconds=15)
+"""For how long one message says that the kernel is dead. The next one is due after 10 s; no machine ends its dump, boots and has
+its pods write again before that time is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +74,31 @@ class Kdump(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KdumpAnswer:
-    """wait: how long until it is to be asked again before power is switched off; 0: go on. kernel_dead: see `KdumpRule`."""
+    """wait: how long until it is to be asked again before power is switched off; 0: go on."""
 
     state: Kdump
     wait: timedelta
     reason: str
-    kernel_dead: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelDead:
+    """`kernel dead (fence_kdump, trusted network)`: a message from the node's own address, later than `after`, which is when the
+    node stopped being Ready or the episode began.
+
+    Licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), where the configuration trusts the network; never
+    `off proven`. `last` and `heard_at` are by the clock of the listener.
+    """
+
+    address: str
+    messages: int
+    last: datetime
+    heard_at: datetime
+    after: datetime
+
+    def __str__(self) -> str:
+        told = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
+        return f"kernel dead (fence_kdump, trusted network): {told}"
 
 
 def kdump_wait(
@@ -95,17 +120,55 @@ def kdump_wait(
             return KdumpAnswer(state=Kdump.ENDED, wait=timedelta(0), reason=f"{told}: the dump is over")
         if left <= timedelta(0):
             bound = format_duration(rule.longest)
-            return KdumpAnswer(
-                state=Kdump.OVERDUE,
-                wait=timedelta(0),
-                reason=f"{told}, but power-off has waited {bound} for it",
-                kernel_dead=rule.trusted,
-            )
-        return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=told, kernel_dead=rule.trusted)
+            reason = f"{told}, but power-off has waited {bound} for it"
+            return KdumpAnswer(state=Kdump.OVERDUE, wait=timedelta(0), reason=reason)
+        return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=told)
     # What was said before the listener was there, it has not heard.
     window = rule.window - (reading.at - max(began, reading.listening))
     answer = _until(Kdump.AWAITED, min(window, left), "no kdump message was heard")
     return answer if answer.wait else KdumpAnswer(state=Kdump.NOT_HEARD, wait=answer.wait, reason=answer.reason)
+
+
+def kernel_dead(
+    rule: KdumpRule,
+    reading: KdumpReading | None,
+    *,
+    addresses: Iterable[str],
+    not_ready_since: datetime | None,
+    began: datetime,
+) -> KernelDead | None:
+    """Whether the node's kernel is dead by its own word, where that is trusted; None where it is not, or not known (S2, S3).
+
+    addresses: the node's. began: when the episode did. What was heard before that, or while the node was Ready, is of another
+    crash.
+    """
+    if not rule.trusted or reading is None or reading.last is None or not_ready_since is None:
+        return None
+    proof = KernelDead(
+        address=reading.address,
+        messages=reading.messages,
+        last=reading.last,
+        heard_at=reading.at,
+        after=max(not_ready_since, began),
+    )
+    return proof if dead_stands(proof, not_ready_since=not_ready_since, addresses=addresses) else None
+
+
+def dead_stands(proof: KernelDead, *, not_ready_since: datetime | None, addresses: Iterable[str]) -> bool:
+    """Whether a proof is whole: by an address of the node, after it stopped being Ready, and young when it was read (S1)."""
+    ours = {normal_address(address) for address in addresses} - {""}
+    is_of_this_crash = not_ready_since is not None and not_ready_since <= proof.after < proof.last
+    return is_of_this_crash and proof.address in ours and timedelta(0) <= proof.heard_at - proof.last <= STILL_DEAD
+
+
+def normal_address(address: str) -> str:
+    """One spelling per address, "" for what is none: IPv4 as such though it came over an IPv6 socket, and without a zone."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)
 
 
 def _until(state: Kdump, wait: timedelta, reason: str) -> KdumpAnswer:

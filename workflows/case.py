@@ -47,6 +47,17 @@ class Case:
         return not self.power.untouched or self.power.proof is not None or self.freeing.began
 
     @property
+    def freed_something(self) -> bool:
+        """Whether pods may run elsewhere by now, on whatever proof."""
+        return self.freeing.began or self.isolation.consequences or self.episode.kernel_dead is not None
+
+    def doubt(self) -> str:
+        """Why a node that is well again is a person's case all the same: a message that its kernel was dead was perhaps a lie."""
+        if self.episode.kernel_dead is None or self.episode.restart_proof is not None or self.sighting.is_back():
+            return ""
+        return "its pods may have been freed when its kernel was said to be dead, and no restart of it is proven"
+
+    @property
     def lacks_proof(self) -> bool:
         """Whether off has yet to be proven for what the plan wants: only then is a person's word for it of use."""
         return self.power.proof is None and not self.freeing.done

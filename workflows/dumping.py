@@ -1,4 +1,4 @@
-"""Waiting for a node that writes its crash dump, before its power is switched off.
+"""A node that writes its crash dump: power-off waits for it, and where its messages are trusted its pods need not.
 
 How long, and what messages are worth, is `policy/kdump.py`; hearing them is `activities/evidence/kdump.py`.
 """
@@ -12,9 +12,12 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import error_message
-from policy.kdump import KdumpReading, kdump_wait
+from policy.fencing import freeing_choice
+from policy.kdump import STILL_DEAD, KdumpReading, KdumpRule, KernelDead, kdump_wait, kernel_dead
+from policy.plan import Freeing
 from workflows import options
 from workflows.case import Case
+from workflows.turns import StepFailed
 
 HEARD_AGAIN = timedelta(seconds=10)
 """fence_kdump speaks every 10 seconds."""
@@ -28,6 +31,53 @@ class CrashDump:
         self._episode = case.episode
         self._due: datetime | None = None
         """When power-off was due for the first time: what delays it counts from there, whatever is restarted."""
+        self._freed = False
+
+    async def free_at_once(self) -> None:
+        """The proposal's reading, only where the configuration says `trusted`: a kernel that dumps runs no pods, so they are
+        freed now, each round right after a last look and a message that is moments old (S1, S20). Power-off follows all the same.
+
+        It ends with the dump, with a new boot id, and with the first power command (S6). What goes wrong is noted and holds
+        nothing up: the proof of off frees the rest.
+        """
+        case, rule = self._case, self._case.plan.kdump
+        if rule is None or not rule.trusted or self._freed or freeing_choice(case.plan) is Freeing.NONE:
+            return
+        asked_first = workflow.now()
+        while case.plan.levels and case.power.untouched:
+            reading = await self._reading()
+            if self._is_dead(rule, reading) and await self._free(rule):
+                self._freed = True
+                return
+            since = case.sighting.pinned.not_ready_since
+            answer = kdump_wait(rule, reading, not_ready_since=since, due=asked_first, now=workflow.now())
+            if answer.wait <= timedelta(0):
+                return
+            self._episode.enter(doing=f"kdump: {answer.reason}", until=workflow.now() + answer.wait)
+            await self._episode.rest(min(answer.wait, HEARD_AGAIN), "while a crash dump may begin")
+            await case.look_while_waiting()
+
+    def _is_dead(self, rule: KdumpRule, reading: KdumpReading | None) -> KernelDead | None:
+        pinned, began = self._case.sighting.pinned, self._episode.started
+        return kernel_dead(rule, reading, addresses=pinned.addresses, not_ready_since=pinned.not_ready_since, began=began)
+
+    async def _free(self, rule: KdumpRule) -> bool:
+        """Whether nothing is left to be freed."""
+        case = self._case
+        self._episode.enter(doing="frees the workloads of a kernel that is dead")
+        await case.desk.take_node_lease(theirs_matters=self._episode.kernel_dead is None)
+        await case.looks.before_destruction()
+        asked_at = workflow.now()  # by our clock the message is no younger than it was then
+        reading = await self._reading()
+        await case.looks.may_go_on()
+        dead = self._is_dead(rule, reading)
+        if dead is None or case.sighting.has_booted():
+            return False
+        try:
+            return await case.freeing.free_while_dumping(dead, asked_at + STILL_DEAD - (dead.heard_at - dead.last))
+        except StepFailed as failed:
+            self._episode.note("free-while-dumping", "failed", failed.reason)
+            return False
 
     async def wait(self) -> None:
         """While the node writes its crash dump power-off waits, bounded; messages that anybody can forge prove nothing (S2)."""

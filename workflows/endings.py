@@ -70,7 +70,8 @@ class Endings:
     async def aborted(self, reason: str) -> End:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
         if not self._case.touched:
-            return await self.restored(Outcome.ABORTED, reason)
+            but = "; its pods may have been freed while its kernel dumped" if self._episode.kernel_dead is not None else ""
+            return await self.restored(Outcome.ABORTED, f"{reason}{but}")
         abort, is_off, but = self._episode.abort_asked, await self._management.is_off_after_all(), ""
         if is_off:
             try:
@@ -98,7 +99,7 @@ class Endings:
         return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
 
     def _may_restore_path(self) -> bool:
-        consequences = self._case.freeing.began or self._case.isolation.consequences
+        consequences = self._case.freed_something
         if consequences and self._episode.restart_proof is None:
             self._case.sighting.is_back()  # keeps the proof of a restart that somebody else made
         return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
@@ -141,4 +142,5 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
         left_off=began is not None and began.leaves_off,
         freed_pods=began.freeing.freed_pods + began.isolation.freed_pods if began is not None else 0,
         record=tuple(episode.record),
+        kernel_dead=episode.kernel_dead,
     )

@@ -29,6 +29,7 @@ from policy.episodes import (
     RestartProof,
     Step,
 )
+from policy.kdump import KernelDead
 from policy.permits import Decision, PermitAnswer, PermitRequest, Release
 from policy.report import Observation
 from workflows import options, search
@@ -67,6 +68,7 @@ class Episode:
         self.off_proof: OffProof | None = None
         self.restart_proof: RestartProof | None = None
         self.path_proofs: dict[str, PathProof] = {}
+        self.kernel_dead: KernelDead | None = None
         self.permit = False
         self.queued = ""
         self.holder = ""
@@ -158,6 +160,7 @@ class Episode:
             control_plane=self.control_plane,
             node_uid=self._target.pinned.uid if self._target else "",
             provider_id=self._target.pinned.provider_id if self._target else "",
+            kernel_dead=self.kernel_dead,
         )
 
     def _show(self) -> None:

@@ -98,6 +98,7 @@ class FencingStory:
         if not case.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
+                await self.crash_dump.free_at_once()
                 await self._wait_before_power()
                 await self.crash_dump.wait()
                 await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_off)
@@ -208,9 +209,11 @@ class FencingStory:
     async def _way_back(self, outcome: Outcome, message: str) -> End | None:
         """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
         is a person's case, since nobody else knows by now what should become of it."""
-        if self.case.touched and (self.case.power.proof is not None or outcome is not Outcome.RECOVERED):
+        case = self.case
+        half_done = case.touched or self.episode.kernel_dead is not None
+        if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
             return await self.parking.park(message)
-        if problem := await self.power_management.switch_on_again():
+        if problem := case.doubt() or await self.power_management.switch_on_again():
             return await self.parking.park(f"{message}; but {problem}")
         return await self.endings.restored(outcome, message)
 

@@ -10,10 +10,11 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import ActRequest, FreeingActivities, FreeRequest, Workload
+from activities.contracts.target import ActRequest, FreeDumpingRequest, FreeingActivities, FreeRequest, FreeResult, Workload
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import Step
 from policy.fencing import freeing_choice
+from policy.kdump import KernelDead
 from policy.plan import FencingPlan, Freeing
 from workflows import options
 from workflows.devices import longer
@@ -34,10 +35,49 @@ class FreeingSequence:
         self._power = power
         self.began = False
         self.done = False
-        self.freed_pods = 0
+        self._freed_off = self._freed_dumping = 0
+        self._left_dumping: Workload | None = None
         self.left_over = ""
         self._tainted = False
         self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
+
+    @property
+    def freed_pods(self) -> int:
+        """How many, on whatever proof."""
+        return self._freed_off + self._freed_dumping
+
+    async def free_while_dumping(self, proof: KernelDead, not_after: datetime) -> bool:
+        """One round on the word of a dying kernel, begun by `not_after` or not at all. Whether nothing is left."""
+        left = self._left_dumping or await self._left()
+        self._episode.workloads = left.workloads or self._episode.workloads
+        whole = FreeDumpingRequest(
+            target=self._episode.target,
+            proof=proof,
+            not_after=min(not_after, workflow.now() + options.ACT_WINDOW),
+            holder=self._episode.holder,
+        )
+        request = await self._pacing.bounded(whole, left)
+        if request is None:
+            return False
+        if self._episode.kernel_dead is None:
+            self._episode.note("kernel-dead", "trusted", str(proof))
+        self._episode.kernel_dead = proof
+        try:
+            result: FreeResult = await workflow.execute_activity_method(
+                FreeingActivities.free_while_dumping,
+                request,
+                **(
+                    options.consequence(self._episode.target.cluster)
+                    | {"summary": "power-management: frees the workloads of a dead kernel"}
+                ),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "workloads can't be freed while the node dumps") from error
+        self._freed_dumping += result.deleted_pods
+        freed = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
+        self._episode.note("free-while-dumping", "ok", f"{freed}; {proof}")
+        self._left_dumping = result.left
+        return (result.left.pods, result.left.attachments) == (0, 0)
 
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
@@ -75,7 +115,7 @@ class FreeingSequence:
             else:
                 await self._power.read_again()  # the taint goes on taking effect: so must the proof
                 left = await self._left()
-            self.freed_pods = max(self.freed_pods, before.pods - left.pods)
+            self._freed_off = max(self._freed_off, before.pods - left.pods)
             if left.pods == 0 and left.attachments == 0:
                 break
             if workflow.now() - self._pacing.waited >= deadline:
@@ -84,7 +124,7 @@ class FreeingSequence:
             await workflow.sleep(pause, summary="until the workloads are looked at again")
             pause = longer(pause)
         outcome = "incomplete" if self.left_over else "ok"
-        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        detail = f"{self._freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-workloads", outcome, detail)
         if self._plan.delete_node:
             await self._delete_node()

@@ -15,14 +15,14 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import AskPortion, EpisodeActivities
-from activities.contracts.target import FreeCutRequest, FreeRequest, Workload
+from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, FreeRequest, Workload
 from activities.errors import error_message
 from policy.freeing_pace import PortionAnswer, PortionRequest
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import Unlicensed
 
-Request = TypeVar("Request", FreeRequest, FreeCutRequest)
+Request = TypeVar("Request", FreeRequest, FreeCutRequest, FreeDumpingRequest)
 
 
 class Pacing:

@@ -86,7 +86,7 @@ class Parking:
     async def _back_by_itself(self) -> Ending | None:
         """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
         message = "the node came back by itself" if self._case.sighting.says_ready() else "the need is gone"
-        if problem := await self._management.switch_on_again():
+        if problem := self._case.doubt() or await self._management.switch_on_again():
             self._episode.problem = f"{message}; but {problem}"
             self._episode.enter(doing="needs a person")
             return None

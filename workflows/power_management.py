@@ -49,7 +49,8 @@ class PowerManagement:
         if self._freeing.done:
             return
         await self._seen_down()
-        if not self._freeing.began and await self._looks.need_is_gone():
+        began = self._freeing.began or self._episode.kernel_dead is not None
+        if not began and await self._looks.need_is_gone():
             self._freeing.drop("the need was gone before any consequence began")
             return
         await self._freeing.free()

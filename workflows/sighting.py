@@ -51,7 +51,8 @@ class Sighting:
         off = self._power.proof
         word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
         off_since = (self._power.off_commanded_at or word) if off is not None else None
-        since = self._power.powered_on_at or off_since or self._isolation.cut_since
+        dead_since = dead.last if (dead := self._episode.kernel_dead) is not None else None
+        since = self._power.powered_on_at or off_since or dead_since or self._isolation.cut_since
         if seen is None or since is None or not self.says_ready():
             return False
         proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._boot_ids_before)
@@ -64,6 +65,11 @@ class Sighting:
         if seen is None or not seen.present or seen.uid == self.pinned.uid:
             return False
         return not same_machine(self.pinned, seen)
+
+    def has_booted(self) -> bool:
+        """Whether the node shows another boot than the pinned one."""
+        seen = self._episode.observation
+        return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""

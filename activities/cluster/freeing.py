@@ -48,6 +48,7 @@ from activities.contracts.target import (
     ActRequest,
     ActResult,
     FreeCutRequest,
+    FreeDumpingRequest,
     FreeingActivities,
     FreeRequest,
     FreeResult,
@@ -57,13 +58,14 @@ from activities.errors import ErrorType, error_type, failure
 from policy.episodes import OffProof
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
 from policy.fencing import paths_cut, proof_stands
+from policy.kdump import dead_stands, normal_address
 from policy.marks import Mark
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
 
 T = TypeVar("T")
-Consequence = FreeRequest | FreeCutRequest
+Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
 
 
 class ClusterFreeing(FreeingActivities):
@@ -109,8 +111,15 @@ class ClusterFreeing(FreeingActivities):
     @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
+        return await self._delete_workload(request, await self._require_licence(request))
+
+    @activity.defn(name="power-management.free-while-dumping")
+    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+        """The same round on another proof."""
+        return await self._delete_workload(request, await self._require_dead(request))
+
+    async def _delete_workload(self, request: Consequence, limit: int | None) -> FreeResult:
         name = request.target.pinned.node
-        limit = await self._require_licence(request)
         # Listed before the node is looked at: what is then deleted was bound to the node that the look found, or to one
         # that no longer exists, never to a namesake that registered in between. The uids hold the rest.
         pods = await read_pods(self._connection, name)
@@ -227,6 +236,17 @@ class ClusterFreeing(FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: not proven detached: {', '.join(sorted(unproven))}")
         return await self._require_leave(request)
 
+    async def _require_dead(self, request: FreeDumpingRequest) -> int | None:
+        """The same for a node that writes its crash dump."""
+        pinned, proof = request.target.pinned, request.proof
+        if self._own_node and pinned.node == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node}, whose kernel can't be dead then")
+        if not dead_stands(proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
+            raise failure(
+                ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no message of its own says that its kernel is dead: {proof}"
+            )
+        return await self._require_leave(request)
+
     async def _require_leave(self, request: Consequence) -> int | None:
         require_cluster(request.target.cluster, self._cluster)
         self._require_time(request)
@@ -254,12 +274,15 @@ class ClusterFreeing(FreeingActivities):
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
 
     async def _require_still_fenced(self, request: Consequence) -> None:
-        """The same for acts on other objects than the Node; a Node that is gone is as far down as can be."""
+        """The same for acts on other objects than the Node; a Node that is gone is as far down as can be, if its machine is."""
         node = await find_node(self._connection, request.target.pinned.node)
-        if node is None:
-            self._require_time(request)
-        else:
+        if node is not None:
             self._require_fenced(request, node)
+            return
+        if isinstance(request, FreeDumpingRequest):
+            name = request.target.pinned.node
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{name} is gone: whether its machine has booted can't be seen")
+        self._require_time(request)
 
     def _require_fenced(self, request: Consequence, node: LiveNode) -> Mark:
         """The live Node is the pinned one, down since it was fenced, and ours. Answers our mark on it."""
@@ -271,6 +294,8 @@ class ClusterFreeing(FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} has booted since it was pinned: {booted}")
         if node.view.ready:
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} says Ready, so it is not off")
+        if isinstance(request, FreeDumpingRequest) and request.proof.address not in map(normal_address, node.addresses):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} no longer has the address {request.proof.address}")
         mark = readable_mark(node.view)
         if mark is None or not is_ours(mark, request.target):
             raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")

@@ -18,7 +18,7 @@ class KdumpRequest:
 
 
 class EvidenceActivities(ABC):
-    """Reading only. What is heard here may delay an act, and licenses none."""
+    """Reading only. What is heard here may delay an act; what else it may mean is `policy/kdump.py`."""
 
     @activity.defn(name="power-management.read-kdump")
     @abstractmethod

@@ -15,6 +15,7 @@ from temporalio import activity
 from policy.drain import DrainOptions
 from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
 from policy.fencing_requests import Answer
+from policy.kdump import KernelDead
 from policy.nodes import Taint
 from policy.plan import CutStorage, FencingPlan
 from policy.report import Observation
@@ -184,6 +185,20 @@ class FreeCutRequest:
     target: Target
     proofs: tuple[PathProof, ...]
     storage: CutStorage
+    not_after: datetime
+    holder: str
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeDumpingRequest:
+    """A consequence under `kernel dead`, which only a configuration that trusts the network gives.
+
+    not_after bounds its freshness: moments after the message on which it rests. at_most: as of a FreeRequest.
+    """
+
+    target: Target
+    proof: KernelDead
     not_after: datetime
     holder: str
     at_most: int | None = None
@@ -380,6 +395,14 @@ class FreeingActivities(ABC):
         """Force-delete the pods that use cut volumes and no others, then remove the attachments of those volumes.
 
         `left` counts what lies behind the cut and still stands.
+        """
+
+    @activity.defn(name="power-management.free-while-dumping")
+    @abstractmethod
+    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+        """As `delete_workload`, of a node whose kernel is dead and whose power is on.
+
+        NotProven where its Node is gone: whether it has booted since can't be seen then (S6).
         """
 
     @activity.defn(name="power-management.read-workload")

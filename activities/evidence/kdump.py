@@ -12,7 +12,6 @@ what it is (host network, or `externalTrafficPolicy: Local`).
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import struct
 import time
@@ -27,7 +26,7 @@ from temporalio import activity
 
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import ErrorType, failure
-from policy.kdump import KdumpReading
+from policy.kdump import KdumpReading, normal_address
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class KdumpListener(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
         """Keep a message by where it came from; whatever else arrives is none."""
-        source = _normal(str(addr[0]))
+        source = normal_address(str(addr[0]))
         if data not in _MESSAGES or not source:
             return
         now = self._clock()
@@ -92,7 +91,7 @@ class KdumpListener(asyncio.DatagramProtocol):
         """The newest that was heard from any of these addresses."""
         now, at = self._clock(), datetime.now(UTC)
         self._forget(now)
-        found = [(heard, source) for each in addresses if (heard := self._heard.get(source := _normal(each))) is not None]
+        found = [(heard, source) for each in addresses if (heard := self._heard.get(source := normal_address(each))) is not None]
         listening = at - timedelta(seconds=now - self._since)
         if not found:
             return KdumpReading(at=at, listening=listening)
@@ -137,13 +136,3 @@ class EvidenceService(EvidenceActivities):
         if self._listener is None:
             raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen for kdump messages: set kdump.listen")
         return self._listener.read(request.addresses)
-
-
-def _normal(address: str) -> str:
-    """One spelling per address, "" for what is none: IPv4 as such though it came over an IPv6 socket, and without a zone."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return ""
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)

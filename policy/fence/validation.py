@@ -142,7 +142,7 @@ class _Judge:
     def _dump(self) -> None:
         for step, methods in ((Step.ISOLATION, self._config.isolation), (Step.POWER_MANAGEMENT, self._config.power_management)):
             if any(each.action is Action.KDUMP and each.parameters.get("trusted", "no").lower() in YES for each in methods):
-                self._warn(step, "kdump: trusted is not carried out by this version: pods wait for the proof of off")
+                self._warn(step, "kdump: trusted: whoever can send from the node's address can have its pods freed while it runs")
 
     def _same_plug(self, first: Method, second: Method) -> None:
         if first.device == second.device and Action.OFF in {first.action, second.action}:

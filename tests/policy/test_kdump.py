@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.kdump import Kdump, KdumpReading, KdumpRule, kdump_wait
+from policy.kdump import Kdump, KdumpReading, KdumpRule, dead_stands, kdump_wait, kernel_dead
 
 T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 """The node stops being Ready."""
 
 RULE = KdumpRule(window=timedelta(seconds=60), silence=timedelta(seconds=30), longest=timedelta(seconds=600))
 TRUSTED = KdumpRule(window=timedelta(seconds=60), silence=timedelta(seconds=30), longest=timedelta(seconds=600), trusted=True)
+
+OURS = ("fd00::7", "::ffff:10.0.0.7")
+"""The node's addresses, spelled as they may be."""
 
 
 def at(seconds: float) -> datetime:
@@ -58,7 +63,6 @@ def test_how_long_power_off_waits(now: float, due: float, reading: KdumpReading 
     answer = kdump_wait(RULE, reading, not_ready_since=T0, due=at(due), now=at(now))
     assert (answer.state, answer.wait) == (state, timedelta(seconds=wait))
     assert answer.reason
-    assert not answer.kernel_dead
 
 
 def test_another_clock_at_the_listener_changes_nothing_about_silence() -> None:
@@ -74,13 +78,55 @@ def test_where_nobody_knows_since_when_the_node_is_down_it_counts_from_when_powe
 
 
 @pytest.mark.parametrize(
-    ("now", "last", "dead"), [(300, 295, True), (900, 899, True), (300, 260, False), (300, None, False), (30, -200, False)]
+    ("last", "dead"),
+    [
+        (300, True),
+        (285, True),
+        (284.9, False),  # the next one is overdue: it may be booting
+        (None, False),
+        (301, False),  # from the future of the clock that heard it
+    ],
 )
-def test_only_where_it_is_trusted_and_only_while_it_speaks_the_kernel_is_dead(now: float, last: float | None, dead: bool) -> None:
-    """S2: after the dump the machine boots, and without the option a message says nothing."""
-    for rule, expected in ((TRUSTED, dead), (RULE, False)):
-        answer = kdump_wait(rule, heard(now, last), not_ready_since=T0, due=at(min(now, 300)), now=at(now))
-        assert answer.kernel_dead is expected
+def test_only_where_it_is_trusted_and_only_for_moments_the_kernel_is_dead(last: float | None, dead: bool) -> None:
+    """S2, S6: after the dump the machine boots, and without the option a message says nothing."""
+    reading = heard(300, last)
+    assert kernel_dead(RULE, reading, addresses=OURS, not_ready_since=T0, began=at(30)) is None
+    assert (kernel_dead(TRUSTED, reading, addresses=OURS, not_ready_since=T0, began=at(30)) is not None) is dead
+
+
+@pytest.mark.parametrize(
+    ("since", "began", "dead"), [(0, 299, False), (299, 0, False), (298, 298, False), (297.9, 297.9, True), (None, 0, False)]
+)
+def test_a_message_of_another_crash_says_nothing_of_this_one(since: float | None, began: float, dead: bool) -> None:
+    """S6: it must be younger than NotReady, and than the episode."""
+    not_ready_since = at(since) if since is not None else None
+    proof = kernel_dead(TRUSTED, heard(300, 298), addresses=OURS, not_ready_since=not_ready_since, began=at(began))
+    assert (proof is not None) is dead
+
+
+def test_where_nobody_listens_no_kernel_is_dead() -> None:
+    """S3."""
+    assert kernel_dead(TRUSTED, None, addresses=OURS, not_ready_since=T0, began=T0) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "stands"),
+    [
+        ({}, True),
+        ({"address": "10.0.0.8"}, False),
+        ({"address": ""}, False),
+        ({"after": at(295)}, False),
+        ({"after": at(-1)}, False),
+        ({"heard_at": at(311)}, False),
+    ],
+)
+def test_a_proof_is_of_the_node_s_own_address_after_it_stopped_being_ready(changes: dict[str, Any], stands: bool) -> None:
+    """S1, S9."""
+    proof = kernel_dead(TRUSTED, heard(300, 295), addresses=OURS, not_ready_since=T0, began=T0)
+    assert proof is not None
+    found = replace(proof, **changes)
+    assert dead_stands(found, not_ready_since=T0, addresses=OURS) is stands
+    assert not dead_stands(found, not_ready_since=None, addresses=("10.0.0.7",))
 
 
 @given(every=st.integers(min_value=1, max_value=60), due=st.integers(min_value=0, max_value=600))

@@ -45,6 +45,7 @@ from activities.contracts.target import (
     DrainResult,
     EventRequest,
     FreeCutRequest,
+    FreeDumpingRequest,
     FreeingActivities,
     FreeRequest,
     FreeResult,
@@ -462,6 +463,10 @@ class AdversarialActivities(
         world.freed_at, world.restarted_since_freed = now(), False
         await self._after(mishap)
         return FreeResult(deleted_pods=1, left=Workload(pods=0, attachments=0))
+
+    @activity.defn(name="power-management.free-while-dumping")
+    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+        raise failure(ErrorType.NOT_SUPPORTED, "no configuration of it trusts anybody's word")
 
     @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: ActRequest) -> Workload:

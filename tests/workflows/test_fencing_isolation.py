@@ -9,6 +9,7 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
+from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome
 from policy.kdump import KdumpRule
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
@@ -330,6 +331,111 @@ async def test_without_a_listener_a_configured_wait_is_short_and_said(env: Workf
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED
     assert "no listener of kdump messages answers" in [entry.detail for entry in result.record if entry.act == "kdump"]
+
+
+TRUSTED = KdumpRule(trusted=True)
+
+
+async def test_pods_of_a_trusted_dump_are_freed_before_power_off_which_follows_all_the_same(env: WorkflowEnvironment) -> None:
+    """S1, S20: each round after a last look and a fresh message; the rest of the proof is what it always is."""
+    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(minutes=2), dumping_frees=2)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
+    assert result.kernel_dead is not None
+    told = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("kernel-dead", "trusted")]
+    assert told == ["kernel dead (fence_kdump, trusted network): 3 messages from 10.0.0.7, the last one 0s ago"]
+    rounds = [place for place, act in enumerate(world.acts) if act == "free-while-dumping"]
+    assert [world.acts[place - 2 : place] for place in rounds] == [["look", "read-kdump"]] * 2
+    assert [act for act in world.acts if act in {"free-while-dumping", "off", "on"}][-2:] == ["off", "on"]
+    (ended,) = [entry for entry in result.record if (entry.act, entry.outcome) == ("kdump", "ended")]
+    assert ended.at - result.started >= timedelta(minutes=2)
+    assert result.off_proof is not None
+
+
+async def test_without_the_option_a_dump_frees_nothing(env: WorkflowEnvironment) -> None:
+    """S2: the messages are unauthenticated."""
+    world = World(plan=plan(kdump=KdumpRule()), kdump=timedelta(minutes=2))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.kernel_dead is None
+    assert world.acts.index("off") < world.acts.index(world.consequences()[0])
+    assert "free-while-dumping" not in world.acts
+
+
+async def test_a_trusted_dump_that_is_over_frees_nothing_more(env: WorkflowEnvironment) -> None:
+    """S6: after the dump the machine boots."""
+    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=20), dumping_frees=0)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.kernel_dead is not None
+    assert world.acts.count("free-while-dumping") <= 4
+    assert world.acts.index("off") < world.acts.index("taint")
+    assert result.freed_pods == 3
+
+
+async def test_a_message_from_another_address_is_no_word_of_the_node(env: WorkflowEnvironment) -> None:
+    """S9."""
+    world = World(plan=plan(kdump=TRUSTED, tries=1), kdump=timedelta(seconds=20), kdump_address="10.0.0.8")
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert "free-while-dumping" not in world.acts
+    assert result.kernel_dead is None
+
+
+async def test_a_node_that_boots_after_its_trusted_dump_needs_no_power_command(env: WorkflowEnvironment) -> None:
+    """S35: restart proven, by its new boot id."""
+    world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
+    world.gates["free-while-dumping"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("free-while-dumping")
+        world.boot_id, world.ready = "boot-2", True
+        await run.tell(world.observation())
+        world.gates["free-while-dumping"].set()
+        result = await run.result()
+    assert (result.outcome, world.commands) == (Outcome.RECOVERED, [])
+    assert result.restart_proof is not None
+    assert result.restart_proof.boot_id == "boot-2"
+
+
+async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a_person_s_case(env: WorkflowEnvironment) -> None:
+    """S2: the message was a lie, and its pods run twice. Nobody calls that recovered, however often it is seen."""
+    world = World(plan=plan(kdump=TRUSTED, wait_before_power=timedelta(days=3650)), kdump=timedelta(days=1))
+    world.gates["free-while-dumping"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("free-while-dumping")
+        world.ready = True
+        await run.tell(world.observation())
+        world.gates["free-while-dumping"].set()
+        status = await run.parked()
+        assert "no restart of it is proven" in status.problem
+        await run.tell(world.observation())
+        await run.until(lambda status: "came back by itself; but its pods" in status.problem)
+        await run.abort()
+        result = await run.result()
+    assert (result.outcome, world.commands) == (Outcome.ABORTED, [])
+    assert "its pods may have been freed while its kernel dumped" in result.message
+
+
+async def test_the_first_power_command_ends_the_trust_in_messages(env: WorkflowEnvironment) -> None:
+    """S6: whoever speaks after an off that had no effect is no kernel that is known to be dead."""
+    rule = KdumpRule(trusted=True, longest=timedelta(minutes=1))
+    world = World(plan=plan(kdump=rule, tries=1), kdump=timedelta(days=1), dumping_frees=0, ignores_off=True)
+    async with fencing(env, world) as run:
+        status = await run.parked()
+    assert (status.restarts, world.count("off"), world.broken) == (1, 2, [])
+    assert "free-while-dumping" not in world.acts[world.acts.index("off") :]
+    assert world.pods == 3
+
+
+async def test_what_goes_wrong_while_a_dump_is_trusted_leaves_the_rest_to_the_proof_of_off(env: WorkflowEnvironment) -> None:
+    """S6: a node that has booted meanwhile is refused by whoever writes."""
+    world = World(plan=plan(kdump=TRUSTED), kdump=timedelta(seconds=5))
+    world.dumping_errors.extend(failure(ErrorType.NOT_PROVEN, "it has booted") for _ in range(9))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 3)
+    assert world.acts.index("off") < world.acts.index("taint")
 
 
 async def test_the_mark_says_off_from_the_proof_to_the_power_on(env: WorkflowEnvironment) -> None:

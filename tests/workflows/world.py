@@ -45,6 +45,7 @@ from activities.contracts.target import (
     DrainResult,
     EventRequest,
     FreeCutRequest,
+    FreeDumpingRequest,
     FreeingActivities,
     FreeRequest,
     FreeResult,
@@ -65,7 +66,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
-from policy.kdump import KdumpReading
+from policy.kdump import KdumpReading, dead_stands
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
@@ -115,6 +116,10 @@ class World:
     kdump: timedelta | None = None
     """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
     kdump_began: datetime | None = None
+    kdump_address: str = "10.0.0.7"
+    dumping_errors: deque[ApplicationError] = field(default_factory=deque)
+    dumping_frees: int = 100
+    """How many pods a round frees while the node dumps."""
     volumes: dict[str, VolumeState] = field(default_factory=dict)
     after_detaching: VolumeState = VolumeState.AVAILABLE
     storage: CutStorage | None = None
@@ -215,7 +220,9 @@ class World:
 
     def consequences(self) -> list[str]:
         """Acts that need a proof."""
-        return [act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods", "delete-node"}]
+        return [
+            act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods", "delete-node", "free-while-dumping"}
+        ]
 
     def consequence(self, request: FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
@@ -266,6 +273,7 @@ class ScriptedTarget(
             not_ready_since=clock() if not world.ready else None,
             endpoints=world.plan.endpoints,
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
+            addresses=("10.0.0.7",),
         )
         return PinResult(
             pinned=pinned,
@@ -418,6 +426,25 @@ class ScriptedTarget(
         world.storage = request.storage
         return FreeResult(deleted_pods=deleted, left=Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute))
 
+    @activity.defn(name="power-management.free-while-dumping")
+    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+        world, pinned = self.world, request.target.pinned
+        if world.plan.kdump is None or not world.plan.kdump.trusted:
+            world.broken.append("S2: pods were freed on a message that the configuration does not trust")
+        if not dead_stands(request.proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
+            world.broken.append(f"S1: pods were freed on {request.proof}")
+        if world.commands:
+            world.broken.append("S6: pods were freed on a message from before a power command")
+        if request.not_after > request.proof.last + timedelta(seconds=16):  # the clocks of server and worker differ a little
+            world.broken.append(f"S2: pods may be freed {request.not_after - request.proof.last} after the message")
+        if world.boot_id != pinned.boot_id or world.ready:
+            raise failure(ErrorType.NOT_PROVEN, "the node is up, or has booted")
+        await world.act("free-while-dumping")
+        if world.dumping_errors:
+            raise world.dumping_errors.popleft()
+        deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
+        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.pods, attachments=0))
+
     @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: ActRequest) -> Workload:
         names = tuple(f"pod-{number}" for number in range(self.world.pods))
@@ -500,7 +527,7 @@ class ScriptedTarget(
         return KdumpReading(
             at=clock(),
             listening=first - timedelta(hours=1),
-            address="10.0.0.7",
+            address=world.kdump_address,
             first=first if last else None,
             last=last,
             messages=3 if last else 0,
