@@ -74,6 +74,12 @@ class Case:
         if self.sighting.seems_changed():
             await self.looks.before_destruction()
 
+    async def pin_anew(self) -> None:
+        """After a time in the queue for a permit: what is fenced is the boot that is there now. Whom the episode is about stays
+        as it was pinned (S9). A node that can't be read keeps its pin, and frees nothing if that boot is over."""
+        if await self.looks.refresh():
+            self.sighting.pin_anew()
+
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for, at the beginning and after a person's word."""
         pinned = self.sighting.pinned

@@ -142,6 +142,7 @@ class FencingStory:
             refused = await self.episode.obtain_permit(case.permit_request())
             if refused:
                 return refused
+            await case.pin_anew()
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
             await case.tries.carry_out(Step.ISOLATION, self._mark)

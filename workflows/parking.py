@@ -67,6 +67,8 @@ class Parking:
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
             if episode.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(None, "a person's word")
+        if not (case.touched or case.freed_something):
+            await case.pin_anew()
         episode.restarts, episode.problem, self._management.resumed_at = 0, "", workflow.now()
         self._management.take_word()
         episode.enter(phase=Phase.RUNNING, doing="goes on")

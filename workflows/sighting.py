@@ -71,6 +71,15 @@ class Sighting:
         seen = self._episode.observation
         return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
+    def pin_anew(self) -> None:
+        """The boot of the pinned Node as it is now, and since when it is not Ready."""
+        seen = self._episode.observation
+        if seen is None or not seen.present or seen.uid != self.pinned.uid or not same_machine(self.pinned, seen):
+            return
+        self.pin_boot()
+        pinned = replace(self.pinned, not_ready_since=None if seen.ready else seen.ready_since)
+        self._episode.target = replace(self._episode.target, pinned=pinned)
+
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
         seen = self._episode.observation

@@ -20,7 +20,7 @@ from activities.contracts.evidence import EvidenceActivities
 from activities.contracts.mirror import MirrorActivities
 from activities.contracts.power import PowerActivities
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
 from policy.ids import episode_id
 from policy.report import Observation
 from tests.replay.recording import keep_history
@@ -49,6 +49,10 @@ class Run:
     async def status(self) -> EpisodeStatus:
         """The episode's own word."""
         return await self.handle.query(Fencing.status)
+
+    async def record(self) -> tuple[RecordEntry, ...]:
+        """What it has written down so far."""
+        return await self.handle.query(Fencing.record)
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
         """Wait until the status is as wished."""

@@ -12,6 +12,7 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome
 from policy.kdump import KdumpRule
+from policy.permits import Decision, PermitAnswer
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing
@@ -175,6 +176,49 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
         await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="its processes are gone"))
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.count("restore-path") == 1
+
+
+async def test_a_node_that_reboots_in_the_queue_for_a_permit_is_freed_as_the_boot_that_it_is_on(env: WorkflowEnvironment) -> None:
+    """S9: who is fenced stays pinned from the start, which boot of it only once it may be fenced."""
+    queued = PermitAnswer(decision=Decision.QUEUED, reason="one node at a time")
+    world = World(plan=fabric_only(), answers=deque([queued]))
+    world.gates["ask-permit"] = asyncio.Event()
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.did("ask-permit")
+        world.boot_id = "boot-2"
+        world.gates["ask-permit"].set()
+        await run.did("free-cut-pods")
+        assert [entry.detail for entry in await run.record() if entry.outcome == "boot id"] == ["boot-1 has become boot-2"]
+        world.ready = True
+        await run.tell(world.observation())
+        assert "left cut" in (await run.parked()).problem  # it is on the boot whose pods were freed
+    assert world.count("restore-path") == 0
+
+
+async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env: WorkflowEnvironment) -> None:
+    """S9."""
+    queued = PermitAnswer(decision=Decision.QUEUED, reason="one node at a time")
+    world = World(plan=fabric_only(), answers=deque([queued]))
+    world.gates["ask-permit"] = asyncio.Event()
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.did("ask-permit")
+        world.boot_id, world.uid = "boot-2", "uid-2"
+        world.gates["ask-permit"].set()
+        assert "target-changed" in (await run.parked()).problem
+        assert [entry for entry in await run.record() if entry.outcome == "boot id"] == []
+    assert world.consequences() == []
+
+
+async def test_a_node_that_reboots_while_it_is_parked_is_freed_as_the_boot_that_it_is_on(
+    env: WorkflowEnvironment,
+) -> None:
+    """S9: as after the first queue, as long as nothing has been done to it."""
+    world = World(plan=fabric_only(tries=1, restarts=0), silent={PORT.endpoint})
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.silent, world.boot_id = set(), "boot-2"
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the switch answers again"))
+        await run.did("free-cut-pods")
 
 
 async def test_nothing_is_freed_behind_a_path_that_is_open_again(env: WorkflowEnvironment) -> None:

@@ -420,6 +420,8 @@ class ScriptedTarget(
             world.broken.append(f"S1: pods were freed behind {cut} while {world.paths}")
         if any(world.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
             world.broken.append(f"S1: pods of {request.storage.handles} were freed while {world.volumes}")
+        if world.boot_id != request.target.pinned.boot_id:
+            raise failure(ErrorType.NOT_PROVEN, "the node has booted since it was pinned")
         await world.act("free-cut-pods")
         deleted = world.cut_pods if world.per_minute is None else min(request.at_most or 0, world.cut_pods)
         world.cut_pods -= deleted
