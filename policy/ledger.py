@@ -248,6 +248,11 @@ class Ledger:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
         return draw_up(self.known(now), watching=frozenset(watching), names=self._inventory.names())
 
+    @property
+    def sick_nodes(self) -> list[str]:
+        """The names of the Nodes that something ails."""
+        return [target.node_name for target in self._sick.values() if target.node_name]
+
     def sickness_of(self, node: str) -> str:
         """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does."""
         inventory = self._inventory

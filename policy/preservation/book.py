@@ -1,18 +1,19 @@
 """Which machines of a cluster are not as their preservation wants them: what the scanner acts on, kept change by change.
 
 Only machines that have failed, are kept, or that somebody annotated are ever looked at when a report is drawn up; of all others
-it is only counted to which part of which pool they belong. It has no clock. Held machines that are as they should be are in no
-report, however many there are: their workflows sleep until their time is over.
+it is only counted to which part of which pool they belong. What is kept on request and is as it should be is quiet: it is looked
+at again when something of it changes, when its time is over, or when a health check calls it unhealthy, and costs nothing until
+then, however much of it there is. It has no clock.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from heapq import nsmallest
+from heapq import heappop, heappush, nsmallest
 
 from policy.healthcheck import ObjectRef
 from policy.moments import later, moment_of
@@ -27,7 +28,7 @@ from policy.preservation.held import (
     MachinePhase,
 )
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.survey import Deployment, part_of, survey
 from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
 
@@ -61,6 +62,9 @@ class PreservationBook:
         self._bad_pools: dict[str, str] = {}
         self._open: set[str] = set()
         """Keys of what has to be looked at for a report."""
+        self._quiet: dict[str, datetime] = {}
+        """Keys of what is as it should be, until when."""
+        self._ends: list[tuple[datetime, str]] = []
         self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._part_of: dict[str, tuple[str, str]] = {}
         self.version = 0
@@ -68,7 +72,7 @@ class PreservationBook:
     @property
     def asked(self) -> bool:
         """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
-        return bool(self._open) or any(pool.cap for pool in self._pools.values())
+        return bool(self._open or self._quiet) or any(pool.cap for pool in self._pools.values())
 
     # What is seen ---------------------------------------------------------------------------------------------------
 
@@ -130,11 +134,15 @@ class PreservationBook:
 
     # What follows ---------------------------------------------------------------------------------------------------
 
-    def needs(self, now: datetime, unhealthy: Words) -> tuple[tuple[PreservationNeed, ...], int]:
-        """What is not as it should be, the most urgent first, and how much more of it there is."""
-        if not self._open:
+    def needs(self, now: datetime, unhealthy: Words, sick: Iterable[str] = ()) -> tuple[tuple[PreservationNeed, ...], int]:
+        """What is not as it should be, the most urgent first, and how much more of it there is. sick: the names of all Nodes of
+        which `unhealthy` has something to say."""
+        self._wake(now)
+        quiet_ones = {key for name in sick if (key := self._machine_of.get(name, f"node/{name}")) in self._quiet}
+        looked_at = sorted(self._open | quiet_ones)
+        if not looked_at:
             return (), 0
-        machines = [held for key in sorted(self._open) if (held := self._held(key, now, unhealthy)) is not None]
+        machines = [held for key in looked_at if (held := self._held(key, now, unhealthy)) is not None]
         parts = {pool: tuple(counter) for pool, counter in self._parts.items()}
         found = survey(
             machines,
@@ -145,12 +153,35 @@ class PreservationBook:
             parts=parts,
         )
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
+        for decision in found.decisions:
+            self._quieten(decision)
         chosen = nsmallest(MAXIMUM_PRESERVATIONS, wanted, key=lambda need: (_URGENCY[need.action], need.victim))
         return tuple(chosen), len(wanted) - len(chosen)
 
+    def _wake(self, now: datetime) -> None:
+        """What was quiet until now."""
+        while self._ends and self._ends[0][0] <= now:
+            end, key = heappop(self._ends)
+            if self._quiet.get(key) == end:
+                del self._quiet[key]
+                self._open.add(key)
+
+    def _quieten(self, decision: Decision) -> None:
+        held = decision.held
+        on_request = decision.intent in {Intent.NOW, Intent.WHEN_FAILED} and decision.preserved and held.expiry is not None
+        if held.key not in self._open or not on_request or decision.action is not Action.NONE:
+            return
+        if effects(decision).nothing and (not held.failed or _says_failed(self._machines.get(held.key))):
+            assert held.expiry is not None
+            self._open.discard(held.key)
+            self._quiet[held.key] = held.expiry
+            heappush(self._ends, (held.expiry, held.key))
+
     def next_due(self, now: datetime) -> datetime | None:
         """The first moment at which time alone changes something: an expiry, or a failure that has settled."""
-        moments = []
+        while self._ends and self._quiet.get(self._ends[0][1]) != self._ends[0][0]:
+            heappop(self._ends)
+        moments = [self._ends[0][0]] if self._ends else []
         for key in self._open:
             entry = self._machines.get(key)
             expiry = entry.held.expiry if entry is not None else None
@@ -207,6 +238,7 @@ class PreservationBook:
     def _weigh(self, key: str) -> None:
         """Whether a machine is looked at from now on; something of it has changed."""
         self.version += 1
+        self._quiet.pop(key, None)
         entry, node = self._machines.get(key), self._node_of(key)
         on_node = node is not None and not ON_NODE.isdisjoint(node.annotations)
         if entry is None:
