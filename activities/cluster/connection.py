@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -351,14 +352,15 @@ class ClusterConnection:
         if call.content_type:
             headers["Content-Type"] = call.content_type
         target = self._credentials.url.rstrip("/") + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        url = URL(target, encoded=True)
         response = await self._open_session().request(
             call.method,
-            URL(target, encoded=True),
+            url,
             data=call.body,
             headers=headers,
             timeout=call.timeout,
             ssl=self._credentials.tls,
-            proxy=self._credentials.proxy,
+            proxy=self._credentials.proxy or _proxy_of_environment(url),
             server_hostname=self._credentials.server_hostname,
             allow_redirects=False,
         )
@@ -377,12 +379,17 @@ class ClusterConnection:
                 # No limit: each watch holds a connection for as long as it lives, and must not starve the last look.
                 connector=aiohttp.TCPConnector(limit=0),
                 headers={"User-Agent": user_agent(), "Accept": "application/json"},
-                trust_env=True,
             )
             # aiohttp counts PUT and DELETE as safe to send again on a lost connection; for us they are not.
             session._retry_connection = False
             self._session = session
         return self._session
+
+
+def _proxy_of_environment(url: URL) -> str | None:
+    """What HTTPS_PROXY and NO_PROXY say, as for kubectl. With aiohttp's own reading of the environment would come its reading of
+    `.netrc` before each request: a login for this host, or for all, stands against our token, or goes out where we have none."""
+    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 def user_agent() -> str:

@@ -174,6 +174,29 @@ async def test_no_token_in_any_message_and_our_name_in_every_request(api: ApiSer
     assert any(agent.startswith("nodewarden/") for agent in api.requests.reads)
 
 
+async def test_a_login_in_a_netrc_is_none_of_ours(api: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker on somebody's own machine: a login for all hosts neither takes our token's place nor stands against it."""
+    logins = tmp_path / "netrc"
+    logins.write_text("default login somebody password something\n")
+    logins.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(logins))
+    async with ClusterConnection.to(api.url, token="abc") as connection:
+        assert await connection.cluster_uid()
+
+
+async def test_the_environment_s_proxy_is_used_but_for_hosts_without_one(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with ClusterConnection.to(api.url, token="abc") as connection:
+        with pytest.raises(ApplicationError) as nobody_there:
+            await connection.cluster_uid()
+        assert error_type(nobody_there.value) is ErrorType.UNREACHABLE
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await connection.cluster_uid()
+
+
 async def test_a_token_file_that_rotates_is_read_again_after_a_401(api: ApiServer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("abc\n")
