@@ -17,6 +17,9 @@ IMAGE   ?= nodewarden:dev
 # Tests and the demo start `temporal` and `nodewarden` as a user would, by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
+# Where it is set, every process that tests start compiles all of its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help
 help: ## Show these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
