@@ -202,6 +202,9 @@ class PreservationStory:
             evicted += result.evicted if result is not None else 0
             if result is not None and (result.done or result.errors):
                 break
+            if result is not None and self._waits_for_nobody(result):
+                problem = problem or f"they end only with their kubelet, which is silent: {', '.join(result.names)}"
+                break
             if workflow.now() >= deadline:
                 break
             self.episode.enter(doing=f"drains the node{f': {problem}' if problem else ''}", until=deadline)
@@ -215,6 +218,12 @@ class PreservationStory:
         if problem:
             what = "the machine is kept, powered, and its pods could not all be moved"
             await self._desk.tell("PreservedNotFenced", f"{what}: {problem}", warning=True)
+
+    def _waits_for_nobody(self, result: DrainResult) -> bool:
+        """Whether all that may be asked for has been, and nobody is there who would carry it out: what is terminating on a node
+        that does not answer is no evidence that it stopped (S31), and waiting changes nothing."""
+        silent = self._hold is not None and not self._hold.ready
+        return silent and not result.evicted and not result.blocked
 
     async def _needless(self) -> bool:
         """Whether a fresh look says that nothing is to be drained any more."""

@@ -292,6 +292,7 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         provider_id=sight.node.view.provider_id if sight.node is not None else "",
         zone=sight.node.view.zone if sight.node is not None else "",
         isolate=sight.pool.isolate if sight.pool is not None else False,
+        ready=sight.node is not None and sight.node.view.ready,
     )
 
 

@@ -59,7 +59,7 @@ class Hold:
     gone: why there is nothing (left) to preserve, "" while there is: the machine was deleted, is being deleted, or is another
     one. phase: in the proposal's words, `Failed:Preserved`. expiry: None where it is not preserved. drain: whether its pods are
     to be evicted now. ended: a preservation has ended with this look. terminate: the machine failed and nobody keeps it any
-    longer. changed: what was written, for the record. at: the moment it was judged at.
+    longer. changed: what was written, for the record. at: the moment it was judged at. ready: of its Node.
     """
 
     at: datetime
@@ -81,6 +81,7 @@ class Hold:
     provider_id: str = ""
     zone: str = ""
     isolate: bool = False
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,7 +188,7 @@ class _Deciding:
 
     def _go_on(self, reason: str) -> Decision:
         held = self._held
-        due = bool(held.failed) and held.node is not None and not (held.drained and held.tainted)
+        due = bool(held.failed) and held.node is not None and not (held.drain_is_over and held.tainted)
         if due:
             return self._say(Action.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=held.expiry)
         return self._say(Action.NONE, reason, preserved=True, expiry=held.expiry)

@@ -153,7 +153,9 @@ def _condition(decision: Decision, drained: bool | None) -> PreservedCondition |
     reason = BY_US if decision.intent is Intent.AUTOMATIC else BY_A_USER
     words = f"Machine preserved until {written(decision.expiry)}."
     if held.failed:
-        words = f"{NOT_DRAINED if drained is False else DRAINED} {words}"
+        # A drain that is over is not told anew: of an earlier one the Node itself says how it went.
+        failed = drained is False or (drained is None and found is not None and found.message.startswith(NOT_DRAINED))
+        words = f"{NOT_DRAINED if failed else DRAINED} {words}"
     wanted = PreservedCondition(status="True", reason=reason, message=words)
     same = found is not None and (found.status, found.reason, found.message) == (wanted.status, wanted.reason, wanted.message)
     return None if same else wanted

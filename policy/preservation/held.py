@@ -111,10 +111,10 @@ class Held:
         return found.reason if found is not None and found.status == "True" else ""
 
     @property
-    def drained(self) -> bool:
-        """Whether the Node says that its drain, for being kept though it failed, is over and went well."""
+    def drain_is_over(self) -> bool:
+        """Whether the Node says that its drain, for being kept though it failed, is over, well or not."""
         found = self.node.condition(CONDITION) if self.node is not None else None
-        return found is not None and found.status == "True" and found.message.startswith(DRAINED)
+        return found is not None and found.status == "True" and found.message.startswith((DRAINED, NOT_DRAINED))
 
     @property
     def well(self) -> bool:

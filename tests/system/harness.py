@@ -33,6 +33,7 @@ from policy.episodes import EpisodeResult
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
+from simulator.machines import MachineOptions
 from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
@@ -82,7 +83,8 @@ FAST_PLAN: Mapping[str, Any] = {
 
 class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
-    are; `machines` says how the management cluster is reached, where there is one."""
+    are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
+    MachineSet replaces."""
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class System:
         platform: str = "ipmi",
         settings: Mapping[str, Any] | None = None,
         machines: Mapping[str, Any] | None = None,
+        workers_as: MachineOptions | None = None,
     ) -> None:
         self.folder = folder
         self.temporal = temporal
@@ -111,6 +114,7 @@ class System:
         self._platform = platform
         self._more_settings = dict(settings or {})
         self._machines = {"machines": dict(machines)} if machines else {}
+        self._workers_as = workers_as
         self._stack = AsyncExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
@@ -163,6 +167,7 @@ class System:
             demo_workloads=self._demo_workloads,
             state_dir=self.folder / "cluster",
             secret_mark=RUN.value,
+            machines=self._workers_as,
             **where,
         )
 

@@ -153,6 +153,7 @@ class ScriptedMachine(PreservationActivities):
             node_uid="uid-node",
             machine=MACHINE,
             machine_uid="uid-machine",
+            ready=world.held.node is not None and world.held.node.ready,
         )
 
     @activity.defn(name="preservation.give-up")

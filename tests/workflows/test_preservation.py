@@ -61,7 +61,7 @@ async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its
     async with preserving(env, world, automatic=True) as run:
         await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
         assert world.held.tainted
-        assert world.held.drained
+        assert world.held.drain_is_over
         result = await run.timeout()
     assert result.outcome is Outcome.REPLACED
     assert world.acts == ["preserve", "mark Preservation", "evict", "terminate", "delete", "unmark Remediation"]
