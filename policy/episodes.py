@@ -211,6 +211,16 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUpReading:
+    """One read of a cloud machine that was given up: whether that is what its cloud says, asked at that moment."""
+
+    endpoint: str
+    given_up: bool
+    at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
     """A person's word that the machine is off: the only substitute for reading it (S8). All three are required."""
 

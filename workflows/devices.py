@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.power import CommandResult, PowerActivities, PowerRequest
-from policy.episodes import Reading
+from activities.contracts.power import CommandResult, GivenUpRequest, PowerActivities, PowerRequest
+from policy.episodes import GivenUpReading, Reading
 from policy.limits import LONGEST_ACT
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
@@ -75,6 +75,8 @@ class Commanded:
     failed: Turn | None = None
     unclear: bool = False
     """It may have been carried out or not; nothing of it is in flight any more."""
+    machine: str = ""
+    """Which one was commanded, where that is not told by its device alone."""
 
 
 class Devices:
@@ -109,6 +111,19 @@ class Devices:
     async def terminate(self, device: PowerDevice) -> Commanded:
         """Give a cloud machine up. A turn that is not about this device alone is raised."""
         return await self._command(PowerActivities.terminate, device, "terminate", self._words.off_step)
+
+    async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
+        """Whether a machine is given up. What can't be read is not (S3)."""
+        request = GivenUpRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, machine=machine)
+        summary = f"{self._words.off_step}: reads whether {device.endpoint} is given up"
+        try:
+            return await workflow.execute_activity_method(
+                PowerActivities.read_given_up, request, **(options.power_read(device.site, self._plan) | {"summary": summary})
+            )
+        except ActivityError as error:
+            message = told_of(device.endpoint, error)
+            self._episode.note("read-given-up", "failed", message)
+            return GivenUpReading(endpoint=device.endpoint, given_up=False, at=workflow.now(), detail=message)
 
     async def read_all(
         self, devices: Sequence[PowerDevice], *, may_fail: Callable[[PowerDevice], bool] | None = None
@@ -165,7 +180,7 @@ class Devices:
         except ActivityError as error:
             return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        return Commanded(ended_at=result.ended_at)  # by the clock that will read the state
+        return Commanded(ended_at=result.ended_at, machine=result.machine)  # by the clock that will read the state
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
         """An unclear command has been waited out when this returns; a clear failure is answered."""

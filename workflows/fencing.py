@@ -107,7 +107,8 @@ class FencingStory:
             return await self.endings.left_off()
         if case.plan.terminate_instance and case.power.proof is not None:
             await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_give_up)
-            return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the machine is given up for good")
+            message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
+            return await self.endings.restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on:
             await act.say_finished("off is proven, and the machine is left off")
             return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")

@@ -35,6 +35,10 @@ class PowerSequence:
         """The level that gave the latest proof."""
         self.proof: OffProof | None = None
         self.powered_on_at: datetime | None = None
+        self._given_up: dict[str, str] = {}
+        """The devices whose machine was commanded to be given up, with what tells that machine from another of its name."""
+        self.given_up = ""
+        """What was last read of that."""
         self._on_since: datetime | None = None
         """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
 
@@ -215,7 +219,7 @@ class PowerSequence:
         self._off_ended.clear()
 
     async def terminate(self) -> None:
-        """Give the machine up for good, on a proof that was read again just before. Nothing of it is switched on again."""
+        """Command that the machine be given up, on a proof read again just before. Nothing of it is switched on again."""
         proof = await self.read_again()
         if proof.acknowledgement is not None or not self._proven:
             raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
@@ -223,8 +227,27 @@ class PowerSequence:
             commanded = await self._devices.terminate(device)
             if commanded.failed is not None:
                 raise commanded.failed
-            if commanded.unclear:
-                raise StepFailed(f"{device.endpoint}: whether it was given up is not known")
+            self._given_up[device.endpoint] = commanded.machine or self._given_up.get(device.endpoint, "")
+
+    async def is_given_up(self) -> bool:
+        """Whether a machine that we have commanded to be given up is read as that, as long as an off may take (S2)."""
+        devices = [device for device in self._proven if device.endpoint in self._given_up]
+        if not devices or len(devices) < len(self._proven):
+            return False
+        patience = max(device.off_timeout or self._plan.off_timeout for device in devices)
+        deadline = workflow.now() + patience
+        self._episode.enter(doing="waits until the machine is read as given up", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            readings = [await self._devices.read_given_up(each, self._given_up[each.endpoint]) for each in devices]
+            self.given_up = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
+            if all(reading.given_up for reading in readings):
+                self._episode.note("given-up", "ok", self.given_up)
+                return True
+            if workflow.now() >= deadline:
+                return False
+            await workflow.sleep(pause, summary="until the machine is read again")
+            pause = longer(pause)
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
         """What may have been switched off, by us or by a person on whose word we go on."""

@@ -58,11 +58,16 @@ class PowerManagement:
             await self._desk.tell("WorkloadsLeft", self._freeing.left_over, warning=True)
 
     async def try_give_up(self) -> None:
-        """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since."""
+        """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since. It is
+        done once it is read."""
+        if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
+            return
         await self._episode.wait_while_held()
         self._heed_an_abort()
         await self._looks.before_destruction()
         await self._power.terminate()
+        if not await self._power.is_given_up():
+            raise StepFailed(f"whether the machine is given up is not known: {self._power.given_up}")
 
     async def try_on(self) -> None:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""

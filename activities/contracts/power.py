@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import Target
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.plan import PowerDevice
 from policy.power import InterfaceGroups, PowerState, Quarantine
 
@@ -29,7 +29,8 @@ class PowerRequest:
 class CommandResult:
     """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
 
-    Never a proof of anything: proof is a reading after `ended_at` (S2).
+    Never a proof of anything: proof is a reading after `ended_at` (S2). machine: which one was commanded, where its device's name
+    may be used again; "" where it can't be, or is not known.
     """
 
     sent: bool
@@ -37,6 +38,17 @@ class CommandResult:
     began_at: datetime
     ended_at: datetime
     detail: str = ""
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUpRequest:
+    """Read whether a cloud machine is given up. machine: as in the `CommandResult` of the command that gave it up."""
+
+    target: Target
+    device: PowerDevice
+    deadline: timedelta
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +113,11 @@ class PowerActivities(ABC):
     @abstractmethod
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Give a cloud machine up for good. The caller has proven it off."""
+
+    @activity.defn(name="power-management.read-given-up")
+    @abstractmethod
+    async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
+        """Whether the cloud says that the machine is given up, or on its way there with no way back."""
 
     @activity.defn(name="isolation.read-path")
     @abstractmethod

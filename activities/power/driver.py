@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import InterfaceGroups, PowerCapability, Quarantine
 
 
@@ -139,6 +139,10 @@ class CloudDriver(PowerDriver, Protocol):
 
     async def terminate(self, deadline: Deadline) -> None:
         """Command that the machine be given up for good."""
+
+    async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:
+        """Ask whether it is, which can't be taken back any more. machine: the serial of its `identity` before, where it has one:
+        another one under the name is another machine."""
 
 
 class DriverFactory(Protocol):

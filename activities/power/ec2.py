@@ -18,7 +18,7 @@ from activities.power.ec2_calls import Ec2Api
 from activities.power.ec2_quarantine import give_back, shut_off
 from activities.power.ec2_refusals import WRONG_STATE, RefusedError
 from activities.power.errors import PowerError, invalid
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
@@ -202,6 +202,13 @@ class Ec2Driver:
         """Terminate it."""
         answer = await self.api.command("terminate", "terminate_instances", deadline, InstanceIds=[self.place.instance])
         self._accepted("terminate", answer.get("TerminatingInstances"))
+
+    async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:  # noqa: ARG002 - no id is used again
+        """`shutting-down` has no way back, and ends as `terminated`. An instance that EC2 does not know (any more) is an error:
+        an id that was never there looks the same."""
+        asked_at = datetime.now(UTC)
+        state = _state(await self._instance("given-up", deadline))
+        return GivenUpReading(endpoint=self.endpoint, given_up=state in GONE, at=asked_at, detail=state)
 
     async def _instance(self, act: str, deadline: Deadline) -> dict[str, Any]:
         return await self.api.instance(act, self.place.instance, deadline)

@@ -21,7 +21,7 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import invalid
 from activities.power.gce_act import Act, NotThereError, Stage, perform
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import PowerCapability, PowerState, VolumeState
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.gce import SERVICE_ACCOUNT, GceInstance
@@ -154,6 +154,19 @@ class GceDriver:
         await self._command(
             "terminate", deadline, lambda api, target: api.instances.delete_unary(request=target | how, **api.once)
         )
+
+    async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:
+        """An instance that is given up is gone; a managed group may have made another of its name by then, of another number."""
+        asked_at = datetime.now(UTC)
+        try:
+            found = await self._instance("given-up", deadline)
+        except NotThereError as error:
+            if f"instances/{self.instance.instance}'" not in str(error):
+                raise  # whoever answers so may have meant the project, or be no Compute Engine at all
+            return GivenUpReading(endpoint=self.endpoint, given_up=True, at=asked_at, detail="there is no such instance any more")
+        replaced = bool(machine) and str(found.id) != machine
+        detail = f"another instance has its name, number {found.id}" if replaced else found.status or "no status"
+        return GivenUpReading(endpoint=self.endpoint, given_up=replaced, at=asked_at, detail=detail)
 
     async def identity(self, deadline: Deadline) -> DeviceIdentity:
         """The instance's own number, which a new instance of the same name does not share. The API tells no system UUID."""

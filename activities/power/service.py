@@ -14,6 +14,7 @@ from temporalio import activity
 
 from activities.contracts.power import (
     CommandResult,
+    GivenUpRequest,
     LiftRequest,
     PowerActivities,
     PowerRequest,
@@ -25,12 +26,13 @@ from activities.errors import ErrorType, failure
 from activities.power.driver import CloudDriver, Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerCapability, PowerState, Quarantine
 
 Result = TypeVar("Result")
-DeviceRequest = PowerRequest | VolumeRequest | LiftRequest
+BoundedRequest = PowerRequest | VolumeRequest | LiftRequest
+DeviceRequest = BoundedRequest | GivenUpRequest
 
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
@@ -98,12 +100,26 @@ class PowerService(PowerActivities):
         self._refuse_own_node(request)
         began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
+        machine = (await _typed(driver.identity(Deadline.within(request.deadline * READ_SHARE)))).serial or ""
         before = await self._read_before(driver, request)
         if before is not PowerState.OFF:
             raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.value}, it is not given up")
         _refuse_late(request)
         await _typed(driver.terminate(deadline))
-        return CommandResult(sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail="terminated")
+        return CommandResult(
+            sent=True,
+            before=before,
+            began_at=began_at,
+            ended_at=datetime.now(UTC),
+            detail="was off, giving it up was accepted",
+            machine=machine,
+        )
+
+    @activity.defn(name="power-management.read-given-up")
+    async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
+        """Reading harms nobody."""
+        driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
+        return await _typed(driver.given_up(request.machine, Deadline.within(request.deadline)))
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
@@ -196,7 +212,7 @@ def _node(request: DeviceRequest) -> str:
     return request.target.pinned.node
 
 
-def _refuse_late(request: DeviceRequest) -> None:
+def _refuse_late(request: BoundedRequest) -> None:
     if request.not_after is not None and datetime.now(UTC) > request.not_after:
         late = datetime.now(UTC) - request.not_after
         raise failure(

@@ -137,6 +137,19 @@ async def test_no_capacity_is_a_matter_of_time(stand: Ec2Stand) -> None:
     assert (await refused(stand.driver().on(within(5)))).type is ErrorType.TRANSIENT
 
 
+@pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
+async def test_an_instance_is_given_up_once_there_is_no_way_back(stand: Ec2Stand, state: str) -> None:
+    """S2: accepted is not done."""
+    stand.ec2.set_state(stand.instance, state)
+    reading = await stand.driver().given_up("", within(5))
+    assert (reading.given_up, reading.detail) == (state in {"shutting-down", "terminated"}, state)
+
+
+async def test_an_instance_that_ec2_does_not_know_is_not_given_up(stand: Ec2Stand) -> None:
+    """S3: another account or region looks the same."""
+    assert (await refused(stand.driver(instance="i-0123456789abcdef0").given_up("", within(5)))).type is ErrorType.INVALID_CONFIG
+
+
 async def test_a_terminated_instance_reads_off_and_its_machine_is(stand: Ec2Stand) -> None:
     driver = stand.driver()
     await driver.terminate(within(5))

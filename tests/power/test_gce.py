@@ -10,17 +10,23 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
+from activities.contracts.power import GivenUpRequest, PowerRequest
+from activities.contracts.target import Target
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline
 from activities.power.errors import PowerError
 from activities.power.gce import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.gce_act import Act, Stage, perform
+from activities.power.service import PowerService
+from policy.episodes import Pinned
+from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerCapability, PowerState, VolumeState
 from simulator.api.certificates import issue
 from tests.power.conftest import within
@@ -29,6 +35,13 @@ from tests.power.raw_server import Answer, RawServer, dripping, hanging_up, raw_
 
 COMMANDS = ("stop", "start", "reset", "detachDisk", "sendDiagnosticInterrupt", "delete")
 HANDLE = f"projects/{PROJECT}/zones/{ZONE}/disks"
+
+
+class NoCredentials:
+    """A device that needs none."""
+
+    async def read(self, cluster: str, references: Sequence[CredentialRef]) -> Credentials:
+        return Credentials()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -181,13 +194,54 @@ async def test_the_console_is_its_newest_part_only(stand: GceStand) -> None:
 
 async def test_a_terminated_instance_is_gone_and_not_off(stand: GceStand) -> None:
     """S3."""
+    stand.cloud.compute.seconds = 0.2
+    number = (await stand.driver().identity(within(10))).serial or ""
     await stand.driver().terminate(within(10))
+    under_way = await stand.driver().given_up(number, within(10))
+    assert (under_way.given_up, under_way.detail) == (False, "STOPPING")
     while stand.instance.path in stand.cloud.compute.instances:
         await asyncio.sleep(0.01)
     assert stand.instance.machine.power == "off"
+    assert (await stand.driver().given_up(number, within(10))).given_up
     with pytest.raises(PowerError, match="was not found") as caught:
         await stand.driver().read(within(10))
     assert caught.value.type is ErrorType.INVALID_CONFIG
+
+
+async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_up(stand: GceStand) -> None:
+    """S9: a managed group makes a new one at once; without its number nobody can tell."""
+    number = (await stand.driver().identity(within(10))).serial or ""
+    assert not (await stand.driver().given_up(number, within(10))).given_up
+    anew = stand.cloud.add_instance(PROJECT, ZONE, NAME)
+    reading = await stand.driver().given_up(number, within(10))
+    assert (reading.given_up, reading.detail) == (True, f"another instance has its name, number {anew.number}")
+    assert not (await stand.driver().given_up("", within(10))).given_up
+
+
+async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand) -> None:
+    """S1, S9: one that says on is not given up, and its number tells it from the next one of its name."""
+    parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": stand.cloud.url}
+    device = PowerDevice(driver="gce", endpoint=f"gce://{PROJECT}/{ZONE}/{NAME}", parameters=parameters)
+    pinned = Pinned(node=NAME, uid="uid-1", endpoints=(device.endpoint,), levels=((device.endpoint,),))
+    target = Target(cluster="prod", pinned=pinned, incident="i", kind="Fencing", workflow_id="w", run_id="r")
+    request = PowerRequest(target=target, device=device, deadline=timedelta(seconds=10))
+    service = PowerService(NoCredentials())
+    with pytest.raises(ApplicationError, match="says on, it is not given up"):
+        await service.terminate(request)
+    stand.instance.status = "TERMINATED"
+    commanded = await service.terminate(request)
+    assert commanded.machine == str(stand.instance.number)
+    asked = GivenUpRequest(target=target, device=device, deadline=timedelta(seconds=10), machine=commanded.machine)
+    while not (await service.read_given_up(asked)).given_up:
+        await asyncio.sleep(0.01)
+    assert stand.instance.path not in stand.cloud.compute.instances
+
+
+async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_the_instance(stand: GceStand) -> None:
+    """S3."""
+    stand.cloud.compute.set_faults(refuse=(404, "notFound"))
+    with pytest.raises(PowerError):
+        await stand.driver().given_up("1", within(10))
 
 
 def test_what_it_can_do_is_said() -> None:

@@ -29,6 +29,7 @@ from activities.contracts.episodes import (
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.power import (
     CommandResult,
+    GivenUpRequest,
     LiftRequest,
     PowerActivities,
     PowerRequest,
@@ -65,7 +66,7 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
+from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.fencing import paths_cut, proof_stands
 from policy.freeing_pace import PortionAnswer
 from policy.identity import compare_identity
@@ -498,6 +499,10 @@ class AdversarialActivities(
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         raise failure(ErrorType.NOT_SUPPORTED, "it is nobody's cloud machine")
+
+    @activity.defn(name="power-management.read-given-up")
+    async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
+        raise failure(ErrorType.NOT_SUPPORTED, "no configuration gives its machine up")
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:

@@ -506,8 +506,31 @@ async def test_a_machine_is_given_up_only_once_it_is_off_and_freed(env: Workflow
     async with fencing(env, world) as run:
         result = await run.result()
     assert (result.outcome, world.count("on")) == (Outcome.FENCED_OFF, 0)
-    order = [act for act in world.acts if act in {"off", "taint", "terminate"}]
-    assert order == ["off", "taint", "terminate"]
+    order = [act for act in world.acts if act in {"off", "taint", "terminate", "read-given-up"}]
+    assert order == ["off", "taint", "terminate", "read-given-up"]
+    assert "given up for good (ipmi://10.0.0.7:623: number-1 is gone)" in result.message
+
+
+async def test_a_machine_is_given_up_once_and_read_until_it_is(env: WorkflowEnvironment) -> None:
+    """S2, S33: accepted is not given up, a lost answer is read and not repeated, and a slow cloud is waited for."""
+    lost = failure(ErrorType.AMBIGUOUS, "the answer was lost")
+    world = World(plan=plan(terminate_instance=True), terminate_errors=deque([lost]), stays=6)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert (result.outcome, world.count("terminate")) == (Outcome.FENCED_OFF, 1)
+    assert world.count("read-given-up") == 7  # which takes longer than one try
+
+
+async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: WorkflowEnvironment) -> None:
+    """S2: whatever was accepted."""
+    world = World(plan=plan(terminate_instance=True, tries=1, restarts=0), stays=10_000)
+    async with fencing(env, world) as run:
+        assert (
+            "whether the machine is given up is not known: ipmi://10.0.0.7:623: number-1 is there" in (await run.parked()).problem
+        )
+        await run.abort()
+        result = await run.result()
+    assert (result.outcome, result.left_off, "for good" in result.message) == (Outcome.ABORTED, True, False)
 
 
 async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: WorkflowEnvironment) -> None:

@@ -29,6 +29,7 @@ from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.power import (
     CommandResult,
+    GivenUpRequest,
     LiftRequest,
     PowerActivities,
     PowerRequest,
@@ -64,7 +65,7 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Need, NeedKind, Pinned, Reading, VolumeReading
+from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
 from policy.kdump import KdumpReading, dead_stands
 from policy.permits import Decision, PermitAnswer
@@ -147,6 +148,9 @@ class World:
     off_errors: deque[ApplicationError] = field(default_factory=deque)
     on_errors: deque[ApplicationError] = field(default_factory=deque)
     free_errors: deque[ApplicationError] = field(default_factory=deque)
+    terminate_errors: deque[ApplicationError] = field(default_factory=deque)
+    stays: int = 0
+    """How often a machine that was given up is still read as there."""
     lingers: int = 0
     """How often a node that is off is still seen Ready, as until its lease lapses."""
     on_lost: bool = False
@@ -541,7 +545,18 @@ class ScriptedTarget(
         if PowerState.ON in world.power.values():
             world.broken.append("S1: a machine that runs was given up")
         await world.act("terminate")
-        return CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock())
+        if world.terminate_errors:
+            raise world.terminate_errors.popleft()
+        return CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock(), machine="number-1")
+
+    @activity.defn(name="power-management.read-given-up")
+    async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
+        world = self.world
+        await world.act("read-given-up")
+        given_up = "terminate" in world.acts and world.stays <= 0
+        world.stays -= 1
+        detail = f"{request.machine or 'one of that name'} is {'gone' if given_up else 'there'}"
+        return GivenUpReading(endpoint=request.device.endpoint, given_up=given_up, at=clock(), detail=detail)
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
