@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
-from activities.power.errors import invalid
+from activities.power.errors import PowerError, invalid
 from activities.power.gce_act import Act, NotThereError, Stage, perform
 from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import PowerCapability, PowerState, VolumeState
@@ -39,6 +39,8 @@ CONSOLE_BYTES = 64 * 1024
 # Only two states say that the machine has stopped and its resources are given back. All others are not off:
 # - STOPPING, PENDING_STOP, DEPROVISIONING: under way; the guest may still run, and its last writes may not have arrived.
 # - SUSPENDING, SUSPENDED: memory is kept. A resumed guest goes on in the middle of a write, when others have long had its disks.
+#   Google documents resume and delete as the ways out. A stop is asked for all the same; where it is refused a person decides,
+#   and nothing of ours ever resumes.
 # - REPAIRING: the host is lost sight of or being mended, and with it whether the guest runs.
 # - one that is new to us.
 OFF = frozenset({"TERMINATED", "STOPPED"})
@@ -135,12 +137,14 @@ class GceDriver:
     async def off(self, deadline: Deadline) -> None:
         """Stop. Scratch disks are discarded unless configured otherwise: without a word about them a stop is refused."""
         how = {"discard_local_ssd": self.instance.discard_local_ssd, "no_graceful_shutdown": True, "request_id": str(uuid4())}
-        await self._command("off", deadline, lambda api, target: api.instances.stop_unary(request=target | how, **api.once))
+        stop = self._command("off", deadline, lambda api, target: api.instances.stop_unary(request=target | how, **api.once))
+        await self._unless_suspended("off", stop, deadline)
 
     async def on(self, deadline: Deadline) -> None:
         """Start. Refused as Transient while the instance is still stopping."""
         how = {"request_id": str(uuid4())}
-        await self._command("on", deadline, lambda api, target: api.instances.start_unary(request=target | how, **api.once))
+        start = self._command("on", deadline, lambda api, target: api.instances.start_unary(request=target | how, **api.once))
+        await self._unless_suspended("on", start, deadline)
 
     async def nmi(self, deadline: Deadline) -> None:
         """Send a diagnostic interrupt. The API takes no request id for it."""
@@ -229,6 +233,22 @@ class GceDriver:
         await self._command(
             "detach", deadline, lambda api, target: api.instances.detach_disk_unary(request=target | how, **api.once)
         )
+
+    async def _unless_suspended(self, operation: str, command: Awaitable[None], deadline: Deadline) -> None:
+        """A refusal that more tries can't mend is told as such: one more question tells whether the instance is suspended."""
+        try:
+            await command
+        except PowerError as refused:
+            if refused.type not in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}:
+                raise
+            try:
+                found = await self._instance("read", deadline)
+            except PowerError:
+                raise refused from None
+            if found.status != "SUSPENDED":
+                raise
+            told = "the instance is SUSPENDED with its memory kept: expected a person to resume or delete it"
+            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {told}") from refused
 
     async def _instance(self, operation: str, deadline: Deadline) -> compute_v1.Instance:
         return await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))

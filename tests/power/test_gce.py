@@ -114,6 +114,37 @@ async def test_only_a_machine_that_has_stopped_for_good_is_off(stand: GceStand, 
     assert (status or "no status") in reading.detail
 
 
+@pytest.mark.parametrize("command", ["off", "on"])
+@pytest.mark.parametrize(
+    ("status", "kind", "says"),
+    [
+        ("SUSPENDED", ErrorType.NOT_SUPPORTED, "SUSPENDED with its memory kept: expected a person to resume or delete it"),
+        ("SUSPENDING", ErrorType.TRANSIENT, "is not ready"),
+    ],
+)
+async def test_a_suspended_machine_is_a_person_s_case_and_is_never_resumed(
+    stand: GceStand, command: str, status: str, kind: ErrorType, says: str
+) -> None:
+    """S3, S5: it is not off, and its guest would go on in the middle of a write."""
+    stand.instance.status = status
+    driver = stand.driver()
+    with pytest.raises(PowerError, match=says) as caught:
+        await (driver.off if command == "off" else driver.on)(within(10))
+    assert caught.value.type is kind
+    assert (await driver.read(within(10))).state is PowerState.UNKNOWN
+    assert stand.instance.machine.log == []
+    assert {entry.verb for entry in stand.cloud.log} == {"stop" if command == "off" else "start", "get"}
+
+
+async def test_a_refusal_that_cannot_be_looked_into_stays_what_it_is(stand: GceStand) -> None:
+    """S3: Transient, and tried again."""
+    stand.instance.status = "SUSPENDED"
+    stand.cloud.compute.set_faults(refuse=(409, "conflict"))
+    with pytest.raises(PowerError, match="409") as caught:
+        await stand.driver().off(within(10))
+    assert caught.value.type is ErrorType.TRANSIENT
+
+
 async def test_a_stop_says_what_becomes_of_scratch_disks(stand: GceStand) -> None:
     """Compute Engine refuses a stop that leaves it open."""
     stand.cloud.compute.add_local_ssd(stand.instance)
@@ -379,7 +410,8 @@ async def test_each_refusal_has_its_type_and_is_met_once(
         with pytest.raises(PowerError, match=f"answers {status}: {reason}") as caught:
             await act(within(10))
         assert caught.value.type is expected
-    assert stand.cloud.verbs("get", "stop") == ["get", "stop"]
+    looks_into_it = commanded in {ErrorType.TRANSIENT, ErrorType.NOT_SUPPORTED}  # is the instance suspended?
+    assert stand.cloud.verbs("get", "stop") == ["get", "stop", "get"][: 3 if looks_into_it else 2]
     assert stand.instance.machine.log == []
 
 
