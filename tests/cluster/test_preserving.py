@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,7 +26,7 @@ from policy.preservation.held import (
     TAINT,
 )
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
-from simulator.client import ApiClient
+from simulator.client import ApiClient, ApiError
 
 GROUP = "machine.sapcloud.io"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
@@ -232,6 +235,43 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert result.kept == "somebody asks for it to be preserved"
     assert len((await world.person.list(MACHINES))["items"]) == 1
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+MOMENTS = int(os.environ.get("NODEWARDEN_TEST_MOMENTS", "60"))
+"""Of the random moments of one run; a thousand were tried."""
+
+
+@pytest.mark.parametrize("on_node", [True, False], ids=["Node", "Machine"])
+async def test_a_word_at_any_moment_is_heard_or_came_after_the_deletion_had_begun(world: Surroundings, *, on_node: bool) -> None:
+    """S27: each machine is kept, or was annotated when its Node said already that it is being given up (or was gone itself)."""
+    await leased(world)
+    chance = random.Random(27)
+    kept = late = 0
+    for _ in range(MOMENTS):
+        await world.has(node(), machine("Failed"))
+        path = "/api/v1/nodes/node-7" if on_node else f"{MACHINES}/w-7"
+
+        async def speak(path: str = path) -> Object | None:
+            await asyncio.sleep(chance.uniform(0, 0.02))
+            try:
+                return await world.person.patch(path, {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                return None
+
+        said, result = await asyncio.gather(speak(), world.give_up())
+        there = (await world.person.list(MACHINES))["items"]
+        if there:
+            kept += 1
+            assert result.kept
+            await world.person.delete(f"{MACHINES}/w-7")
+        else:
+            late += 1
+            assert said is None or TERMINATING_ANNOTATION in said["metadata"]["annotations"], "a word before it was lost"
+        await world.person.delete("/api/v1/nodes/node-7")
+    assert kept
+    assert late
 
 
 async def test_without_the_cluster_lease_nothing_is_deleted(world: Surroundings) -> None:
