@@ -1,0 +1,110 @@
+"""The scanner's part in preservation: whom it begins one for, whom it tells, and when it leaves them all alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from temporalio import activity
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.contracts.episodes import Opened
+from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
+from activities.errors import ErrorType, failure
+from policy.report import ClusterLease, PreservationNeed, ViewState
+from tests.workflows.test_scanner import Scan, ScriptedCluster, report
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, scanner_id
+from workflows.messages import ScannerInput
+from workflows.scanner import HealthScanner
+
+
+def need(victim: str, stamp: str = "one", **changes: object) -> PreservationNeed:
+    plain = PreservationNeed(victim=victim, action="preserve", reason="asked for by annotation", stamp=stamp)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Keepers(PreservationStarts):
+    """Who was begun or told."""
+
+    told: list[PreserveRequest] = field(default_factory=list)
+    errors: int = 0
+
+    @activity.defn(name="episodes.preserve")
+    async def preserve(self, request: PreserveRequest) -> PreserveResult:
+        if self.errors:
+            self.errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "Temporal is away")
+        self.told.append(request)
+        return PreserveResult(
+            outcomes=tuple(PreserveOutcome(victim=each.victim, opened=Opened.STARTED) for each in request.needs)
+        )
+
+    def stamps(self) -> list[tuple[str, str]]:
+        return [(each.victim, each.stamp) for request in self.told for each in request.needs]
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.stamps()) < count:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, keepers: Keepers, name: str) -> AsyncIterator[Scan]:
+    """A scanner whose queue of workflows has the keepers as well: activities are told apart by queue, so it has its own."""
+    queue = f"scanners-{name}"
+    acts = [world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition]
+    starts = [world.open, world.describe, world.name_deployment, keepers.preserve]
+    async with (
+        Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=starts),
+        Worker(env.client, task_queue=cluster_queue(name), activities=acts),
+    ):
+        request = ScannerInput(cluster=name, holder="us")
+        handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(name), task_queue=queue)
+        try:
+            yield Scan(name, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(name)))
+        finally:
+            await handle.terminate("the test is over")
+
+
+async def test_each_change_is_told_once_and_what_is_settled_is_forgotten(env: WorkflowEnvironment) -> None:
+    world, keepers = ScriptedCluster(), Keepers()
+    world.show(report(preservations=(need("node-1"), need("node-2"))))
+    async with scanning(env, world, keepers, "keepone") as scan:
+        await keepers.until(2)
+        world.show(report(preservations=(need("node-1"), need("node-2", "two"))))
+        await keepers.until(3)
+        world.show(report())
+        await scan.until(lambda status: status.scans >= 3)
+        world.show(report(preservations=(need("node-1"),)))
+        await keepers.until(4)
+    assert keepers.stamps() == [("node-1", "one"), ("node-2", "one"), ("node-2", "two"), ("node-1", "one")]
+    assert {request.holder for request in keepers.told} == {"us"}
+    assert world.opened == [], "a preservation takes no permit and opens no fencing"
+
+
+async def test_what_failed_is_tried_again_with_the_next_report(env: WorkflowEnvironment) -> None:
+    world, keepers = ScriptedCluster(), Keepers(errors=1)
+    world.show(report(preservations=(need("node-1"),)))
+    async with scanning(env, world, keepers, "keeptwo") as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        world.show(report("node-9", preservations=(need("node-1"),)))
+        await keepers.until(1)
+
+
+async def test_on_a_stale_view_or_without_the_lease_nothing_is_begun(env: WorkflowEnvironment) -> None:
+    """S18, S38."""
+    world, keepers = ScriptedCluster(), Keepers()
+    stale = ViewState(synced=True, stale="nothing was heard from the API server")
+    world.show(report(view=stale, preservations=(need("node-1"),)))
+    async with scanning(env, world, keepers, "keepthree") as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        world.show(report(lease=ClusterLease(held=False, holder="them"), preservations=(need("node-1"),)))
+        await scan.until(lambda status: status.scans >= 2)
+        assert keepers.told == []
+        world.show(report(preservations=(need("node-1"),)))
+        await keepers.until(1)
