@@ -93,9 +93,10 @@ class HealthScanner:
         while self._stop is None and not self._roll_is_due():
             if await self._next_report() and self._report is not None:
                 await self._granting.rebuild(self._report)
+                # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
+                await self._preserving.act(self._report, self._holder)
                 await self._admit(self._report)
                 await self._tell_episodes(self._report)
-                await self._preserving.act(self._report, self._holder)
                 await self._publish(self._report)
             await self._repeating.tell()
             self._show()

@@ -14,6 +14,7 @@ from temporalio.worker import Worker
 from activities.contracts.episodes import Opened
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
+from policy.episodes import FencingInput
 from policy.report import ClusterLease, PreservationNeed, ViewState
 from tests.workflows.test_scanner import Scan, ScriptedCluster, report
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, scanner_id
@@ -32,6 +33,7 @@ class Keepers(PreservationStarts):
 
     told: list[PreserveRequest] = field(default_factory=list)
     errors: int = 0
+    order: list[str] = field(default_factory=list)
 
     @activity.defn(name="episodes.preserve")
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
@@ -39,6 +41,7 @@ class Keepers(PreservationStarts):
             self.errors -= 1
             raise failure(ErrorType.INVALID_CONFIG, "Temporal is away")
         self.told.append(request)
+        self.order.append("preserve")
         return PreserveResult(
             outcomes=tuple(PreserveOutcome(victim=each.victim, opened=Opened.STARTED) for each in request.needs)
         )
@@ -108,3 +111,27 @@ async def test_on_a_stale_view_or_without_the_lease_nothing_is_begun(env: Workfl
         assert keepers.told == []
         world.show(report(preservations=(need("node-1"),)))
         await keepers.until(1)
+
+
+async def test_who_is_to_be_kept_is_begun_with_before_anybody_is_let_at_its_node(env: WorkflowEnvironment) -> None:
+    """S13, S21: of a node that a check calls unhealthy and a person wants kept, the preservation has the id first."""
+    world, keepers = ScriptedCluster(), Keepers()
+    order: list[str] = []
+    keepers.order, world.opened = order, _Noting(order)
+    world.show(report("node-1", preservations=(need("node-1"),)))
+    async with scanning(env, world, keepers, "keepfour") as scan:
+        await keepers.until(1)
+        await scan.has_opened(1)
+    assert order == ["preserve", "open"]
+
+
+class _Noting(list[FencingInput]):
+    """Notes when somebody is opened."""
+
+    def __init__(self, order: list[str]) -> None:
+        super().__init__()
+        self._order = order
+
+    def append(self, episode: FencingInput) -> None:
+        self._order.append("open")
+        super().append(episode)
