@@ -14,6 +14,7 @@ import orjson
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.livenode import LiveNode, find_node
+from activities.cluster.owning import machine_of
 from activities.cluster.paths import (
     CAPI_MACHINES,
     MCM_MACHINE_DEPLOYMENTS,
@@ -30,7 +31,7 @@ from activities.errors import ErrorType, failure
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, ObjectRef
 from policy.nodes import NodeView
-from policy.preservation.held import Held, MachinePhase
+from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import Deployment
 
@@ -76,8 +77,12 @@ class Keeping:
         return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
 
     async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
-        """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest."""
+        """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
+
+        machine: None where nobody has said which it is; then it is found by its Node.
+        """
         found, document, deployment = None, None, None
+        machine = machine or await self._machine_of(node)
         if machine is not None:
             document = await self._machine(machine)
             if document is not None:
@@ -105,6 +110,13 @@ class Keeping:
             pool=pool,
             problem=problem,
         )
+
+    async def _machine_of(self, node: str) -> ObjectRef | None:
+        """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
+        live = await find_node(self._nodes, node) if node else None
+        if live is None or EXPIRY_ANNOTATION in live.annotations:
+            return None
+        return await machine_of(live, self._nodes, self._machines)
 
     async def _machine(self, ref: ObjectRef) -> JsonObject | None:
         try:

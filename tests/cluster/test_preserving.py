@@ -27,6 +27,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from simulator.client import ApiClient, ApiError
+from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 
 GROUP = "machine.sapcloud.io"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
@@ -210,6 +211,60 @@ async def test_another_machine_of_the_name_is_not_the_one_that_was_kept(world: S
     hold = await world.hold(machine_uid="another")
     assert (hold.replaced, hold.gone) == (True, "another Machine has taken the name")
     assert hold.changed == ()
+
+
+async def test_whoever_asks_by_the_node_has_its_machine_found_and_kept(world: Surroundings) -> None:
+    """Of machine-controller-manager, by the label on the Machine; one that is on its way out gives way to its successor."""
+    await world.has(node(), machine())
+    gone = machine()
+    gone["metadata"] |= {"name": "w-6", "finalizers": ["example.com/wait"]}
+    await world.person.create(MACHINES, gone)
+    await world.person.delete(f"{MACHINES}/w-6")
+    hold = await world.hold(machine=None, wish=Wish(keep=True))
+    assert (hold.machine, hold.machine_uid) == (REF, (await world.machine())["metadata"]["uid"])
+    assert (await world.machine())["status"]["currentStatus"]["preserveExpiryTime"] == "2026-11-24T12:00:00Z"
+    assert EXPIRY_ANNOTATION not in (await world.node())["metadata"]["annotations"]
+
+
+async def test_where_two_machines_claim_a_node_nothing_is_written(world: Surroundings) -> None:
+    """S9."""
+    await world.has(node(), machine())
+    other = machine()
+    other["metadata"]["name"] = "w-6"
+    await world.person.create(MACHINES, other)
+    with pytest.raises(ApplicationError, match=r"several Machines say that it is theirs: shoot/w-6, shoot/w-7") as refused:
+        await world.hold(machine=None, wish=Wish(keep=True))
+    assert refused.value.type == "InvalidConfig"
+    assert (await world.node())["metadata"].get("annotations", {}) == {}
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_the_node_names_its_machine_in_other_systems(
+    system: System, person: ApiClient, connection: ClusterConnection
+) -> None:
+    """There the kinds of machine-controller-manager are not installed."""
+    await system.install(person)
+    await system.add_cluster(person)
+    await person.create("/api/v1/nodes", system.node("node-7"))
+    await system.add_machine(person, machine_of("node-7"), node="node-7")
+    hold = await Surroundings(person, connection).hold(machine=None, wish=Wish(keep=True))
+    assert hold.machine == ObjectRef(api_version=system.api_version, kind="Machine", name="machine-7", namespace=system.namespace)
+    found = await person.get(system.path("machines", "machine-7"))
+    assert found["metadata"]["annotations"] == {EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z", LAST_APPLIED_ANNOTATION: "now"}
+
+
+async def test_a_machine_that_does_not_refer_to_the_node_is_not_its_own(person: ApiClient, connection: ClusterConnection) -> None:
+    """S9: an annotation alone makes no Machine somebody's; and a hold that began on a Node alone stays there (S22)."""
+    await OPENSHIFT.install(person)
+    await person.create("/api/v1/nodes", OPENSHIFT.node("node-7"))
+    await OPENSHIFT.add_machine(person, machine_of("node-7"), node="node-8")
+    world = Surroundings(person, connection)
+    hold = await world.hold(machine=None, wish=Wish(keep=True))
+    assert (hold.machine, hold.phase) == (None, "Running:Preserved")
+    await OPENSHIFT.set_status(person, machine_of("node-7"), {"nodeRef": {"name": "node-7"}})
+    world.now += timedelta(hours=1)
+    again = await world.hold(machine=None)
+    assert (again.machine, again.expiry) == (None, hold.expiry)
 
 
 async def leased(world: Surroundings) -> None:
