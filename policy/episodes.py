@@ -283,7 +283,10 @@ class RecordEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeStatus:
-    """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else ""."""
+    """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else "".
+
+    requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force.
+    """
 
     incident: str
     cluster: str
@@ -308,6 +311,8 @@ class EpisodeStatus:
     node_uid: str = ""
     provider_id: str = ""
     kernel_dead: KernelDead | None = None
+    requester: str = ""
+    preserved_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

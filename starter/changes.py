@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policy.episodes import EpisodeStatus
+from policy.moments import written
 from policy.report import TargetRow
 from policy.verdicts import Health
 from starter import wording
@@ -101,6 +102,8 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
         yield f"{name}: {episode.phase.value}{f', {episode.step}' if episode.step else ''}: {episode.doing}"
+    if episode.preserved_until is not None and (former is None or former.preserved_until != episode.preserved_until):
+        yield f"{name}: preserved until {written(episode.preserved_until)}"
     if episode.off_proof is not None and (former is None or former.off_proof is None):
         yield f"{name}: {wording.off_proof(episode)}"
     if episode.restart_proof is not None and (former is None or former.restart_proof is None):

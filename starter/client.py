@@ -23,16 +23,18 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from policy.device_check import DeviceReport
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind, PreservationInput
 from policy.healthcheck import ObjectRef
 from policy.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.device_checks import DeviceCheckHandle
-from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
+from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
+from starter.preservations import PreservedNodes, open_preservations
 from starter.scanners import ScannerHandle, StartedScanner
 from starter.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
+from workers.identity import holder
 from workers.settings import Settings, load
 from workflows import search
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
@@ -95,44 +97,97 @@ class Nodewarden:
             need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
             template=template,
         )
+        return await self._start(Kind.FENCING, request, digest=digest)
+
+    async def preserve(
+        self,
+        cluster: str,
+        node: str,
+        *,
+        reason: str,
+        requester: str = "",
+        hold: timedelta | None = None,
+        incident: str = "",
+    ) -> EpisodeHandle:
+        """Begin to preserve a node, or join whatever preservation of it is open, whose end then stays as it is (S22): see
+        `extend`. hold: for how long, None for the time-out of the node's pool.
+
+        Raises EpisodeHeldError, naming the holder, where an episode of another kind has the node (S13).
+        """
+        request = PreservationInput(
+            cluster=cluster,
+            node=node,
+            reason=reason,
+            requester=requester,
+            incident=incident or uuid.uuid4().hex[:12],
+            keep=True,
+            hold=hold,
+            holder=await holder(self.client),
+        )
+        return await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester, None))
+
+    async def release(self, cluster: str, node: str, *, who: str, reason: str) -> str:
+        """See `EpisodeHandle.release`."""
+        return await self.episode(cluster, node).release(who=who, reason=reason)
+
+    async def extend(
+        self,
+        cluster: str,
+        node: str,
+        *,
+        who: str,
+        reason: str,
+        until: datetime | None = None,
+        hold: timedelta | None = None,
+    ) -> str:
+        """See `EpisodeHandle.extend`."""
+        return await self.episode(cluster, node).extend(who=who, reason=reason, until=until, hold=hold)
+
+    async def preserved(self, cluster: str) -> PreservedNodes:
+        """The open preservations: who is kept, why, and until when. To be looked at; nothing is decided by it."""
+        return await open_preservations(self.client, cluster)
+
+    async def _start(self, kind: Kind, request: FencingInput | PreservationInput, *, digest: str) -> EpisodeHandle:
+        cluster, node, reason, requester = request.cluster, request.node, request.reason, request.requester
         try:
             started: WorkflowHandle[Any, Any] = await self.client.start_workflow(
-                Kind.FENCING.value,
+                kind.value,
                 request,
                 id=episode_id(cluster, node),
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-                memo={"incident": incident, "request": digest},
+                memo={"incident": request.incident, "request": digest},
                 static_summary=f"{node}: {reason or 'asked by ' + (requester or 'somebody')}"[:200],
-                static_details=f"Fencing of `{node}` in `{cluster}`, asked by {requester or 'somebody'}: {reason or '-'}",
+                static_details=f"{kind.value} of `{node}` in `{cluster}`, asked by {requester or 'somebody'}: {reason or '-'}",
                 search_attributes=TypedSearchAttributes(
                     [
                         SearchAttributePair(search.CLUSTER, cluster),
                         SearchAttributePair(search.NODE, node),
-                        SearchAttributePair(search.KIND, Kind.FENCING.value),
+                        SearchAttributePair(search.KIND, kind.value),
                         SearchAttributePair(search.REASON, reason[:200]),
                     ]
                 ),
             )
         except WorkflowAlreadyStartedError as error:
-            return await self._join(cluster, node, incident=incident, digest=digest, because=error)
+            return await self._join(kind, cluster, node, incident=request.incident, digest=digest, because=error)
         except RPCError as error:
             raise unanswered(error, what=f"episode of {node}") from error
         return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=started.result_run_id or "")
 
-    async def _join(self, cluster: str, node: str, *, incident: str, digest: str, because: Exception) -> EpisodeHandle:
+    async def _join(
+        self, kind: Kind, cluster: str, node: str, *, incident: str, digest: str, because: Exception
+    ) -> EpisodeHandle:
         handle = self.client.get_workflow_handle(episode_id(cluster, node))
         try:
             described = await handle.describe(rpc_timeout=ANSWER_WITHIN)
             memo = await described.memo()
         except RPCError as error:
             raise unanswered(error, what=f"episode of {node}") from error
-        if memo.get("incident") == incident or memo.get("request") == digest:
+        kept = kind is Kind.PRESERVATION and described.workflow_type == kind.value
+        if kept or memo.get("incident") == incident or memo.get("request") == digest:
             return EpisodeHandle(self.client, cluster=cluster, node=node, run_id=described.run_id or "", joined=True)
         try:
-            status = await self.episode(cluster, node).status()
-            why = f": {status.reason}" if status.reason else ""
-            name = f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
+            name = named(await self.episode(cluster, node).status())
         except RequestError:
             name = f"{described.workflow_type} {memo.get('incident', '')} (run {described.run_id})"
         raise EpisodeHeldError(node, name) from because
@@ -217,6 +272,8 @@ class Nodewarden:
             problem, silent = str(error), isinstance(error, SilentError)
         open_runs, ended_runs = await asyncio.gather(self._listed(cluster, running=True), self._listed(cluster, running=False))
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
+        # Thousands may be kept for days; whatever is being done to a node is shown before them.
+        open_runs = sorted(open_runs, key=lambda run: run.workflow_type == Kind.PRESERVATION)
         listed = [run.id.removeprefix(episode_id(cluster, "")) for run in open_runs]
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN])

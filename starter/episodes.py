@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio.client import (
@@ -19,11 +20,11 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Phase, RecordEntry
+from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.stuck import task_failure
 from workflows.ids import episode_id
-from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest
 
 ANSWER_WITHIN = timedelta(seconds=10)
 DECIDED_WITHIN = timedelta(seconds=5)
@@ -63,18 +64,7 @@ class EpisodeHandle:
         """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
         where it has ended by then. None: nobody has answered within that time; the request stands all the same.
         """
-        try:
-            async with asyncio.timeout(DECIDED_WITHIN.total_seconds()):
-                while True:
-                    try:
-                        status = await self.status()
-                    except MissingError:
-                        return await self.result()
-                    if status.permit or status.queued or status.phase is Phase.NEEDS_HUMAN:
-                        return status
-                    await asyncio.sleep(ASK_AGAIN.total_seconds())
-        except (TimeoutError, SilentError):
-            return None
+        return await self._settled(lambda status: status.permit or bool(status.queued) or status.phase is Phase.NEEDS_HUMAN)
 
     async def is_open(self) -> bool:
         """Whether it runs. False also where there never was one."""
@@ -97,6 +87,45 @@ class EpisodeHandle:
         except RPCError as error:
             raise unanswered(error, what=self._what) from error
 
+    async def kept(self) -> EpisodeStatus | EpisodeResult | None:
+        """Wait until a preservation is in force, or meets a problem: its status then, its result where it has ended by then.
+
+        None: nobody has answered within that time; the request stands all the same.
+        """
+        return await self._settled(lambda status: status.preserved_until is not None or bool(status.problem))
+
+    async def _settled(self, settled: Callable[[EpisodeStatus], bool]) -> EpisodeStatus | EpisodeResult | None:
+        try:
+            async with asyncio.timeout(DECIDED_WITHIN.total_seconds()):
+                while True:
+                    try:
+                        status = await self.status()
+                    except MissingError:
+                        return await self.result()
+                    if settled(status):
+                        return status
+                    await asyncio.sleep(ASK_AGAIN.total_seconds())
+        except (TimeoutError, SilentError):
+            return None
+
+    async def release(self, *, who: str, reason: str) -> str:
+        """End the preservation now. Raises RefusedError where the node is held for something else."""
+        await self._expect_preservation()
+        return await self._tell("release", PersonRequest(who=who, reason=reason))
+
+    async def extend(self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None) -> str:
+        """Move the end of the preservation: to a moment, or to so long from now. Exactly one of the two; an earlier one shortens
+        it. Raises RefusedError where the node is held for something else.
+        """
+        await self._expect_preservation()
+        return await self._tell("extend", ExtendRequest(who=who, reason=reason, until=until, hold=hold))
+
+    async def _expect_preservation(self) -> None:
+        status = await self.status()
+        if status.kind is not Kind.PRESERVATION:
+            message = f"{self.node} is not preserved: it is held by {named(status)}"
+            raise RefusedError(message)
+
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
         return await self._tell("abort", AbortRequest(who=who, reason=reason, power_on=power_on))
@@ -115,6 +144,12 @@ class EpisodeHandle:
 
     async def _tell(self, update: str, request: object) -> str:
         return await tell(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)
+
+
+def named(status: EpisodeStatus) -> str:
+    """The holder of a node, for whoever is refused because of it."""
+    why = f": {status.reason}" if status.reason else ""
+    return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"
 
 
 async def ask(

@@ -20,7 +20,13 @@ from policy.targets import SICKNESS
 from starter import wording
 from starter.status import ClusterStatus
 
-_PHASE_STYLE = {Phase.NEEDS_HUMAN: "bold red", Phase.ERROR: "red", Phase.QUEUED: "yellow", Phase.FINAL: "green"}
+_PHASE_STYLE = {
+    Phase.NEEDS_HUMAN: "bold red",
+    Phase.ERROR: "red",
+    Phase.QUEUED: "yellow",
+    Phase.FINAL: "green",
+    Phase.FAILED_PRESERVED: "yellow",
+}
 
 
 def render(status: ClusterStatus, *, now: datetime, where: str = "") -> RenderableType:
@@ -132,6 +138,8 @@ def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
 
 def _doing(episode: EpisodeStatus, now: datetime) -> Text:
     text = Text(episode.doing)
+    if episode.preserved_until is not None:
+        text.append(f" (until {wording.moment(episode.preserved_until)})")
     if episode.waiting_until is not None:
         text.append(f" ({wording.countdown(episode.waiting_until, now)})")
     known = wording.proof_or_problem(episode)

@@ -6,6 +6,7 @@ import math
 from datetime import datetime, timedelta
 
 from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.moments import in_utc, written
 from policy.report import CheckReport, NodeAtRisk, TargetRow
 from policy.verdicts import Health
 from workflows.messages import ScannerStatus
@@ -37,6 +38,11 @@ def countdown(due: datetime, now: datetime) -> str:
 def clock(moment: datetime) -> str:
     """The local time of day, as the reader's own clock shows it."""
     return moment.astimezone().strftime("%H:%M:%S")
+
+
+def moment(moment: datetime) -> str:
+    """A day and a time of it, in UTC as the objects say it: what may be days away."""
+    return f"{in_utc(moment):%m-%d %H:%M:%S}Z"
 
 
 def verdict(row: TargetRow, now: datetime) -> str:
@@ -99,6 +105,14 @@ def standing(episode: EpisodeStatus | None) -> str:
     if episode.phase is Phase.NEEDS_HUMAN:
         return f"it waits for a person: {episode.problem or episode.doing}"
     return "it has its permit" if episode.permit else f"it waits for a permit: {episode.queued}"
+
+
+def kept(episode: EpisodeStatus) -> str:
+    """How a preservation stands."""
+    if episode.preserved_until is None:
+        return f"not yet in force: {episode.problem}"
+    problem = f"; {episode.problem}" if episode.problem else ""
+    return f"{episode.phase.value}, until {written(episode.preserved_until)}{problem}"
 
 
 def ending(result: EpisodeResult) -> str:

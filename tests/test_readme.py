@@ -23,7 +23,7 @@ from policy.nodes import NodeView
 from policy.templates import is_fencing_template, parse_fencing_template
 from starter.cli import app
 from starter.client import Nodewarden
-from starter.commands.fence import NodeOrCommand
+from starter.commands.groups import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
 from workers.settings import load
 from workflows import search

@@ -72,6 +72,8 @@ class Episode:
         self.permit = False
         self.queued = ""
         self.holder = ""
+        self.requester = ""
+        self.preserved_until: datetime | None = None
         self.control_plane = False
         self._target: Target | None = None
         self.mirror: Mirror | None = None
@@ -161,6 +163,8 @@ class Episode:
             node_uid=self._target.pinned.uid if self._target else "",
             provider_id=self._target.pinned.provider_id if self._target else "",
             kernel_dead=self.kernel_dead,
+            requester=self.requester,
+            preserved_until=self.preserved_until,
         )
 
     def _show(self) -> None:

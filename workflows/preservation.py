@@ -69,6 +69,7 @@ class PreservationStory:
             kind=Kind.PRESERVATION, cluster=request.cluster, node=request.node, incident=incident, reason=request.reason
         )
         self.episode.holder = request.holder
+        self.episode.requester = request.requester
         if state is not None:
             self.episode.started = state.started
             self.episode.record += state.record
@@ -153,6 +154,7 @@ class PreservationStory:
 
     def _take(self, hold: Hold) -> None:
         self._hold, self.episode.problem = hold, ""
+        self.episode.preserved_until = hold.expiry if hold.preserved else None
         self._node_uid = self._node_uid or hold.node_uid
         self._machine_uid = self._machine_uid or hold.machine_uid
         self._machine = self._machine or hold.machine

@@ -44,7 +44,7 @@ def abort(
     async def tell(episode: EpisodeHandle) -> str:
         return await episode.abort(who=who or me(), reason=given("--reason", reason), power_on=power_on)
 
-    _told(session_of(context, cluster=cluster, output=output), node, tell)
+    told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
 def ack_off(
@@ -61,7 +61,7 @@ def ack_off(
     async def tell(episode: EpisodeHandle) -> str:
         return await episode.ack_off(who=given("--who", who), reason=given("--reason", reason))
 
-    _told(session_of(context, cluster=cluster, output=output), node, tell)
+    told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
 def hold(
@@ -78,7 +78,7 @@ def hold(
     async def tell(episode: EpisodeHandle) -> str:
         return await episode.hold(who=who or me(), reason=given("--reason", reason))
 
-    _told(session_of(context, cluster=cluster, output=output), node, tell)
+    told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
 def resume(
@@ -95,10 +95,12 @@ def resume(
     async def tell(episode: EpisodeHandle) -> str:
         return await episode.resume(who=who or me(), reason=given("--reason", reason))
 
-    _told(session_of(context, cluster=cluster, output=output), node, tell)
+    told(session_of(context, cluster=cluster, output=output), node, tell)
 
 
-def _told(session: Session, node: str, tell: Callable[[EpisodeHandle], Awaitable[str]]) -> None:
+def told(session: Session, node: str, tell: Callable[[EpisodeHandle], Awaitable[str]]) -> None:
+    """Tell the episode of a node something, print what it answers, and exit."""
+
     async def work() -> Exit | None:
         from starter.client import Nodewarden
 

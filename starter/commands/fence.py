@@ -1,19 +1,17 @@
 """`nodewarden fence NODE`: start a fencing by hand, or join the same request; with --wait, see it through.
 
-`fence` is a group whose first word may be a node's name: what is no command of it begins a fencing. A node that is called like a
-command is fenced by the command's full name, `nodewarden fence begin NODE`.
+A node that is called like a command of the group is fenced by the command's full name, `nodewarden fence begin NODE`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from starter.commands import fence_check, fence_plan
+from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.session import (
     ClusterOption,
     Exit,
@@ -36,19 +34,6 @@ if TYPE_CHECKING:
     from starter.episodes import EpisodeHandle
 
 LOOK_SECONDS = 1.0
-BEGIN = "begin"
-
-
-class NodeOrCommand(TyperGroup):
-    """A group whose default command takes what is no command's name."""
-
-    def spelled_out(self, args: list[str], *, also: Collection[str] = ()) -> list[str]:
-        """The arguments with the default command before them, unless they begin with a command or with one of `also`."""
-        return args if args and args[0] in {*self.commands, *also} else [BEGIN, *args]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Help stays the group's own."""
-        return super().parse_args(ctx, self.spelled_out(args, also=ctx.help_option_names))
 
 
 app = typer.Typer(

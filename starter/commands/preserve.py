@@ -1,15 +1,201 @@
-"""`nodewarden preserve …`: which machines are kept for analysis."""
+"""`nodewarden preserve …`, `release` and `preserved`: which machines are kept for analysis, by whose word, and until when.
+
+A node that is called like a command of the group is preserved by the command's full name, `nodewarden preserve begin NODE`.
+"""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter.commands import preserve_plan
+from starter.commands.episodes import told
+from starter.commands.groups import BEGIN, NodeOrCommand
+from starter.commands.session import (
+    ClusterOption,
+    Exit,
+    NodeArgument,
+    Output,
+    OutputOption,
+    Session,
+    WhoOption,
+    complain,
+    given,
+    me,
+    run,
+    say,
+    session_of,
+)
 
-app = typer.Typer(help="See which machines would be preserved, released or given up.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from starter.episodes import EpisodeHandle
+
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
+
+app = typer.Typer(
+    cls=NodeOrCommand,
+    help="Preserve a node (`preserve NODE` is `preserve begin NODE`), move the end of it, or see who would be preserved.",
+)
 app.command("plan")(preserve_plan.plan)
 
 
-@app.callback()
-def group() -> None:
-    """A group also while it has one command."""
+@app.command(BEGIN)
+def begin(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    hold: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long, such as 72h; default: the time-out of the node's pool.")
+    ] = "",
+    reason: Reason = "no reason given",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Keep the machine of NODE as it is, powered, until its time is over or somebody releases it. It is drained if it fails.
+
+    A node that is preserved already stays as it is, and so does the end of that: see `preserve extend`.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        wanted = _duration("--for", hold) if hold else None
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            await session.expect_served(warden, settings, name)
+            why = given("--reason", reason)
+            episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted)
+            return await _tell_how_it_stands(session, episode)
+
+    run(session, work)
+
+
+@app.command("extend")
+def extend(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    until: Annotated[str, typer.Option("--until", metavar="RFC3339", help="When it is to end.")] = "",
+    hold: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long from now, such as 24h.")] = "",
+    reason: Reason = "no reason given",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Move the moment at which the preservation of NODE ends; an earlier one shortens it."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        from workers.setting_sources import SettingsError
+
+        if bool(until) is bool(hold):
+            message = "--until, --for: expected exactly one of them"
+            raise SettingsError(message)
+        return await episode.extend(
+            who=who or me(),
+            reason=given("--reason", reason),
+            until=_moment("--until", until) if until else None,
+            hold=_duration("--for", hold) if hold else None,
+        )
+
+    told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def release(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    reason: Reason = "no reason given",
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """End the preservation of NODE now. A machine that has failed is then deleted, for its owner to replace it."""
+
+    async def tell(episode: EpisodeHandle) -> str:
+        return await episode.release(who=who or me(), reason=given("--reason", reason))
+
+    told(session_of(context, cluster=cluster, output=output), node, tell)
+
+
+def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: OutputOption = None) -> None:
+    """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.client import Nodewarden
+
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            found = await warden.preserved(name)
+        if session.output is Output.JSON:
+            from starter.encoding import to_json
+
+            typer.echo(to_json(found))
+        else:
+            from starter.display import fitting_console
+            from starter.preserved_table import as_table
+
+            fitting_console().print(as_table(found), highlight=False)
+        return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
+
+    run(session, work)
+
+
+async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
+    """Say what was begun, and until when it holds."""
+    from policy.episodes import EpisodeResult
+    from policy.moments import written
+    from starter import wording
+
+    found = await episode.kept()
+    if isinstance(found, EpisodeResult):
+        complain(f"{episode.node} is not preserved: {wording.ending(found)}")
+        return Exit.FAILED
+    stands = wording.kept(found) if found is not None else wording.standing(None)
+    begun = f"{'joined the' if episode.joined else 'started'} preservation of {episode.node}"
+    until = written(found.preserved_until) if found is not None and found.preserved_until is not None else None
+    say(
+        session,
+        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+        cluster=episode.cluster,
+        node=episode.node,
+        workflow_id=episode.workflow_id,
+        run_id=episode.run_id,
+        joined=episode.joined,
+        until=until,
+        stands=stands,
+    )
+    return Exit.OK
+
+
+def _duration(option: str, text: str) -> timedelta:
+    from policy.durations import parse_duration
+    from policy.preservation.requests import LONGEST_PRESERVATION
+    from workers.setting_sources import SettingsError
+
+    hours = LONGEST_PRESERVATION // timedelta(hours=1)
+    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
+    try:
+        duration = parse_duration(text)
+    except ValueError:
+        raise SettingsError(message) from None
+    if not timedelta(0) < duration <= LONGEST_PRESERVATION:
+        raise SettingsError(message)
+    return duration
+
+
+def _moment(option: str, text: str) -> datetime:
+    from policy.moments import moment_of
+    from workers.setting_sources import SettingsError
+
+    found = moment_of(text) if "T" in text.upper() else None
+    if found is None:
+        message = f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}"
+        raise SettingsError(message)
+    return found

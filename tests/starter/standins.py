@@ -11,8 +11,9 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, RecordEntry
+from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, PreservationInput, RecordEntry
 from policy.healthcheck import ObjectRef
+from policy.moments import written
 from policy.permits import Holding, Permit
 from policy.power import PowerState
 from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
@@ -23,6 +24,7 @@ from workflows.messages import (
     CheckRequest,
     DeviceCheckInput,
     DeviceCheckResult,
+    ExtendRequest,
     PersonRequest,
     ScannerInput,
     ScannerResult,
@@ -117,6 +119,69 @@ class FencingStandIn:
     def _end(self, outcome: Outcome, act: str, message: str) -> None:
         self._outcome, self._message = outcome, message
         self._record.append(RecordEntry(at=workflow.now(), step="", act=act, outcome=outcome.value, detail=message))
+
+
+@workflow.defn(name="Preservation", sandboxed=False)
+class PreservationStandIn:
+    """Kept for 72 h, or as long as was asked for, from its start until it is released.
+
+    A node called `blind-…` can't be looked at, one called `gone-…` is not there, and the machine of `failed-…` has failed.
+    """
+
+    @workflow.init
+    def __init__(self, request: PreservationInput) -> None:
+        self._input = request
+        self._started = workflow.now().replace(microsecond=0)
+        self._until = self._started + (request.hold or timedelta(hours=72))
+        self._end = "there is no such machine" if request.node.startswith("gone") else ""
+
+    @workflow.run
+    async def run(self, request: PreservationInput) -> EpisodeResult:
+        await workflow.wait_condition(lambda: bool(self._end))
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return EpisodeResult(
+            outcome=Outcome.RELEASED,
+            incident=request.incident,
+            cluster=request.cluster,
+            node=request.node,
+            message=self._end,
+            started=self._started,
+            ended=workflow.now(),
+        )
+
+    @workflow.query
+    def status(self) -> EpisodeStatus:
+        blind = self._input.node.startswith("blind")
+        failed = self._input.node.startswith("failed")
+        return EpisodeStatus(
+            incident=self._input.incident,
+            cluster=self._input.cluster,
+            node=self._input.node,
+            kind=Kind.PRESERVATION,
+            phase=Phase.NEW if blind else Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED,
+            step="",
+            doing="can't look at the machine" if blind else "preserved on request",
+            reason=self._input.reason,
+            started=self._started,
+            requester=self._input.requester,
+            problem="nodes is forbidden" if blind else "",
+            preserved_until=None if blind or self._end else self._until,
+        )
+
+    @workflow.update
+    def release(self, request: PersonRequest) -> str:
+        self._end = f"released by {request.who}: {request.reason}"
+        return f"{self._input.node} is released"
+
+    @workflow.update
+    def extend(self, request: ExtendRequest) -> str:
+        self._until = request.until or self._started + (request.hold or timedelta(0))
+        return f"{self._input.node} is preserved until {written(self._until)}"
+
+    @extend.validator
+    def _check_extend(self, request: ExtendRequest) -> None:
+        if request.until is not None and request.until <= workflow.now():
+            raise ValueError("extend: expected a moment that is still to come")
 
 
 @workflow.defn(name="HealthScanner", sandboxed=False)

@@ -1,0 +1,224 @@
+"""People and programs that have a node kept: the typed client and the commands, against a real Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from policy.episodes import Kind, Outcome, Phase, PreservationInput
+from policy.moments import written
+from starter import preservations
+from starter.client import Nodewarden
+from starter.errors import EpisodeHeldError, MissingError, RefusedError
+from starter.preservations import PreservedNode, PreservedNodes
+from starter.preserved_table import as_table
+from starter.status import SilentEpisode
+from tests.starter.builders import NOW, episode, status
+from tests.starter.test_cli import nodewarden
+from tests.starter.test_table import drawn
+from workers.identity import holder
+
+
+async def listed(warden: Nodewarden, cluster: str, count: int) -> PreservedNodes:
+    """Visibility lags: until it shows so many."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await warden.preserved(cluster)
+            if len(found.preservations) == count:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_a_preservation_starts_with_all_that_people_look_for(warden: Nodewarden, cluster: str) -> None:
+    """Our name on the cluster Lease goes with it: a drain or a deletion at its end needs it (S38)."""
+    kept = await warden.preserve(cluster, "node-1", reason="smells of smoke", requester="amy", hold=timedelta(hours=24))
+    handle = warden.client.get_workflow_handle(f"episode/{cluster}/node-1", run_id=kept.run_id)
+    described = await handle.describe()
+    assert described.workflow_type == "Preservation"
+    assert await described.static_summary() == "node-1: smells of smoke"
+    attributes = {pair.key.name: pair.value for pair in described.typed_search_attributes}
+    assert {"Cluster": cluster, "Node": "node-1", "Kind": "Preservation"}.items() <= attributes.items()
+    started = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    (sent,) = await warden.client.data_converter.decode(started.input.payloads, [PreservationInput])
+    assert (sent.keep, sent.hold, sent.machine, sent.holder) == (True, timedelta(hours=24), None, await holder(warden.client))
+    assert (await described.memo())["incident"] == sent.incident == (await kept.status()).incident
+
+
+async def test_who_preserves_a_node_that_is_preserved_joins_and_moves_no_expiry(warden: Nodewarden, cluster: str) -> None:
+    """S22: whoever asks, and whatever for."""
+    first = await warden.preserve(cluster, "node-1", reason="smoke", requester="amy")
+    until = (await first.status()).preserved_until
+    again = await warden.preserve(cluster, "node-1", reason="noise", requester="bob", hold=timedelta(hours=1))
+    assert (first.joined, again.joined, again.run_id) == (False, True, first.run_id)
+    assert (await again.status()).preserved_until == until
+
+
+async def test_what_holds_a_node_for_something_else_is_named(warden: Nodewarden, cluster: str) -> None:
+    """S13, in both directions."""
+    fencing = await warden.fence(cluster, "node-1", reason="smoke")
+    named = f"Fencing {(await fencing.status()).incident} (running): smoke"
+    with pytest.raises(EpisodeHeldError) as refusal:
+        await warden.preserve(cluster, "node-1", reason="smoke")
+    assert refusal.value.holder == named
+    for word in (warden.release(cluster, "node-1", who="amy", reason="r"), fencing.extend(who="amy", reason="r")):
+        with pytest.raises(RefusedError) as refused:
+            await word
+        assert str(refused.value) == f"node-1 is not preserved: it is held by {named}"
+    await warden.preserve(cluster, "node-2", reason="evidence")
+    with pytest.raises(EpisodeHeldError, match=r"Preservation \w+ \(Running:Preserved\): evidence"):
+        await warden.fence(cluster, "node-2", reason="smoke")
+
+
+async def test_it_is_extended_and_released(warden: Nodewarden, cluster: str) -> None:
+    kept = await warden.preserve(cluster, "node-1", reason="smoke")
+    until = (await kept.status()).started + timedelta(hours=100)
+    answer = await warden.extend(cluster, "node-1", who="amy", reason="not done", until=until)
+    assert answer == f"node-1 is preserved until {written(until)}"
+    assert (await kept.status()).preserved_until == until
+    await warden.extend(cluster, "node-1", who="amy", reason="nearly", hold=timedelta(hours=1))
+    assert (await kept.status()).preserved_until == (await kept.status()).started + timedelta(hours=1)
+    with pytest.raises(RefusedError, match="expected a moment that is still to come"):
+        await warden.extend(cluster, "node-1", who="amy", reason="r", until=datetime(2020, 1, 1, tzinfo=UTC))
+    assert await warden.release(cluster, "node-1", who="amy", reason="seen enough") == "node-1 is released"
+    ended = await kept.result()
+    assert (ended.outcome, ended.message) == (Outcome.RELEASED, "released by amy: seen enough")
+    with pytest.raises(MissingError, match="no open episode of node-1"):
+        await warden.release(cluster, "node-1", who="amy", reason="again")
+
+
+async def test_all_that_are_kept_are_listed_and_whoever_ends_first_is_first(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await warden.fence(cluster, "node-9", reason="smoke")
+    for node, hours in (("node-1", 9), ("failed-2", 3), ("node-3", 6)):
+        await warden.preserve(cluster, node, reason="a drill", requester="amy", hold=timedelta(hours=hours))
+    found = await listed(warden, cluster, 3)
+    assert [each.node for each in found.preservations] == ["failed-2", "node-3", "node-1"]
+    first = found.preservations[0]
+    assert (first.phase, first.reason, first.requester) == (Phase.FAILED_PRESERVED, "a drill", "amy")
+    assert first.until == first.since + timedelta(hours=3)
+    assert 0 <= first.hours < 0.1
+    assert (found.silent, found.left_out) == ((), 0)
+    monkeypatch.setattr(preservations, "SHOWN", 2)
+    assert (await listed(warden, cluster, 2)).left_out == 1
+
+
+async def test_preserve_extend_preserved_and_release_at_the_keyboard(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    begun = await nodewarden("preserve", "node-1", "--for", "24h", "--reason", "smoke", "--who", "amy")
+    kept = await warden.episode(cluster, "node-1").status()
+    assert kept.preserved_until == kept.started + timedelta(hours=24)
+    until = written(kept.preserved_until)
+    said = f"started preservation of node-1: Running:Preserved, until {until} (episode/{cluster}/node-1, run "
+    assert (begun.exit_code, begun.stdout.startswith(said)) == (0, True), begun.output
+    joined = json.loads((await nodewarden("preserve", "begin", "node-1", "-o", "json")).stdout)
+    assert (joined["joined"], joined["until"]) == (True, until)
+    longer = await nodewarden("preserve", "extend", "node-1", "--until", "2036-11-24T09:30:00+01:00")
+    assert (longer.exit_code, longer.stdout) == (0, "node-1 is preserved until 2036-11-24T08:30:00Z\n")
+    await listed(warden, cluster, 1)
+    shown = " ".join((await nodewarden("preserved")).stdout.split())
+    assert "node-1 Running:Preserved 11-24 08:30:00Z" in shown
+    assert "0.0 h amy smoke" in shown
+    document = json.loads((await nodewarden("preserved", "-o", "json")).stdout)
+    assert (document["preservations"][0]["until"], document["left_out"]) == ("2036-11-24T08:30:00Z", 0)
+    released = await nodewarden("release", "node-1", "--reason", "seen enough")
+    assert (released.exit_code, released.stdout) == (0, "node-1 is released\n")
+    again = await nodewarden("release", "node-1")
+    assert (again.exit_code, again.stderr) == (4, "nodewarden: no open episode of node-1\n")
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "out", "err"),
+    [
+        ("blind-1", 0, "started preservation of blind-1: not yet in force: nodes is forbidden (", ""),
+        (
+            "gone-1",
+            1,
+            "",
+            "nodewarden: gone-1 is not preserved: released after 0s: there is no such machine\n",
+        ),
+    ],
+)
+async def test_preserve_says_what_has_become_of_it(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path, client: object, cluster: str, node: str, code: int, out: str, err: str
+) -> None:
+    result = await nodewarden("preserve", node)
+    assert (result.exit_code, result.stderr) == (code, err)
+    assert result.stdout.startswith(out)
+
+
+async def test_a_node_that_is_being_fenced_is_refused_with_code_3(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S13."""
+    await warden.fence(cluster, "node-1", reason="smoke")
+    for words, said in (
+        (("preserve",), "node-1 is held by Fencing "),
+        (("release",), "node-1 is not preserved: it is held by Fencing "),
+        (("preserve", "extend", "--for", "1h"), "node-1 is not preserved: it is held by Fencing "),
+    ):
+        result = await nodewarden(*words, "node-1")
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr.startswith(f"nodewarden: {said}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("preserve", "node-1", "--for", "3 days"), "--for: expected a duration above 0 and of at most 8760h"),
+        (("preserve", "node-1", "--for", "0s"), "--for: expected a duration above 0"),
+        (("preserve", "node-1", "--for", "8761h"), "--for: expected a duration above 0"),
+        (("preserve", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
+        (("preserve", "extend", "node-1"), "--until, --for: expected exactly one of them"),
+        (("preserve", "extend", "node-1", "--for", "1h", "--until", "2036-01-01T00:00:00Z"), "--until, --for: expected exactly"),
+        (("preserve", "extend", "node-1", "--until", "tomorrow"), "--until: expected a moment such as 2026-11-24T09:30:00Z"),
+        (("release", "node-1", "--reason", " "), "--reason: expected a name or a sentence"),
+    ],
+)
+async def test_what_nobody_can_mean_is_code_2(
+    keyboard: Path, client: object, cluster: str, words: tuple[str, ...], said: str
+) -> None:
+    result = await nodewarden(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"nodewarden: {said}"), result.stderr
+
+
+def test_the_live_table_shows_the_phase_and_until_when() -> None:
+    until = NOW + timedelta(hours=72)
+    kept = episode(
+        kind=Kind.PRESERVATION,
+        phase=Phase.FAILED_PRESERVED,
+        step="",
+        doing="preserved automatically",
+        preserved_until=until,
+        waiting_until=until,
+    )
+    (line,) = [each for each in drawn(status(episodes=(kept,))) if each.startswith("node-7")]
+    assert "Failed:Preserved" in line
+    assert "preserved automatically (until 11-24 12:00:00Z) (3d00h)" in line
+
+
+def test_who_did_not_answer_is_in_the_list_as_well() -> None:
+    kept = PreservedNode(
+        node="node-1",
+        phase=Phase.RUNNING_PRESERVED,
+        reason="smoke",
+        requester="amy",
+        since=NOW - timedelta(hours=5),
+        until=NOW + timedelta(hours=2),
+        hours=5.0,
+        incident="i",
+        workflow_id="w",
+        problem="nodes is forbidden",
+    )
+    silent = SilentEpisode(node="node-2", workflow_id="w", problem="no answer within 10 s")
+    console = Console(width=140)
+    with console.capture() as captured:
+        console.print(as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,), silent=(silent,), left_out=4)))
+    lines = [" ".join(line.split()) for line in captured.get().splitlines()]
+    assert lines[1] == "node-1 Running:Preserved 11-21 14:00:00Z 2h00m 5.0 h amy smoke"
+    assert lines[2] == "nodes is forbidden"
+    assert lines[3] == "node-2 no answer no answer within 10 s"
+    assert lines[4:] == ["1 node preserved, 5.0 machine hours held so far", "… and 4 more"]
