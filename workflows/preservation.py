@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, PreservationActivities, Wish
 from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities, Target, TargetActivities
 from activities.errors import error_message
@@ -93,6 +94,7 @@ class PreservationStory:
             if hold.gone:
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
                 return await self._end(outcome, hold.gone)
+            await self._learn_our_name()
             if hold.drain:
                 await self._drain()
                 continue
@@ -137,6 +139,23 @@ class PreservationStory:
             self._granted(wish)
             self._take(hold)
             return hold
+
+    async def _learn_our_name(self) -> None:
+        """How the cluster Lease names us: whoever started us with nothing but a node did not say, and no drain or deletion is
+        licensed without (S38). Holding the machine needs no name, so that this is asked after the first look, and again later.
+        """
+        if self.episode.holder:
+            return
+        try:
+            name = await workflow.execute_activity_method(
+                EpisodeActivities.name_deployment,
+                NameRequest(cluster=self.episode.cluster),
+                **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+            )
+        except ActivityError as error:
+            self.episode.problem = f"our own name is not known: {error_message(error)}"
+            return
+        self.episode.holder = name.holder
 
     def _wishes(self) -> Wish:
         """What has been asked for and is not on the objects yet."""

@@ -60,6 +60,8 @@ class KeptMachine:
     events: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     gave_up_at: datetime | None = None
+    named: set[str] = field(default_factory=set)
+    """How whoever asked for evictions and for the deletion said that the cluster Lease names him."""
     late: str = ""
     """What a user annotates right after it was decided to give the machine up."""
     lingers: int = 1
@@ -159,6 +161,7 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         world = self._world
+        world.named.add(request.holder)
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
         if world.gave_up_at is None and keeps(world.held):
             return GiveUpResult(kept="somebody asks for it to be preserved")
@@ -177,6 +180,7 @@ class ScriptedMachine(PreservationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         assert request.options.ignore_daemon_sets
         self._world.acts.append("evict")
+        self._world.named.add(request.holder)
         return self._world.drains.popleft() if self._world.drains else DrainResult(evicted=2)
 
     @activity.defn(name="isolation.mark")
