@@ -29,6 +29,8 @@ LARGEST_CAP = 10_000
 WORKER_POOL_LABEL = "worker.gardener.cloud/pool"
 BLOCK = "machineControllerManager"
 CAP, CAP_ALIAS, TIMEOUT = "autoPreserveFailedMax", "machinePreserveMax", "machinePreserveTimeout"
+BLOCK_FIELDS = (CAP, CAP_ALIAS, TIMEOUT)
+SPEC_FIELDS = ("selector", "zones", "settleTime", "isolate", *BLOCK_FIELDS, BLOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +60,17 @@ def read_policy(obj: Mapping[str, object]) -> Pool:
     """A PreservationPolicy. Raises PolicyError naming object, field and what was expected."""
     head = read_head(obj, kind=KIND, versions=(API_VERSION,), namespaced=False)
     spec, warnings = head.spec, list[str]()
-    spec.only("selector", "zones", "settleTime", "isolate", CAP, CAP_ALIAS, TIMEOUT, BLOCK)
+    spec.only(*SPEC_FIELDS)
     if not spec.has("selector"):
         raise spec.refuse("selector", "expected a selector of Machines' or Nodes' labels; an empty one, {}, selects all")
     selector = parse_selector(spec.within("selector"), warnings)
     values = spec
     if spec.has(BLOCK):
-        doubled = next((name for name in (CAP, CAP_ALIAS, TIMEOUT) if spec.has(name)), "")
+        doubled = next((name for name in BLOCK_FIELDS if spec.has(name)), "")
         if doubled:
             raise spec.refuse(doubled, f"expected it only once, but {BLOCK} is there as well")
         values = spec.within(BLOCK)
-        values.only(CAP, CAP_ALIAS, TIMEOUT)
+        values.only(*BLOCK_FIELDS)
     zones = spec.texts("zones")
     if len(set(zones)) != len(zones):
         raise spec.refuse("zones", "expected each zone once")
@@ -86,7 +88,7 @@ def read_policy(obj: Mapping[str, object]) -> Pool:
 def read_block(block: Mapping[str, object], *, subject: str) -> Pool:
     """The proposal's block alone: it holds for all machines that no other pool has. Raises PolicyError."""
     fields = Fields(block, subject=subject)
-    fields.only(CAP, CAP_ALIAS, TIMEOUT)
+    fields.only(*BLOCK_FIELDS)
     return _pool(BLOCK, Selector(), fields)
 
 

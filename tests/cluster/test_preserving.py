@@ -39,7 +39,8 @@ FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 Object = dict[str, Any]
 
 
-def definition() -> Object:
+def definition(kind: str = "Machine") -> Object:
+    """Of machine-controller-manager."""
     schema = {"type": "object", "properties": {"spec": FOREVER, "status": FOREVER}}
     version = {
         "name": "v1alpha1",
@@ -48,11 +49,12 @@ def definition() -> Object:
         "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": schema},
     }
-    names = {"plural": "machines", "singular": "machine", "kind": "Machine", "listKind": "MachineList"}
+    one = kind.lower()
+    names = {"plural": f"{one}s", "singular": one, "kind": kind, "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"machines.{GROUP}"},
+        "metadata": {"name": f"{one}s.{GROUP}"},
         "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
     }
 

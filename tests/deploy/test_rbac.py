@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,11 +18,13 @@ from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.mirroring import ClusterMirror
 from activities.cluster.nodefences import NodeFences
+from activities.cluster.preserving import ClusterPreservation
 from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
+from activities.contracts.preservation import GiveUpRequest, HoldRequest, Wish
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -48,9 +51,10 @@ from policy.power import PowerState
 from policy.report import ScanReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
+from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, remediation, request_definition
-from tests.cluster.machines import CLUSTER_API, OPENSHIFT, machine_of
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import documents, path_of
 from workers.credentials import ClusterObjects, WorkerCredentials
 
@@ -65,6 +69,7 @@ CRDS = (
     "crds/fencingtemplates.nodewarden.io.yaml",
     "crds/fenceconfigs.nodewarden.io.yaml",
     "crds/nodefences.ha.k8s.io.yaml",
+    "crds/preservationpolicies.nodewarden.io.yaml",
 )
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
@@ -84,6 +89,7 @@ async def api() -> AsyncIterator[ApiServer]:
             for document in [
                 definition(),
                 request_definition(),
+                *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
                 *documents(*CRDS, "rbac.yaml", "worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
@@ -280,6 +286,57 @@ async def _check(worker: ClusterConnection) -> None:
     await environment.run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(silent,)))
 
 
+async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
+    """A machine of each system is kept, released, and given up when it fails."""
+    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker)
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+        machines = [await _of_gardener(person)]
+        for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):
+            machines.append(await _to_be_given_up(person, system, f"node-{number}"))
+    for node_name, machine in machines:
+        wish = Wish(keep=True)
+        asked = HoldRequest(cluster=CLUSTER, node=node_name, machine=machine, wish=wish)
+        begun = await environment.run(preservation.hold, asked)
+        assert begun.phase == "Failed:Preserved"
+        ended = await environment.run(preservation.hold, replace(asked, wish=Wish(release="seen enough")))
+        assert ended.terminate
+        give_up = GiveUpRequest(
+            cluster=CLUSTER,
+            node=node_name,
+            machine=machine,
+            machine_uid=ended.machine_uid,
+            holder=HOLDER,
+            not_after=datetime.now(UTC) + timedelta(seconds=20),
+        )
+        assert (await environment.run(preservation.give_up, give_up)).kept == ""
+
+
+async def _of_gardener(person: ApiClient) -> tuple[str, ObjectRef]:
+    """Its pool's word is on the MachineDeployment above the MachineSet."""
+    await person.create("/api/v1/namespaces", {"metadata": {"name": kept.REF.namespace}})
+    group = f"/apis/{kept.GROUP}/v1alpha1/namespaces/{kept.REF.namespace}"
+    for kind, owner in (("MachineDeployment", ""), ("MachineSet", "MachineDeployment")):
+        owners = [{"apiVersion": f"{kept.GROUP}/v1alpha1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
+        metadata = {"name": "set", "ownerReferences": owners if owner else []}
+        await person.create(f"{group}/{kind.lower()}s", {"metadata": metadata, "spec": {"template": {}}})
+    made = kept.machine("Failed")
+    made["metadata"]["labels"] = {"node": "node-0"}
+    await person.create(f"{group}/machines", made)
+    await person.patch(f"{group}/machines/{kept.REF.name}/status", {"status": made["status"]})
+    return "node-0", kept.REF
+
+
+async def _to_be_given_up(person: ApiClient, system: System, name: str) -> tuple[str, ObjectRef]:
+    """Failed, and somebody owns it who would replace it."""
+    owner = {"apiVersion": system.api_version, "kind": "MachineSet", "name": "set", "uid": "u", "controller": True}
+    machine = await system.add_machine(person, machine_of(name), node=name)
+    path = system.path("machines", machine["metadata"]["name"])
+    await person.patch(path, {"metadata": {"ownerReferences": [owner]}})
+    await person.patch(f"{path}/status", {"status": {"phase": "Failed"}})
+    ref = ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(name), namespace=system.namespace)
+    return name, ref
+
+
 async def _answer(target: ClusterTarget) -> None:
     """What an episode asks that an operator's object began."""
     ref = ObjectRef(
@@ -319,10 +376,11 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
-async def _whole_story(worker: ClusterConnection) -> None:
+async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
     async with AsyncExitStack() as stack:
         await _scan(worker, stack)
         await _episode(worker)
+        await _keep(worker, api)
     credentials = await WorkerCredentials(ClusterObjects({CLUSTER: worker})).read(
         CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]
     )
@@ -347,7 +405,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
 
     used: set[tuple[str, str, str]] = set()
     api.authorization.allows = remember  # type: ignore[method-assign]
-    await _whole_story(worker)
+    await _whole_story(worker, api)
 
     granted = {
         (group, resource, verb)
