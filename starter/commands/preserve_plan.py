@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import typer
 
 from starter.commands.offline import FilesOption, NowOption, moment_of
 from starter.commands.session import Exit, Output, OutputOption, run, session_of
+
+PIPE_WIDTH = 200
+"""Of a table that no terminal limits: names in it are to be found by grep, and are not folded."""
 
 
 def plan(
@@ -37,7 +41,7 @@ def plan(
         else:
             from rich.console import Console
 
-            Console(highlight=False).print(as_table(found))
+            Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(as_table(found))
         return Exit.FAILED if found.errors else Exit.OK
 
     run(session, work)

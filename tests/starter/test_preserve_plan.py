@@ -1,0 +1,175 @@
+"""`nodewarden preserve plan -f …`: what people and programs get, without any cluster or server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from starter.cli import app
+
+NOW = "2026-11-21T12:00:00Z"
+PRESERVE = "node.machine.sapcloud.io/preserve"
+
+
+async def nodewarden(*arguments: str, text: str | None = None) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
+
+
+async def planned(*objects: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The JSON, and the exit code."""
+    text = "\n---\n".join(json.dumps(each) for each in objects)
+    result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, "-o", "json", text=text)
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found, result.exit_code
+
+
+def machine(name: str, phase: str, created: str = "2026-11-01T00:00:00Z", **annotations: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "Machine",
+        "metadata": {
+            "name": name,
+            "namespace": "shoot",
+            "labels": {"node": f"node-of-{name}", "pool": "a"},
+            "annotations": annotations,
+            "creationTimestamp": created,
+        },
+        "status": {"currentStatus": {"phase": phase}},
+    }
+
+
+def policy(**spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": "nodewarden.io/v1alpha1",
+        "kind": "PreservationPolicy",
+        "metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": {"pool": "a"}}, **spec},
+    }
+
+
+async def test_what_is_kept_and_what_is_given_up() -> None:
+    """Every key is always there: it is an interface."""
+    found, code = await planned(
+        policy(autoPreserveFailedMax=1),
+        machine("w-1", "Failed", "2026-11-01T00:00:00Z"),
+        machine("w-2", "Failed", "2026-11-02T00:00:00Z"),
+        machine("w-3", "Running", **{PRESERVE: "now", "nodewarden.io/preserve-for": "24h"}),
+    )
+    reason = "it has failed, and nothing keeps it: its phase is Failed"
+    kept = "it has failed, and the pool keeps failed machines; for 72h"
+    assert found == {
+        "machines": [
+            entry("w-1", "Failed", phase="Terminating", action="terminate", reason=reason),
+            entry("w-2", "Failed", "auto-preserved", phase="Failed:Preserved", action="preserve", expiry="24", reason=kept),
+            entry(
+                "w-3",
+                "Running",
+                "now",
+                phase="Running:Preserved",
+                action="preserve",
+                expiry="22",
+                reason="asked for by annotation; for 24h",
+            ),
+        ],
+        "auto": {
+            "max": 1,
+            "count": 0,
+            "selected": ["w-2"],
+            "released": [],
+            "pools": [{"name": "a", "max": 1, "count": 0, "selected": ["w-2"], "released": []}],
+        },
+        "scaleDownOrder": ["w-1", "w-2", "w-3"],
+        "warnings": [],
+        "errors": [],
+    }
+    assert code == 0
+
+
+def entry(name: str, was: str, effective: str = "", *, expiry: str = "", **fields: str) -> dict[str, Any]:
+    until = f"2026-11-{expiry}T12:00:00Z" if expiry else None
+    facts = {"name": name, "namespace": "shoot", "node": f"node-of-{name}", "effective": effective, "was": was}
+    return facts | {"expiry": until} | fields
+
+
+async def test_a_policy_that_cannot_be_used_stops_giving_up_and_nothing_else() -> None:
+    """Nobody knows what it would keep. What a person says of a machine is done all the same."""
+    found, code = await planned(
+        policy(autoPreserveFailedMax=-1),
+        machine("w-1", "Failed"),
+        machine("w-2", "Failed", **{PRESERVE: "false"}),
+        machine("w-3", "Running", **{PRESERVE: "now"}),
+    )
+    assert code == 1
+    expected = "expected a whole number of at least 0 and at most 10000, got -1"
+    assert found["errors"] == [f"standard input: PreservationPolicy/a: spec.autoPreserveFailedMax: {expected}"]
+    first, second, third = found["machines"]
+    assert (first["action"], first["phase"]) == ("none", "Failed")
+    assert first["reason"].endswith("but nothing is given up while a pool's configuration can't be used")
+    assert [second["action"], third["action"]] == ["terminate", "preserve"]
+
+
+async def test_a_block_alone_is_a_pool_of_all() -> None:
+    text = "machineControllerManager: {autoPreserveFailedMax: 1}\n---\n" + json.dumps(machine("w-1", "Failed"))
+    result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, "-o", "json", text=text)
+    assert json.loads(result.stdout)["auto"]["selected"] == ["w-1"]
+
+
+async def test_a_value_that_means_nothing_changes_nothing_and_is_told() -> None:
+    found, code = await planned(machine("w-1", "Running", **{PRESERVE: "forever"}))
+    assert (code, found["machines"][0]["action"]) == (0, "none")
+    values = "now, true, when-failed, auto-preserved, false"
+    expected = f"w-1: Machine: annotation {PRESERVE}: expected one of {values}, got 'forever'; it changes nothing"
+    assert found["warnings"] == [expected]
+
+
+async def test_people_get_a_table_and_the_reasons() -> None:
+    text = "\n---\n".join(json.dumps(each) for each in (policy(machinePreserveMax=1), machine("w-1", "Failed")))
+    result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, text=text)
+    assert result.exit_code == 0
+    words = " ".join(result.stdout.split())
+    assert "w-1 node-of-w-1 auto-preserved Failed:Preserved preserve 11-24 12:00:00Z" in words
+    assert "a: keeps at most 1 failed machines, found 0; begins to keep w-1; releases none" in words
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "standard input"),
+        (json.dumps(machine("w-1", "Failed") | {"status": {"currentStatus": {"phase": 7}}}), "expected a Machine"),
+        (
+            json.dumps(machine("w-1", "Failed") | {"status": {"currentStatus": {"preserveExpiryTime": "soon"}}}),
+            "preserveExpiryTime: expected a moment",
+        ),
+    ],
+)
+async def test_what_cannot_be_read_is_code_1_and_the_rest_is_judged(text: str, problem: str) -> None:
+    whole = f"{json.dumps(machine('w-2', 'Running'))}\n---\n{text}"
+    result = await nodewarden("preserve", "plan", "-f", "-", "--now", NOW, "-o", "json", text=whole)
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert len(found["errors"]) == 1
+    assert problem in found["errors"][0]
+    assert [each["name"] for each in found["machines"]] == ["w-2"]
+
+
+async def test_a_file_that_is_not_there_is_code_1(tmp_path: Path) -> None:
+    result = await nodewarden("preserve", "plan", "-f", str(tmp_path / "none.yaml"), "-o", "json")
+    assert result.exit_code == 1, result.output
+    assert "none.yaml" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "-f: expected a file with Kubernetes objects, got nothing"),
+        (("-f", "-", "--now", "tomorrow"), "--now: expected a moment such as 2026-11-21T09:30:00Z, got 'tomorrow'"),
+    ],
+)
+async def test_wrong_usage_is_code_2(words: tuple[str, ...], said: str) -> None:
+    result = await nodewarden("preserve", "plan", *words, text="")
+    assert (result.exit_code, result.stderr) == (2, f"nodewarden: {said}\n")
