@@ -124,7 +124,8 @@ class _Deciding:
         if intent is Intent.AUTOMATIC and held.failed and not held.ended and self._automatic is not Automatic.RELEASED:
             return self._begin(f"annotated as automatically preserved, and it has failed: {held.failed}")
         if held.failed:
-            return self._say(Action.TERMINATE, f"{self._why_not()}: {held.failed}")
+            # A word of the cap that no longer holds goes, or the look before the deletion would take it for somebody's.
+            return self._say(Action.TERMINATE, f"{self._why_not()}: {held.failed}", withdraw=intent is Intent.AUTOMATIC)
         waiting = intent is Intent.WHEN_FAILED
         reason = "would be preserved once it fails" if waiting else "nothing keeps it, and it has not failed"
         return self._say(Action.NONE, reason)
