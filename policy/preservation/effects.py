@@ -104,7 +104,8 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
 
 def _memory(decision: Decision) -> dict[str, str | None]:
     """One preservation for one failure (S25): remembered until the machine is well again."""
-    if decision.action is Action.TERMINATE and decision.ended and decision.held.expiry is not None:
+    if decision.ended and decision.held.failed and decision.held.expiry is not None:
+        # Also where its Node is healthy and it runs on: its controller may call it failed for a while yet.
         return {ENDED_ANNOTATION: written(decision.held.expiry)}
     if not decision.held.failed and decision.held.ended:
         return {ENDED_ANNOTATION: None}

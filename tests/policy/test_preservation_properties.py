@@ -196,8 +196,6 @@ class Pools:
                 break
             drained = True
             decision = self.decision(machine)
-        if decision.action is Action.STOP and machine.held.failed:
-            self.recover(machine)  # its Node was found healthy, which its controller sees as well
 
     def change(self, machine: Kept, decision: Decision, piece: Effects) -> None:
         before = machine.held
@@ -354,6 +352,7 @@ EVENTS = st.one_of(
 @BUSY
 @example(cap=1, history=[("fail", 0, (), 2), ("change_cap", 0, (0,), 0)])  # dies before the expiry, and is not kept after all
 @example(cap=4, history=[("fail", 0, (), -1), ("fail", 2, (), -1), ("extend", 0, (100,), -1), ("change_cap", 0, (2,), -1)])
+@example(cap=1, history=[("fail", 0, (), -1), ("node_gets_well", 0, (), 0), ("wait", 0, (72,), -1)])  # still called Failed
 @example(cap=4, history=[("fail", 0, (), -1), ("annotate", 0, ("machine", None), -1)])
 @given(cap=st.integers(0, 4), history=st.lists(EVENTS, min_size=4, max_size=20))
 def test_the_rules_hold_over_any_history(cap: int, history: list[Event]) -> None:
