@@ -141,6 +141,7 @@ class RemediationInput:
     incident: str = ""
     holder: str = ""
     marked: bool = False
+    unhealthy: str = ""
     started: datetime | None = None
     record: tuple[RecordEntry, ...] = ()
 

@@ -115,6 +115,10 @@ def consequence(cluster: str) -> ActivityConfig:
     )
 
 
+DELETION_DEADLINE = timedelta(seconds=32)
+"""So long a request for a deletion may still be under way, with the margin."""
+
+
 def deletion(cluster: str) -> ActivityConfig:
     """Asking for the deletion of an object: one attempt, after which it is looked at anew; it names what it deletes by uid."""
     return consequence(cluster)

@@ -99,13 +99,20 @@ class PreservationStory:
                 await self._drain()
                 continue
             if not hold.preserved:
-                if hold.terminate and self._machine is not None and self.episode.abort_asked is None:
-                    return self._handed_over(hold, self._machine)
-                return await self._released(hold)
+                if self._wish.until is not None:
+                    # Moved while we looked, and answered: what a person was told holds.
+                    self._wish = replace(self._wish, keep=True)
+                    continue
+                if not hold.terminate or self._machine is None or self.episode.abort_asked is not None:
+                    return await self._released(hold)
+                if self.episode.held is not None:
+                    await self.episode.wait_while_held()
+                    continue
+                return self._handed_over(hold, self._machine)
             await self._show(hold)
-            await self._wait(hold)
-            if self._roll_is_due():
+            if self._roll_is_due() and not self.unheard:
                 return self._rolled()
+            await self._wait(hold)
 
     async def _look(self) -> Hold:
         """Ask what holds now and have it written. A look that fails is repeated for ever: nothing is lost meanwhile."""
@@ -169,7 +176,9 @@ class PreservationStory:
         if self._wish is wish:
             self._wish = NO_WISH
         else:
-            self._wish = replace(self._wish, keep=self._wish.keep and not wish.keep, automatic=False, duration=None)
+            keep = self._wish.keep and not wish.keep
+            surplus = self._wish.surplus and not wish.surplus
+            self._wish = replace(self._wish, keep=keep, automatic=False, surplus=surplus, duration=None)
 
     def _take(self, hold: Hold) -> None:
         self._hold, self.episode.problem = hold, ""
@@ -283,7 +292,7 @@ class PreservationStory:
 
     async def _released(self, hold: Hold) -> EpisodeResult:
         outcome = Outcome.ABORTED if self.episode.abort_asked is not None else Outcome.RELEASED
-        if hold.ended and "well again" in hold.reason:
+        if hold.recovered:
             outcome = Outcome.RECOVERED
         return await self._end(outcome, hold.reason)
 
@@ -327,6 +336,7 @@ class PreservationStory:
             incident=self.episode.incident,
             holder=self.episode.holder,
             marked=self._marked,
+            unhealthy=self._unhealthy,
             started=self.episode.started,
             record=tuple(self.episode.record),
         )
@@ -360,8 +370,7 @@ class PreservationStory:
     def take_news(self, news: PreservationNews) -> None:
         """The scanner saw that something is not as we left it."""
         self._unhealthy = news.unhealthy
-        if news.released and not self._wish.release:
-            self._wish = replace(self._wish, release=news.released)
+        self._wish = replace(self._wish, surplus=bool(news.released))
         self.episode.hear()
 
     def take_release(self, request: PersonRequest) -> str:
@@ -382,9 +391,9 @@ class PreservationStory:
         return f"{self.episode.node} is preserved until {written(until)}"
 
     @property
-    def kept(self) -> bool:
-        """Whether there is something to release or to extend."""
-        return self._hold is not None and self._hold.preserved
+    def unheard(self) -> bool:
+        """Whether somebody has said what was not carried out yet: nothing is handed over before that."""
+        return self._wish != NO_WISH or self.episode.abort_asked is not None or self.episode.held is not None
 
 
 @workflow.defn(name="Preservation")
@@ -406,6 +415,9 @@ class Preservation(EpisodeConversation):
             self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
             result = await story
         await workflow.wait_condition(workflow.all_handlers_finished)
+        while not isinstance(result, EpisodeResult) and self._story.unheard:
+            result = await self._story.run()
+            await workflow.wait_condition(workflow.all_handlers_finished)
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION

@@ -16,6 +16,7 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Prese
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
+from policy.permits import PermitRequest, Release
 from workflows import options
 from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation
@@ -23,6 +24,7 @@ from workflows.episode import Episode
 from workflows.handing_over import go_on_as
 from workflows.messages import AbortRequest
 from workflows.preservation import UNMARK_PAUSE
+from workflows.turns import is_unclear
 
 LOOK_AGAIN = timedelta(seconds=20)
 PAUSE = timedelta(seconds=10)
@@ -45,7 +47,8 @@ class RemediationStory:
         self.episode.record += request.record
         self.episode.holder = request.holder
         self._desk = Bookkeeping(self.episode)
-        self._asked = False
+        self._asked = self._unclear = False
+        """Whether the deletion was asked for, and whether it may have been for all that we know: an answer was lost."""
         info = workflow.info()
         self.episode.target = Target(
             cluster=request.cluster,
@@ -63,9 +66,9 @@ class RemediationStory:
         pause = PAUSE
         while True:
             if (abort := self.episode.abort_asked) is not None and not self._asked:
-                return await self._end(
-                    Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}) before its deletion was asked for"
-                )
+                return await self._aborted(abort)
+            if not self._asked and not self.episode.permit and (refused := await self._permitted()):
+                return refused
             if self.episode.held is not None and not self._asked:
                 await self.episode.wait_while_held()
                 continue
@@ -76,6 +79,10 @@ class RemediationStory:
                 self.episode.note("delete-machine", "failed", self.episode.problem)
                 if error_type(error) is ErrorType.TARGET_CHANGED:
                     return await self._end(Outcome.REPLACED, self.episode.problem)
+                if is_unclear(error):
+                    self._unclear = True
+                    await self.episode.settle(options.DELETION_DEADLINE)
+                    continue
                 if error_type(error) in HOPELESS:
                     await self._desk.ask_for_a_person(self.episode.problem)
                     await self.episode.rest(None, "a person's word")
@@ -84,18 +91,55 @@ class RemediationStory:
                 await self.episode.rest(pause, "before the deletion is asked for again")
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause, self.episode.problem = PAUSE, ""
+            pause, self.episode.problem, self._unclear = PAUSE, "", False
             if found.gone:
                 return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
             if found.kept:
-                return self._back(found.kept)
+                return await self._back(found.kept)
             if not self._asked:
                 self._asked = True
                 self.episode.note("delete-machine", "asked", found.detail)
             self.episode.enter(phase=Phase.TERMINATING, doing="waits until the machine is gone")
             await self.episode.rest(LOOK_AGAIN, "until the machine is looked for again")
 
-    async def _give_up(self) -> GiveUpResult:
+    async def _permitted(self) -> EpisodeResult | None:
+        """A deletion disrupts as a fencing does: the scanner lets so many at once (S14). Refused, it is asked again later."""
+        request = self._request
+        while not self.episode.permit:
+            refused = await self.episode.obtain_permit(
+                PermitRequest(
+                    node=request.node,
+                    workflow_id=workflow.info().workflow_id,
+                    incident=self.episode.incident,
+                    kind=Kind.REMEDIATION,
+                    reason=request.reason,
+                    node_uid=request.node_uid,
+                    ready=False,
+                )
+            )
+            if not refused:
+                break
+            if (abort := self.episode.abort_asked) is not None:
+                return await self._aborted(abort)
+            self.episode.problem = f"no permit: {refused}"
+            self.episode.enter(doing="waits before it asks for a permit again")
+            await self.episode.rest(LONGEST_PAUSE, "before a permit is asked for again")
+        self.episode.problem = ""
+        self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
+        return None
+
+    async def _aborted(self, abort: AbortRequest) -> EpisodeResult:
+        """Our claim on the Node goes. Whether an answer that was lost has begun the deletion is looked up, as far as can be."""
+        try:
+            found = await self._give_up(withdraw=True)
+            going = not found.kept
+        except ActivityError as error:
+            self.episode.note("delete-machine", "claim left", error_message(error))
+            going = self._unclear
+        when = "though its deletion may have been asked for" if going else "and its deletion was not asked for"
+        return await self._end(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}), {when}")
+
+    async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request
         assert request.machine is not None, "checked when the workflow began"
         return await workflow.execute_activity_method(
@@ -106,15 +150,21 @@ class RemediationStory:
                 machine=request.machine,
                 machine_uid=self._machine_uid,
                 node_uid=request.node_uid,
+                incident=self.episode.incident,
+                unhealthy=request.unhealthy,
+                withdraw=withdraw,
                 holder=self.episode.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
             ),
             **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
         )
 
-    def _back(self, why: str) -> PreservationInput:
-        """Somebody keeps it after all: what was asked for before the deletion wins (S27)."""
+    async def _back(self, why: str) -> PreservationInput:
+        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit."""
         request = self._request
+        await self.episode.give_back_permit(
+            Release(node=self.episode.node, incident=self.episode.incident, outcome=Outcome.RELEASED.value, problem=why)
+        )
         self.episode.note("hand-over", "back", why)
         return PreservationInput(
             cluster=request.cluster,
@@ -137,6 +187,9 @@ class RemediationStory:
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         if self._request.marked:
             await self._desk.remove_marks(UNMARK_PAUSE)
+        await self.episode.give_back_permit(
+            Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
+        )
         self.episode.note("end", outcome.value, message)
         self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
         return EpisodeResult(

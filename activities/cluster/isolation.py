@@ -41,7 +41,8 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, failure
 from policy.identity import same_machine
 from policy.marks import Mark
-from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, PRESERVE_ANNOTATION, PRESERVING, Taint
+from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
+from policy.vetoes import preserved_by
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
@@ -192,11 +193,11 @@ def _way_back(node: LiveNode, mark: Mark) -> Edit:
         return _keep_for_paths(node, mark)
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
-    preserve, left = node.annotations.get(PRESERVE_ANNOTATION), ""
+    preserved, left = preserved_by(node.view), ""
     if mark.cordoned and node.view.unschedulable:
-        if preserve in PRESERVING:
+        if preserved:
             # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
-            left = f"; left cordoned: preserved by the annotation {PRESERVE_ANNOTATION}={preserve}"
+            left = f"; left cordoned: {preserved}"
         else:
             removed.append("our cordon")
             operations += uncordon()

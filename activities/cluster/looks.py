@@ -40,14 +40,11 @@ from policy.fencing_requests import is_taken_up, why_withdrawn
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
 from policy.node_events import NodeEvent
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING
 from policy.report import Observation
 from policy.rules import Rules, rules_of
 from policy.targets import Target
 from policy.verdicts import Health, need_gone
-
-HOLD_ANNOTATION = "nodewarden.io/hold"
-"""A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
+from policy.vetoes import veto_of
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time."""
@@ -355,15 +352,7 @@ def _veto(sight: _Sight) -> str:
         return sight.subject.kept_out
     if sight.node is None:
         return ""
-    if sight.node.view.labels.get(EXCLUDE_LABEL) == "true":
-        return f"the label {EXCLUDE_LABEL} excludes the node"
-    preserve = sight.node.annotations.get(PRESERVE_ANNOTATION)
-    if preserve in PRESERVING:
-        return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
-    hold = sight.node.annotations.get(HOLD_ANNOTATION)
-    if hold is not None and hold != "false":
-        return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
-    return ""
+    return veto_of(sight.node.view)
 
 
 async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt]) -> T:

@@ -21,18 +21,21 @@ from activities.cluster.isolation import require_cluster
 from activities.cluster.keeping import Keeping, Sight
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, in_time, utc_now
+from activities.cluster.nodelease import foreign_holder
 from activities.cluster.paths import NODES
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.errors import ErrorType, failure
 from policy.durations import format_duration
+from policy.fence_policies import switched_off_node
 from policy.healthcheck import ObjectRef
 from policy.moments import written
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION, Intent
+from policy.vetoes import veto_of
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
@@ -87,17 +90,17 @@ class ClusterPreservation(PreservationActivities):
             in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
             if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
                 raise failure(ErrorType.NOT_LICENSED, problem)
-            sight = await self._keeping.look(request.node, request.machine)
+            sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
             if sight.held is None or sight.machine is None:
                 return GiveUpResult(gone=True, detail="the Machine is gone")
             if sight.machine_uid != request.machine_uid:
                 raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
             if sight.held.deleting:
                 return GiveUpResult(detail="its deletion was asked for before")
-            if refusal := self._why_not(sight, request):
+            if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
                 return await self._keep(sight, refusal)
             try:
-                await self._claim(sight)
+                await self._claim(sight, request)
                 return await self._delete(sight, request)
             except ObjectConflict:
                 continue
@@ -111,7 +114,11 @@ class ClusterPreservation(PreservationActivities):
         found_held = sight.held
         assert found_held is not None
         held = _as_wished(found_held, request)
-        automatic = Automatic.SELECTED if request.wish.automatic else Automatic.NOTHING
+        automatic = Automatic.NOTHING
+        if request.wish.automatic:
+            automatic = Automatic.SELECTED
+        elif request.wish.surplus:
+            automatic = Automatic.RELEASED
         decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
         if request.wish.until is not None and decision.preserved:
             decision = replace(decision, expiry=request.wish.until)
@@ -191,7 +198,7 @@ class ClusterPreservation(PreservationActivities):
 
     # Giving up ------------------------------------------------------------------------------------------------------
 
-    def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
         """Why this machine is not deleted after all, as it stands now."""
         held = sight.held
         assert held is not None
@@ -202,13 +209,24 @@ class ClusterPreservation(PreservationActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{name}: pinned {request.node_uid}, now {sight.node_uid}")
         if not sight.owner:
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
-        if keeps(held):
-            return "somebody asks for it to be preserved"
-        if held.expiry is not None and not held.expired(self._clock()):
-            return f"it is preserved until {written(held.expiry)}"
-        if held.well and not held.failed:
-            return "it is well again"
+        if keeps(held, self._clock()):
+            return "somebody asks for it to be preserved, or it is well again"
+        if held.well and request.unhealthy:
+            return "its Node says that it is well again"
+        if sight.node is not None:
+            await self._require_leave(sight.node.view, request)
         return ""
+
+    async def _require_leave(self, node: NodeView, request: GiveUpRequest) -> None:
+        """Nobody says "hands off", and it is no member of a control plane: those are for a later version (S15, S20)."""
+        if node.control_plane:
+            why = "it is a member of the control plane, which this version never deletes"
+            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
+        veto = veto_of(node) or switched_off_node(node)
+        if not veto and (holder := await foreign_holder(self._connection, node.name, self._clock())):
+            veto = f"the node's lease is held by {holder!r}"
+        if veto:
+            raise failure(ErrorType.VETOED, veto)
 
     async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
         """A claim of an earlier try goes."""
@@ -217,11 +235,12 @@ class ClusterPreservation(PreservationActivities):
             await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
         return GiveUpResult(kept=why, detail=why)
 
-    async def _claim(self, sight: Sight) -> None:
-        """From here on the machine is being given up: written only while the Node is as we read it."""
-        if sight.node is None or TERMINATING_ANNOTATION in sight.node.annotations:
+    async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
+        """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
+        if sight.node is None:
             return
-        operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: written(self._clock())})
+        claim = f"{written(self._clock())} by incident {request.incident}"
+        operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: claim})
         await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
 
     async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
@@ -291,7 +310,7 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         machine_uid=sight.machine_uid,
         provider_id=sight.node.view.provider_id if sight.node is not None else "",
         zone=sight.node.view.zone if sight.node is not None else "",
-        isolate=sight.pool.isolate if sight.pool is not None else False,
+        recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
     )
 

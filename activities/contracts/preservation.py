@@ -20,12 +20,14 @@ from policy.report import PreservationNeed
 class Wish:
     """A word that is not on the objects yet, and is to be written there.
 
-    keep: begin to preserve, as if somebody had annotated it. automatic: because the pool's cap allows it. until: a new expiry,
-    whatever it was. duration: how far the first expiry is away, None for the pool's time-out. release: why it is released.
+    keep: begin to preserve, as if somebody had annotated it. automatic: because the pool's cap allows it. surplus: the pool's cap
+    gives it up, if nothing else keeps it. until: a new expiry, whatever it was. duration: how far the first expiry is away, None
+    for the pool's time-out. release: why a person releases it.
     """
 
     keep: bool = False
     automatic: bool = False
+    surplus: bool = False
     until: datetime | None = None
     duration: timedelta | None = None
     release: str = ""
@@ -80,13 +82,17 @@ class Hold:
     machine_uid: str = ""
     provider_id: str = ""
     zone: str = ""
-    isolate: bool = False
+    recovered: bool = False
     ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpRequest:
-    """Ask for the deletion of a Machine that has failed and that nobody keeps (S27)."""
+    """Ask for the deletion of a Machine that has failed and that nobody keeps (S27).
+
+    incident: whose claim on the Node it is. unhealthy: as of a HoldRequest. withdraw: it is not to be asked for any more, and the
+    claim goes.
+    """
 
     cluster: str
     node: str
@@ -95,6 +101,9 @@ class GiveUpRequest:
     holder: str
     not_after: datetime
     node_uid: str = ""
+    incident: str = ""
+    unhealthy: str = ""
+    withdraw: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

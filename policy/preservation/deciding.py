@@ -17,7 +17,7 @@ from enum import StrEnum
 from policy.durations import format_duration
 from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
-from policy.preservation.requests import KEEPING, Intent, Request, asked_for, requested
+from policy.preservation.requests import Intent, Request, asked_for, requested
 
 
 class Action(StrEnum):
@@ -47,7 +47,8 @@ class Decision:
     """What holds for one machine at one moment.
 
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
-    ended: that a preservation ends with this. withdraw: that its annotation has served, and goes. automatic: what the cap said.
+    ended: that a preservation ends with this. recovered: because the machine is well again. withdraw: that its annotation has
+    served, and goes. automatic: what the cap said.
     """
 
     held: Held
@@ -58,6 +59,7 @@ class Decision:
     preserved: bool = False
     expiry: datetime | None = None
     ended: bool = False
+    recovered: bool = False
     withdraw: bool = False
     warnings: tuple[str, ...] = ()
     automatic: Automatic = Automatic.NOTHING
@@ -80,12 +82,13 @@ def decide(
     return _Deciding(held, now, timeout, automatic, released).decide()
 
 
-def keeps(held: Held) -> bool:
+def keeps(held: Held, now: datetime) -> bool:
     """Whether a word on the objects keeps the machine from being terminated for its failure (S27), begun or not.
 
-    Asked live right before a deletion as well. A word that ran out keeps nothing.
+    Asked live right before a deletion as well. The same rules as everywhere: else two looks would contradict each other.
     """
-    return requested(held.annotated, node_exists=held.node is not None).intent in KEEPING
+    decision = decide(held, now=now, timeout=timedelta(hours=1))
+    return decision.preserved or decision.action is Action.NONE
 
 
 class _Deciding:
@@ -114,7 +117,10 @@ class _Deciding:
         if self._released:
             action = Action.TERMINATE if held.failed else Action.NONE
             return self._say(action, self._released, withdraw=True)
-        if self._automatic is Automatic.SELECTED:
+        if held.failed and held.ended_well and held.well:
+            return self._say(Action.NONE, "its Node was found healthy when its time was over, and still is: it runs on")
+        if self._automatic is Automatic.SELECTED and intent is Intent.NONE and held.failed and not held.ended:
+            # Chosen a moment ago: whatever was said or has happened since goes before it.
             self._intent = Intent.AUTOMATIC
             return self._begin("it has failed, and the pool keeps failed machines")
         if intent is Intent.NOW:
@@ -148,9 +154,10 @@ class _Deciding:
             return self._end(self._released, withdraw=True)
         if self._request.unreadable:
             return self._go_on("goes on as it was: the annotation of its Node can't be read")
-        if self._automatic is Automatic.RELEASED:
+        ours = intent is Intent.AUTOMATIC or (intent is Intent.NONE and held.condition_reason == BY_US)
+        if self._automatic is Automatic.RELEASED and ours:
             return self._end("the pool keeps fewer machines, and this one expires first", withdraw=True)
-        if intent is Intent.NONE and held.condition_reason == BY_US:
+        if intent is Intent.NONE and ours:
             self._intent = Intent.AUTOMATIC
             return self._automatically("an automatic preservation is not released by removing its annotation, which is put back")
         match intent:
@@ -161,24 +168,24 @@ class _Deciding:
             case Intent.AUTOMATIC:
                 return self._automatically("preserved automatically")
             case Intent.WHEN_FAILED if not held.failed:
-                return self._end("it is well again; its annotation is armed for another failure")
+                return self._end("it is well again; its annotation is armed for another failure", recovered=True)
             case _:
                 return self._go_on("preserved on request")
 
     def _automatically(self, reason: str) -> Decision:
         if not self._held.failed:
-            return self._end("it is well again", withdraw=True)
+            return self._end("it is well again", withdraw=True, recovered=True)
         return self._go_on(reason)
 
     def _expire(self, expiry: datetime) -> Decision:
         when = f"expired at {written(expiry)}"
         if self._held.failed and self._held.well:
-            return self._say(Action.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True)
+            return self._say(Action.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True, recovered=True)
         return self._end(when, withdraw=True)
 
-    def _end(self, reason: str, *, withdraw: bool = False) -> Decision:
+    def _end(self, reason: str, *, withdraw: bool = False, recovered: bool = False) -> Decision:
         action = Action.TERMINATE if self._held.failed else Action.STOP
-        return self._say(action, reason, ended=True, withdraw=withdraw)
+        return self._say(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
 
     def _begin(self, reason: str) -> Decision:
         expiry = later(self._now, self._timeout)
@@ -202,6 +209,7 @@ class _Deciding:
         preserved: bool = False,
         expiry: datetime | None = None,
         ended: bool = False,
+        recovered: bool = False,
         withdraw: bool = False,
     ) -> Decision:
         return Decision(
@@ -213,6 +221,7 @@ class _Deciding:
             preserved=preserved,
             expiry=expiry,
             ended=ended,
+            recovered=recovered,
             withdraw=withdraw,
             warnings=self._warnings,
             automatic=self._automatic,

@@ -19,12 +19,12 @@ from policy.preservation.held import (
     CONDITION,
     DRAINED,
     ENDED_ANNOTATION,
+    FOUND_WELL,
     NOT_DRAINED,
     SCALE_DOWN_BEFORE,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
     STOPPED,
-    Held,
 )
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 
@@ -104,10 +104,13 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
 
 def _memory(decision: Decision) -> dict[str, str | None]:
     """One preservation for one failure (S25): remembered until the machine is well again."""
-    if decision.ended and decision.held.failed and decision.held.expiry is not None:
+    held = decision.held
+    if held.failed and decision.ended and held.expiry is not None:
         # Also where its Node is healthy and it runs on: its controller may call it failed for a while yet.
-        return {ENDED_ANNOTATION: written(decision.held.expiry)}
-    if not decision.held.failed and decision.held.ended:
+        well = FOUND_WELL if decision.action is Action.STOP else ""
+        return {ENDED_ANNOTATION: f"{written(held.expiry)}{well}"}
+    if held.ended and not held.failed and (held.node is None or held.well):
+        # Not by the word of whoever called it failed alone: a check that is paused makes nobody well.
         return {ENDED_ANNOTATION: None}
     return {}
 
@@ -164,8 +167,3 @@ def _condition(decision: Decision, drained: bool | None) -> PreservedCondition |
 
 def _differences(there: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
     return {key: value for key, value in wanted.items() if there.get(key) != value}
-
-
-def is_in_force(held: Held) -> bool:
-    """Whether a preservation holds on the objects, however far its effects have come."""
-    return held.expiry is not None

@@ -31,6 +31,9 @@ EXPIRY_ANNOTATION = "nodewarden.io/preserve-expiry"
 ENDED_ANNOTATION = "nodewarden.io/preservation-ended"
 """That the failure of this machine has had its preservation (S25). It goes when the machine is seen well again."""
 
+FOUND_WELL = " well"
+"""Behind the moment in that annotation: the Node was healthy when the time was over."""
+
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 SCALE_DOWN_DISABLED_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 """The mark by which the first one is known to be ours; without it, it is the user's and stays (S28)."""
@@ -129,6 +132,11 @@ class Held:
     def ended(self) -> bool:
         """Whether this failure has been preserved before, until that ended (S25)."""
         return ENDED_ANNOTATION in (self.annotations if self.machine else self.on_node)
+
+    @property
+    def ended_well(self) -> bool:
+        """The same, and its Node was found healthy then: it runs on for as long as it stays so, though it is called failed."""
+        return (self.annotations if self.machine else self.on_node).get(ENDED_ANNOTATION, "").endswith(FOUND_WELL)
 
     def expired(self, now: datetime) -> bool:
         """Inclusive, unlike all other time-outs, as in the shipped system."""

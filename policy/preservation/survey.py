@@ -89,9 +89,12 @@ def survey(
     chosen = []
     for pool in ordered:
         choice = _spread(pool, members[pool.name], (parts or {}).get(pool.name) or _parts_of(pool, known), now, warnings)
+        if blocked:
+            # Which pool a machine is of, and how many that keeps, is not known as long as one of them can't be read.
+            choice = replace(choice, released=())
         chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
     for name, machines_of in sorted(own.items()):
-        if name in known:
+        if name in known and not blocked:
             choice = choose(machines_of, known[name].cap, now=now)
         else:
             # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
@@ -122,7 +125,8 @@ def _decisions(
 
 
 def _held_back(decision: Decision, blocked: str) -> Decision:
-    if decision.action is not Action.TERMINATE or decision.ended or decision.intent is Intent.FALSE:
+    given_up = decision.action is Action.TERMINATE and not decision.ended
+    if not given_up or decision.intent is Intent.FALSE:
         return decision
     return replace(decision, action=Action.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
 

@@ -197,7 +197,7 @@ def test_whether_a_failed_machine_is_given_up(case: Json) -> None:
     decision = the_decision(objects)
     assert (decision.action is Action.TERMINATE) is case["expect"]["terminate"]
     if given.get("expires_in_s") is None:
-        assert keeps(decision.held) is not case["expect"]["terminate"]
+        assert keeps(decision.held, NOW) is not case["expect"]["terminate"]
 
 
 @pytest.mark.parametrize("case", cases("mcm_auto"))

@@ -126,7 +126,7 @@ class ScriptedMachine(PreservationActivities):
         if wish.keep:
             assert held.node is not None
             held = replace(held, node=replace(held.node, annotations={**held.node.annotations, PRESERVE_ANNOTATION: "now"}))
-        automatic = Automatic.SELECTED if wish.automatic else Automatic.NOTHING
+        automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
         decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release)
         if wish.until is not None and decision.preserved:
@@ -155,6 +155,7 @@ class ScriptedMachine(PreservationActivities):
             node_uid="uid-node",
             machine=MACHINE,
             machine_uid="uid-machine",
+            recovered=decision.recovered,
             ready=world.held.node is not None and world.held.node.ready,
         )
 
@@ -163,7 +164,9 @@ class ScriptedMachine(PreservationActivities):
         world = self._world
         world.named.add(request.holder)
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
-        if world.gave_up_at is None and keeps(world.held):
+        if request.withdraw:
+            return GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
+        if world.gave_up_at is None and keeps(world.held, now()):
             return GiveUpResult(kept="somebody asks for it to be preserved")
         if world.held.expiry is not None and not world.held.expired(now()):
             world.broken.append("S21: deleted while preserved")

@@ -1,0 +1,38 @@
+"""Who says "hands off" on a Node itself, in words by which to find it. Leases and checks, who may too, are asked elsewhere."""
+
+from __future__ import annotations
+
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING, NodeView
+from policy.preservation.held import CONDITION
+
+HOLD_ANNOTATION = "nodewarden.io/hold"
+"""A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
+
+
+def veto_of(node: NodeView) -> str:
+    """Why nothing may be done to the node that disturbs it, "" where its labels and annotations say nothing against it."""
+    if node.labels.get(EXCLUDE_LABEL) == "true":
+        return f"the label {EXCLUDE_LABEL} excludes the node"
+    if preserved := preserved_by(node):
+        return preserved
+    return held_by(node)
+
+
+def held_by(node: NodeView) -> str:
+    """Whether a person holds it."""
+    hold = node.annotations.get(HOLD_ANNOTATION)
+    if hold is None or hold == "false":
+        return ""
+    return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
+
+
+def preserved_by(node: NodeView) -> str:
+    """Whether it is preserved, or somebody asks for that (S21): the annotation may be on the Machine alone, but then the
+    condition tells."""
+    preserve = node.annotations.get(PRESERVE_ANNOTATION)
+    if preserve in PRESERVING:
+        return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
+    condition = node.condition(CONDITION)
+    if condition is not None and condition.status == "True":
+        return f"the condition {CONDITION} says that the node is preserved"
+    return ""

@@ -1,0 +1,101 @@
+"""Words, failures and mistakes at the worst moment for a preservation: what a decision made before them may not undo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from policy.healthcheck import ObjectRef
+from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.preservation.automatic import choose
+from policy.preservation.book import PreservationBook
+from policy.preservation.deciding import Action, Automatic, decide, keeps
+from policy.preservation.effects import effects
+from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
+from policy.preservation.pools import read_policy
+from policy.preservation.survey import Deployment, survey
+from tests.preserved_objects import carried_out
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOURS = timedelta(hours=72)
+PRESERVATION_POLICY = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "PreservationPolicy",
+    "metadata": {"name": "all"},
+    "spec": {"selector": {}, "autoPreserveFailedMax": 5},
+}
+
+
+def held(ready: str = "Unknown", failed: bool = True, **annotations: str) -> Held:
+    node = NodeView(name="n", uid="u", conditions=(Condition(type=READY, status=ready),))
+    base = Held(key="s/w", machine="w", namespace="s", node_name="n", node=node, annotations=annotations)
+    return replace(base, phase=MachinePhase.FAILED, failed="its phase is Failed") if failed else base
+
+
+def test_s26_false_beats_a_selection_that_was_made_before_it() -> None:
+    machine = held(**{PRESERVE_ANNOTATION: "false"})
+    decision = decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED)
+    after = carried_out(machine, effects(decision))
+    assert (decision.preserved, after.annotations.get(PRESERVE_ANNOTATION)) == (False, "false")
+
+
+def test_s25_what_has_ended_is_not_preserved_by_an_old_selection() -> None:
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
+    assert not decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
+
+
+def test_a_machine_that_is_well_is_not_preserved_as_failed_by_an_old_selection() -> None:
+    assert not decide(held("True", failed=False), now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
+
+
+def test_what_is_to_be_terminated_is_not_kept_by_the_last_look() -> None:
+    """Else Preservation and Remediation hand the machine to each other without a pause."""
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
+    decision = decide(machine, now=NOW, timeout=HOURS)
+    assert not (decision.action is Action.TERMINATE and keeps(machine, NOW))
+
+
+def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
+    """The activity is repeated where its answer was lost (S33)."""
+    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
+    first = decide(machine, now=NOW, timeout=HOURS)
+    assert first.action is Action.STOP
+    after = carried_out(machine, effects(first))
+    assert decide(after, now=NOW, timeout=HOURS).action is not Action.TERMINATE
+
+
+def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
+    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert choose([after], 1, now=NOW).selected == ()
+
+
+def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
+    """`failed` is a health check's word here; without it the Node is as sick as before."""
+    machine = held("Unknown", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert after.ended
+
+
+def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
+    """A PreservationPolicy is edited into one that can't be read (or can't be listed): its machines fall to their
+    MachineDeployment, which says no cap of its own, and all of them are released and deleted."""
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS, deployment="d")
+    pool = read_policy(PRESERVATION_POLICY)
+    assert survey([kept], [pool], [Deployment(name="d")], now=NOW).decisions[0].preserved
+    (decision,) = survey([kept], [], [Deployment(name="d")], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
+    assert (decision.action is Action.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
+
+
+def test_s24_through_the_book() -> None:
+    book = PreservationBook()
+    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
+    assert kept.node is not None
+    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_node(kept.node)
+    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    book.put_pool("all", read_policy(PRESERVATION_POLICY))
+    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
+    book.put_pool("all", None, "PreservationPolicy/all: a typo")
+    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])

@@ -1,0 +1,103 @@
+"""A person's word to a preservation at the worst moment."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+import workflows.preservation
+from activities.contracts.preservation import Hold, HoldRequest
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase, PreservationNews
+from tests.workflows import kept_machine
+from tests.workflows.kept_machine import machine, preserving
+from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
+from workflows.preservation import Preservation
+from workflows.remediation import Remediation
+
+
+def long_ago(self: workflows.preservation.PreservationStory) -> bool:
+    """A new version of the worker is current, or the history is long."""
+    return self._request.state is None
+
+
+async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workflows.preservation.PreservationStory, "_roll_is_due", long_ago)
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        async with asyncio.timeout(5):
+            while world.held.expiry is not None:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
+    """S20: `hold` was answered with "nothing destructive until resume"."""
+    world = machine()
+    world.fails()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.handle.execute_update(Preservation.hold, PersonRequest(who="ada", reason="a dump is being copied"))
+        await run.skip(timedelta(hours=73))
+        await asyncio.sleep(1)
+        assert "delete" not in world.acts
+
+
+async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S34: it may have been asked for; "before its deletion was asked for" is not known to be true."""
+    world = machine()
+    world.fails()
+
+    def unclear(held: object, now: object) -> bool:
+        world.acts.append("delete")
+        raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
+
+    monkeypatch.setattr(kept_machine, "keeps", unclear)
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.until(lambda status: "may still be in flight" in status.doing or "delete" in world.acts)
+        await run.handle.execute_update(Remediation.abort, AbortRequest(who="ada", reason="stop"))
+        result = await run.handle.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "before its deletion was asked for" not in result.message
+
+
+async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ada is told "preserved until ..." while the look that finds its time over is under way; then the machine is deleted."""
+    world = machine()
+    world.fails()
+    gate, real = asyncio.Event(), kept_machine.ScriptedMachine.hold
+
+    @activity.defn(name="preservation.hold")
+    async def hold(self, request: HoldRequest) -> Hold:  # type: ignore[no-untyped-def]
+        found = await real(self, request)
+        if found.terminate:
+            await gate.wait()
+        return found
+
+    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.annotate("false")
+        await run.handle.signal(Preservation.look_again, PreservationNews())
+        async with asyncio.timeout(5):
+            while "terminate" not in world.acts:
+                await asyncio.sleep(0.02)
+        word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
+        try:
+            told = await run.handle.execute_update(Preservation.extend, word)
+        except WorkflowUpdateFailedError:
+            told = ""
+        gate.set()
+        await asyncio.sleep(2)
+        assert not ("preserved until" in told and "delete" in world.acts), told
