@@ -210,7 +210,7 @@ class ClusterPreservation(PreservationActivities):
         if not sight.owner:
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
         if keeps(held, self._clock()):
-            return "somebody asks for it to be preserved, or it is well again"
+            return "somebody asks for it to be preserved" if held.failed else "it is well again"
         if held.well and request.unhealthy:
             return "its Node says that it is well again"
         if sight.node is not None:

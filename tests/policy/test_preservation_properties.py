@@ -143,7 +143,7 @@ class Pools:
         """What is being deleted, or was given up, is replaced. S21: nothing that is kept."""
         held = machine.held
         decision = self.decision(machine)
-        given_up = decision.action is Action.TERMINATE and effects(decision).nothing and not keeps(held)
+        given_up = decision.action is Action.TERMINATE and effects(decision).nothing and not keeps(held, self.now)
         if given_up:
             assert held.expiry is None, "S21"
         if held.deleting or given_up:
@@ -275,7 +275,7 @@ class Pools:
                 assert users == {**machine.users, SCALE_DOWN_DISABLED: "true"}
             assert held.annotations["team"] == "m", "S28"
             if decision.action is Action.TERMINATE:
-                assert not keeps(held), "S27: the look before the deletion would give it back for ever"
+                assert not keeps(held, self.now), "S27: the look before the deletion would give it back for ever"
             if held.expiry is None and not held.failed:
                 left = set(held.annotations) - {"team", PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION}
                 assert not left, "S28: of ours nothing stays on a machine that is well"

@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import (
     ActRequest,
@@ -34,6 +35,7 @@ from policy.episodes import EpisodeResult, EpisodeStatus, PreservationInput
 from policy.healthcheck import ObjectRef
 from policy.ids import episode_id
 from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.permits import Decision, PermitAnswer
 from policy.preservation.deciding import Action, Automatic, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import Held, MachinePhase
@@ -179,6 +181,15 @@ class ScriptedMachine(PreservationActivities):
             world.present = False
         return GiveUpResult(gone=not world.present)
 
+    @activity.defn(name="episodes.request-permit")
+    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+        self._world.acts.append("permit")
+        return PermitAnswer(decision=Decision.GRANTED, holder="us")
+
+    @activity.defn(name="episodes.name-deployment")
+    async def name_deployment(self, request: NameRequest) -> DeploymentName:
+        return DeploymentName(holder="default/1")
+
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:
         assert request.options.ignore_daemon_sets
@@ -253,6 +264,8 @@ async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: ob
             Worker(env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
         )
         await stack.enter_async_context(Worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
+        scanner = [target.request_permit, target.name_deployment]
+        await stack.enter_async_context(Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
         with env.with_time_skipping_disabled():
             handle = await env.client.start_workflow(Preservation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         try:
