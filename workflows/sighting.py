@@ -53,8 +53,8 @@ class Sighting:
         off_since = (self._power.off_commanded_at or word) if off is not None else None
         dead_since = dead.last if (dead := self._episode.kernel_dead) is not None else None
         since = self._power.powered_on_at or off_since or dead_since or self._isolation.cut_since
-        if seen is None or since is None or not self.says_ready():
-            return False
+        if seen is None or since is None or not self.says_ready() or self.is_replaced():
+            return False  # another machine's first boot is no restart of the pinned one (S9)
         proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._boot_ids_before)
         self._episode.restart_proof = proof or self._episode.restart_proof
         return proof is not None

@@ -228,6 +228,8 @@ class ClusterFreeing(FreeingActivities):
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""
         pinned = request.target.pinned
+        if self._own_node and pinned.node == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{pinned.node} and frees nothing of it itself")
         if not paths_cut(request.proofs, pinned.endpoints):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
         available = {each.volume for proof in request.proofs for each in proof.volumes}

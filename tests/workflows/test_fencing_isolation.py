@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
@@ -15,6 +16,7 @@ from policy.kdump import KdumpRule
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState, VolumeState
+from policy.report import Observation
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
@@ -597,3 +599,23 @@ async def test_a_slow_detachment_is_waited_for_by_the_next_try(env: WorkflowEnvi
         await run.did("free-cut-pods")
     assert world.storage == CutStorage(handles=("vol-1",))
     assert world.count("detach vol-1") == 1
+
+
+async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEnvironment) -> None:
+    """S1: pods were freed behind the cut; the old machine still runs. Its replacement is no restart of it."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        world.ready = True
+        await run.tell(world.observation())
+        await run.parked()
+        real = world.observation
+
+        def replaced() -> Observation:
+            return replace(real(), uid="uid-new", boot_id="boot-of-another", provider_id="", system_uuid="sys-99")
+
+        world.observation = replaced  # type: ignore[method-assign,assignment]
+        world.word = True
+        await run.tell(world.observation())
+        await asyncio.sleep(2)
+        assert world.count("restore-path") == 0

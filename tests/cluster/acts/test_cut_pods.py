@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.paths import CONFIG_MAPS
 from activities.contracts.target import FreeCutRequest, FreeResult
 from activities.errors import ErrorType
@@ -15,7 +16,7 @@ from policy.episodes import PathProof, Reading
 from policy.plan import CutStorage
 from policy.power import PowerState
 from simulator.resources import VOLUMES
-from tests.cluster.acts.world import NODE, NOW, World, our_mark, refused
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy
 
 PORT = "fence_brocade://switch-1/2"
@@ -163,3 +164,10 @@ async def test_a_node_that_says_ready_or_is_another_s_loses_nothing(cut: World) 
     with refused(ErrorType.VETOED):
         await free(cut)
     assert await cut.pods() == ["db-0"]
+
+
+async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -> None:
+    """S16: whoever runs it is not cut off from what its pods write."""
+    freeing = ClusterFreeing(CLUSTER, cut.connection, own_node=NODE, clock=cut.clock)
+    with refused(ErrorType.OWN_NODE):
+        await freeing.free_cut_pods(await request(cut))
