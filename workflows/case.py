@@ -114,7 +114,7 @@ def open_case(episode: Episode, pin: PinResult) -> Case:
     looks = Looks(episode, need)
     desk = Bookkeeping(episode, delegate=need.delegate)
     power = PowerSequence(episode, plan)
-    freeing = FreeingSequence(episode, plan, power)
+    freeing = FreeingSequence(episode, plan, power, looks)
 
     async def may_try_again() -> None:
         """While there is a way back, a hold or an abort is heard between two tries as well."""

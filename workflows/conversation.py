@@ -79,6 +79,10 @@ class EpisodeConversation:
     def _check_hold(self, request: PersonRequest) -> None:
         by_a_person(request.who, request.reason)
         self._still_open("hold")
+        if (abort := self.episode.abort_asked) is not None:
+            raise ValueError(
+                f"hold: expected an episode that goes on; this one was aborted by {abort.who}, which ends every hold"
+            )
 
     @workflow.update
     def resume(self, request: PersonRequest) -> str:

@@ -61,6 +61,8 @@ class Endings:
         case = self._case
         if not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
             self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
+        if case.isolation.left:
+            await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
         patient = outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}
         left = await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
         keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}

@@ -81,6 +81,7 @@ class Episode:
         self.observation: Observation | None = None
         self.abort_asked: AbortRequest | None = None
         self.acknowledgement: Acknowledgement | None = None
+        self._boot_of_word = ""
         self.held: PersonRequest | None = None
         self.resumed: PersonRequest | None = None
         self._news = self._heard = 0
@@ -186,7 +187,16 @@ class Episode:
     def observe(self, observation: Observation) -> None:
         """The node changed (signal `observe` of the scanner). A level: the latest is all that counts."""
         self.observation = observation
+        self._drop_a_word_about_another_boot(observation)
         self._news += 1
+
+    def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
+        """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
+        word = self.acknowledgement
+        if word is None or not seen.present or seen.boot_id in {"", self._boot_of_word}:
+            return
+        self.acknowledgement = None
+        self.note("acknowledge-off", "void", f"{word.who} saw boot {self._boot_of_word} off, and the node shows {seen.boot_id}")
 
     def take_abort(self, request: AbortRequest) -> str:
         """A person stops the episode; a repeated abort may still add `power_on`."""
@@ -198,6 +208,8 @@ class Episode:
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
         """A person vouches that the machine is off (S8)."""
         self.acknowledgement = Acknowledgement(who=request.who, why=request.reason, at=workflow.now())
+        seen = self.observation
+        self._boot_of_word = (seen.boot_id if seen is not None else "") or (self._target.pinned.boot_id if self._target else "")
         self.note("acknowledge-off", "given", f"by {request.who}: {request.reason}")
         self._news += 1
         return f"off of {self.node} acknowledged by {request.who}"
@@ -248,9 +260,14 @@ class Episode:
             await self.rest(remaining, doing)
             await look()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a hold is to be obeyed; an abort ends it."""
+        return self.held is not None and self.abort_asked is None
+
     async def wait_while_held(self) -> None:
-        """A hold is obeyed after off too, before the next act; an abort ends it."""
-        while (held := self.held) is not None and self.abort_asked is None:
+        """A hold is obeyed after off too, before the next act."""
+        while (held := self.held) is not None and self.is_held:
             self.enter(doing=f"held by {held.who}: {held.reason}")
             await self.rest(None, "held by a person")
 

@@ -110,6 +110,8 @@ class FencingStory:
             message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
             return await self.endings.restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on:
+            if case.power.proof is None:
+                raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
             await act.say_finished("off is proven, and the machine is left off")
             return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
         await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_on)
@@ -153,7 +155,7 @@ class FencingStory:
             await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
         except Turn as turn:
             await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
-            return turn.reason
+            return f"{turn.reason}{case.isolation.left}"
         await case.power.settle()  # a terminated predecessor's last act: what is looked at from here on is what it has left
         return ""
 
@@ -245,12 +247,16 @@ class Fencing(EpisodeConversation):
     @workflow.run
     async def run(self, request: FencingInput) -> EpisodeResult:
         self.check_identity(request.cluster, request.node)
-        story = asyncio.create_task(self._story.run())
-        try:
-            result = await asyncio.shield(story)
-        except asyncio.CancelledError:
-            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
-            result = await story
+        story = asyncio.create_task(self._to_the_end())
+        while not story.done():
+            try:
+                await asyncio.shield(story)
+            except asyncio.CancelledError:  # however often it comes: what was done is undone before the end (S35)
+                self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+        return story.result()
+
+    async def _to_the_end(self) -> EpisodeResult:
+        result = await self._story.run()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
 

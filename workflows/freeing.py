@@ -12,16 +12,17 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import ActRequest, FreeDumpingRequest, FreeingActivities, FreeRequest, FreeResult, Workload
 from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import Step
+from policy.episodes import OffProof, Step
 from policy.fencing import freeing_choice
 from policy.kdump import KernelDead
 from policy.plan import FencingPlan, Freeing
 from workflows import options
 from workflows.devices import longer
 from workflows.episode import Episode
+from workflows.looks import Looks
 from workflows.pacing import Pacing
 from workflows.power import PowerSequence
-from workflows.turns import ProofLost, Turn, turn_for
+from workflows.turns import Turn, never_began, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -29,16 +30,18 @@ POLL_INTERVAL = timedelta(seconds=1)
 class FreeingSequence:
     """Frees once per proof; remembers across restarts of the flow whether it is done and whether our taint still stands."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, power: PowerSequence) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, power: PowerSequence, looks: Looks) -> None:
         self._episode = episode
         self._plan = plan
         self._power = power
+        self._looks = looks
         self.began = False
         self.done = False
         self._freed_off = self._freed_dumping = 0
         self._left_dumping: Workload | None = None
         self.left_over = ""
-        self._tainted = False
+        self._tainted = self._may_stand = False
+        """Whether our taint stands, and whether it may for all that we know: an answer may have been lost."""
         self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
 
     @property
@@ -94,8 +97,10 @@ class FreeingSequence:
         self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
         try:
             await self._free(choice, deadline)
-        except ProofLost:
-            await self.untaint()  # a machine that runs after all must not go on losing its pods
+        except Turn:
+            # A machine that runs after all must not go on losing its pods, nor one of which nobody knows for the time until the
+            # next try (S1, S2).
+            await self.pause()
             raise
 
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
@@ -105,6 +110,7 @@ class FreeingSequence:
             choice = Freeing.DELETION  # a taint frees all at once
         pause = POLL_INTERVAL
         while True:
+            await self.wait_while_held()
             if choice is Freeing.DELETION:
                 left = await self._delete(left)
             elif not self._tainted:
@@ -113,7 +119,7 @@ class FreeingSequence:
                     continue
                 left = await self._left()
             else:
-                await self._power.read_again()  # the taint goes on taking effect: so must the proof
+                await self._require_still_off()
                 left = await self._left()
             self._freed_off = max(self._freed_off, before.pods - left.pods)
             if left.pods == 0 and left.attachments == 0:
@@ -130,6 +136,16 @@ class FreeingSequence:
             await self._delete_node()
         self.done = True
 
+    async def _require_still_off(self) -> None:
+        """The taint goes on taking effect: so must the proof. Where that is a person's word, a node that is back speaks against
+        it as a device would (S6)."""
+        proof, pinned = await self._power.read_again(), self._episode.target.pinned
+        if proof.acknowledgement is None or not await self._looks.refresh():
+            return
+        seen = self._episode.observation
+        if seen is not None and seen.present and seen.ready and seen.boot_id not in {"", pinned.boot_id}:
+            self._power.lose(f"{pinned.node} is back, although a person said off: its boot id is {seen.boot_id}")
+
     async def _delete_node(self) -> None:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
         request = await self._licence()
@@ -141,16 +157,23 @@ class FreeingSequence:
             )
         except ActivityError as error:
             raise turn_for(error, "the Node can't be deleted") from error
-        self._tainted = False
+        self._tainted = self._may_stand = False
         self._episode.note("delete-node", "ok", result.detail)
 
     async def pause(self) -> None:
-        """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1)."""
-        if self._tainted and not self.done:
+        """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
+        taken its effect stand on a machine that somebody else switches on (S32)."""
+        if self._may_stand:
             try:
                 await self.untaint()
             except Turn as turn:
                 self._episode.note("untaint-out-of-service", "failed", turn.reason)
+
+    async def wait_while_held(self) -> None:
+        """A hold is a person who is waited for."""
+        if self._episode.is_held:
+            await self.pause()
+        await self._episode.wait_while_held()
 
     async def untaint(self) -> None:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""
@@ -163,13 +186,13 @@ class FreeingSequence:
             )
         except ActivityError as error:
             raise turn_for(error, "the out-of-service taint can't be removed") from error
-        self._tainted = False
+        self._tainted = self._may_stand = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 
     async def _taint(self) -> bool:
         """False: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
-        self.began = True
+        before, self.began, self._may_stand = self.began, True, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.taint_out_of_service,
@@ -180,6 +203,7 @@ class FreeingSequence:
                 ),
             )
         except ActivityError as error:
+            self.began = before or not never_began(error)
             if error_type(error) is ErrorType.NOT_FOUND:
                 self._episode.note("taint-out-of-service", "not there", error_message(error))
                 return False
@@ -190,9 +214,9 @@ class FreeingSequence:
 
     async def _delete(self, left: Workload) -> Workload:
         request = await self._pacing.bounded(await self._licence(), left)
-        if request is None:
+        if request is None or self._episode.is_held:
             return left
-        self.began = True
+        before, self.began = self.began, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_workload,
@@ -200,14 +224,17 @@ class FreeingSequence:
                 **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the workload"}),
             )
         except ActivityError as error:
+            self.began = before or not never_began(error)
             raise turn_for(error, "workloads can't be deleted") from error
         detail = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
         self._episode.note("delete-workload", "ok", detail)
         return result.left
 
     async def _licence(self) -> FreeRequest:
-        await self._episode.wait_while_held()
-        proof = await self._power.read_again()
+        proof: OffProof | None = None
+        while proof is None or self._episode.is_held:  # one that came while we read is obeyed, too, and then read again
+            await self.wait_while_held()
+            proof = await self._power.read_again()
         return FreeRequest(
             target=self._episode.target, proof=proof, not_after=workflow.now() + options.ACT_WINDOW, holder=self._episode.holder
         )

@@ -188,8 +188,8 @@ class IsolationSequence:
             holder=self._episode.holder,
         )
         request = await self._pacing.bounded(asked, left)
-        if request is None:
-            return None
+        if request is None or self._episode.held is not None or self._episode.abort_asked is not None:
+            return None  # somebody spoke since the last look: the next one hears of it
         self.freed = True
         try:
             return await workflow.execute_activity_method(

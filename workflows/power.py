@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from typing import NoReturn
 
 from temporalio import workflow
 
@@ -140,14 +141,18 @@ class PowerSequence:
             return await self._still_acknowledged(self.proof)
         readings = await self._devices.read_all(self._proven)
         if any(reading.state is PowerState.ON for reading in readings):
-            self.proof = self._episode.off_proof = None
             self._on_since = workflow.now()
-            raise ProofLost(f"off no longer holds: {states(readings)}")
+            self.lose(f"off no longer holds: {states(readings)}")
         fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
         if fresh is None:
             raise StepFailed(f"off can't be read again: {states(readings)}")  # silence licenses nothing, and takes nothing back
         self.proof = self._episode.off_proof = fresh
         return fresh
+
+    def lose(self, reason: str) -> NoReturn:
+        """The proof is over (S6)."""
+        self.proof = self._episode.off_proof = None
+        raise ProofLost(reason)
 
     def remember_what_is_said(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
@@ -159,15 +164,10 @@ class PowerSequence:
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
-        try:
-            readings = await self._devices.read_all(self._plan.devices)
-        except Hopeless as silent:
-            self._episode.note("read-power", "failed", silent.reason)
-            return proof
-        for reading in readings:
+        # One that can never be read is as silent as the others, and hides nothing of what they say.
+        for reading in await self._devices.read_all(self._plan.devices, may_fail=lambda _device: True):
             if reading.state is PowerState.ON and self._said_before_word.get(reading.endpoint) is not PowerState.ON:
-                self.proof = self._episode.off_proof = None
-                raise ProofLost(f"{reading.endpoint} says on, which it did not when a person said off")
+                self.lose(f"{reading.endpoint} says on, which it did not when a person said off")
         return proof
 
     def _commanded(self) -> list[tuple[PowerDevice, ...]]:
@@ -218,12 +218,14 @@ class PowerSequence:
             raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s")
         self._off_ended.clear()
 
-    async def terminate(self) -> None:
-        """Command that the machine be given up, on a proof read again just before. Nothing of it is switched on again."""
-        proof = await self.read_again()
-        if proof.acknowledgement is not None or not self._proven:
-            raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
-        for device in self._proven:
+    async def terminate(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right before
+        it (S2). Nothing of it is switched on again."""
+        for device in self._proven or self._plan.devices[:1]:
+            await look()
+            proof = await self.read_again()
+            if proof.acknowledgement is not None or not self._proven:
+                raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
             commanded = await self._devices.terminate(device)
             if commanded.failed is not None:
                 raise commanded.failed

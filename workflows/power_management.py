@@ -62,16 +62,15 @@ class PowerManagement:
         done once it is read."""
         if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
             return
-        await self._episode.wait_while_held()
+        await self._freeing.wait_while_held()
         self._heed_an_abort()
-        await self._looks.before_destruction()
-        await self._power.terminate()
+        await self._power.terminate(self._looks.before_destruction)
         if not await self._power.is_given_up():
             raise StepFailed(f"whether the machine is given up is not known: {self._power.given_up}")
 
     async def try_on(self) -> None:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
-        await self._episode.wait_while_held()
+        await self._freeing.wait_while_held()
         await self._desk.take_node_lease(theirs_matters=False)
         await self._freeing.untaint()
         await self._desk.note_off(None)

@@ -74,13 +74,15 @@ def told_of(what: str, error: ActivityError) -> str:
     return message if message.startswith(what) else f"{what}: {message}"
 
 
+def never_began(error: ActivityError) -> bool:
+    """Whether no worker took the act in time: then nothing happened."""
+    return isinstance(error.cause, ActivityTimeout) and error.cause.type is TimeoutType.SCHEDULE_TO_START
+
+
 def is_unclear(error: ActivityError) -> bool:
     """Whether the act may have been carried out all the same: its worker was lost, it ran out of time, or it says so itself.
 
-    An act that never began (no worker took it in time) is clear: nothing happened.
+    An act that never began is clear.
     """
     kind = error_type(error)
-    if kind is ErrorType.AMBIGUOUS:
-        return True
-    cause = error.cause
-    return kind is None and not (isinstance(cause, ActivityTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START)
+    return kind is ErrorType.AMBIGUOUS or (kind is None and not never_began(error))

@@ -1,0 +1,66 @@
+"""What a fencing says and does at the worst moment: a machine switched on, a word about another boot, a BMC that falls silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from datetime import timedelta
+
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.permits import Decision, PermitAnswer
+from policy.power import PowerState
+from tests.workflows.fencing_run import fencing
+from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import AcknowledgeRequest
+
+
+async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:
+    """S6, S35: somebody switches it on after its pods were freed, right before it is given up."""
+    world = World(plan=plan(terminate_instance=True, power_on=False))
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        real = world.act
+
+        async def switched_on_before_the_last_look(name: str) -> None:
+            if name == "look" and "taint" in world.acts:
+                world.power = dict.fromkeys(world.power, PowerState.ON)
+            await real(name)
+
+        world.act = switched_on_before_the_last_look  # type: ignore[method-assign]
+        world.gates["taint"].set()
+        status = await run.parked()
+    assert world.broken == []
+    assert "terminate" not in world.acts
+    assert "switched it on" in status.problem
+
+
+async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit(env: WorkflowEnvironment) -> None:
+    """S6, S8: ada saw boot-1 off. While the episode queues somebody switches the machine on; it hangs again as boot-2."""
+    world = World(plan=plan(tries=1, restarts=0))
+    world.read_errors = deque([failure(ErrorType.UNAUTHORIZED, "wrong password")] * 1000)
+    world.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")])
+    async with fencing(env, world) as run:
+        await run.parked()
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.until(lambda status: "waits for a permit" in status.doing)
+        world.boot_id, world.ready = "boot-2", True  # plugged in again
+        await run.tell(world.observation())
+        world.ready = False  # and it hangs again
+        await run.tell(world.observation())
+        await run.handle.signal(Fencing.permit_granted)
+        await asyncio.sleep(2)
+        assert world.consequences() == []
+
+
+async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: WorkflowEnvironment) -> None:
+    """S1, S2: the BMC falls silent under our taint; it must not stand for the pauses between tries."""
+    world = World(plan=plan(retry_interval=timedelta(minutes=10), tries=2), pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.silent = set(world.power)
+        await run.until(lambda status: "will try again" in status.doing)
+        assert not world.tainted
