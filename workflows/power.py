@@ -219,8 +219,8 @@ class PowerSequence:
         self._off_ended.clear()
 
     async def terminate(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right before
-        it (S2). Nothing of it is switched on again."""
+        """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
+        before it (S2). Nothing of it is switched on again."""
         for device in self._proven or self._plan.devices[:1]:
             await look()
             proof = await self.read_again()
