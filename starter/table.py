@@ -7,9 +7,11 @@ Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +21,10 @@ from policy.report import AtRisk, TargetRow
 from policy.targets import SICKNESS
 from starter import wording
 from starter.status import ClusterStatus
+
+WIDEST = 1000
+ROOM_FOR_SENTENCES = 30
+"""With fewer columns left, what episodes do stands below the table: one word a line is no sentence."""
 
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
@@ -36,7 +42,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
     report = scanner.report if scanner is not None else None
     # What is being done goes first: a terminal of 24 lines cuts the end off, and the healthy can wait.
     if status.episodes or status.silent:
-        parts.append(_episodes(status, now))
+        parts.append(_Episodes(status, now))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
     if report is not None and (report.at_risk.nodes or report.at_risk.problem):
@@ -117,23 +123,48 @@ def _checks(status: ClusterStatus) -> RenderableType:
     return table
 
 
-def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
-    table = columns("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE", "DOING", flexible="DOING")
-    for episode in status.episodes:
-        table.add_row(
-            episode.node,
-            episode.kind.value,
-            Text(episode.phase.value, style=_PHASE_STYLE.get(episode.phase, "cyan")),
-            episode.step or "-",
-            str(episode.try_number or "-"),
-            wording.span(now - episode.started),
-            _doing(episode, now),
-        )
-    for silent in status.silent:
-        table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", Text(silent.problem, style="red"))
-    if not status.left_out:
+@dataclass(frozen=True, slots=True)
+class _Episodes:
+    """Open episodes. Where a terminal leaves no room for a sentence in the last column, the sentences stand below."""
+
+    status: ClusterStatus
+    now: datetime
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        bare = self._table(within=False)
+        room = options.max_width - console.measure(bare, options=options.update(width=WIDEST)).maximum
+        if room >= ROOM_FOR_SENTENCES:
+            yield self._table(within=True)
+        else:
+            yield bare
+            for node, doing in self._sentences():
+                yield Text.assemble((f"{node}: ", "bold"), doing)
+        if self.status.left_out:
+            yield Text(f"… and {self.status.left_out} more open episodes", style="dim")
+
+    def _table(self, *, within: bool) -> Table:
+        names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE")
+        table = columns(*names, *(("DOING",) if within else ()), flexible="DOING" if within else "EPISODE")
+        for episode in self.status.episodes:
+            table.add_row(
+                episode.node,
+                episode.kind.value,
+                Text(episode.phase.value, style=_PHASE_STYLE.get(episode.phase, "cyan")),
+                episode.step or "-",
+                str(episode.try_number or "-"),
+                wording.span(self.now - episode.started),
+                *((_doing(episode, self.now),) if within else ()),
+            )
+        for silent in self.status.silent:
+            said = (Text(silent.problem, style="red"),) if within else ()
+            table.add_row(silent.node, "", Text("no answer", style="red"), "", "", "", *said)
         return table
-    return Group(table, Text(f"… and {status.left_out} more open episodes", style="dim"))
+
+    def _sentences(self) -> Iterator[tuple[str, Text]]:
+        for episode in self.status.episodes:
+            yield episode.node, _doing(episode, self.now)
+        for silent in self.status.silent:
+            yield silent.node, Text(silent.problem, style="red")
 
 
 def _doing(episode: EpisodeStatus, now: datetime) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import json
 import logging
@@ -73,6 +74,8 @@ def _story(record: logging.LogRecord) -> tuple[str, bool]:
     """The text, and whether a traceback belongs under it: refusals with a reason of their own need none."""
     text = record.getMessage()
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, asyncio.CancelledError):
+        return f"{text}: it was cancelled", False
     if isinstance(error, ApplicationError) and error.type:
         return f"{text}: {error.message if error.message.startswith(error.type) else f'{error.type}: {error.message}'}", False
     return text, error is not None

@@ -63,7 +63,11 @@ class EpisodeConversation:
     @workflow.update
     def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
-        return self.episode.take_abort(request)
+        return f"{self.episode.take_abort(request)}: {self.what_abort_means(request)}"
+
+    def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
+        """What comes of an abort now, for whoever has asked for it."""
+        return "the episode ends, and takes what it has added off the node"
 
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:

@@ -230,6 +230,11 @@ class FencingStory:
         self.episode.note("restart", "begins", f"{self.episode.restarts} of {self.case.plan.restarts}: {reason}")
         return None
 
+    @property
+    def touched(self) -> bool:
+        """Whether anything has been done to the machine or its workloads."""
+        return self._case is not None and self._case.touched
+
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
         return self._case is not None and self.parking.wants_a_word
@@ -259,6 +264,15 @@ class Fencing(EpisodeConversation):
         result = await self._story.run()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
+
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """Before power was touched, and after it."""
+        if not self._story.touched:
+            return "power has not been touched, what was added to the node is taken off again"
+        if request.power_on:
+            return "what was begun is finished, then the machine is switched on"
+        back = f"`nodewarden fence {self.episode.node}` brings it back"
+        return f"it ends once the power state is read; a machine that is off stays off, {back}"
 
     @workflow.update
     def acknowledge_off(self, request: AcknowledgeRequest) -> str:

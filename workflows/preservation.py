@@ -423,6 +423,10 @@ class Preservation(EpisodeConversation):
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
         raise go_on_as(kind, result, incident=self.episode.incident)
 
+    def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
+        """It ends as any episode does, which may be another thing than was meant."""
+        return f"the preservation of {self.episode.node} ends, and nothing keeps its machine any longer"
+
     @workflow.signal
     def look_again(self, news: PreservationNews) -> None:
         """The scanner: the objects differ from what was last written."""

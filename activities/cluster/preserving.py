@@ -74,7 +74,7 @@ class ClusterPreservation(PreservationActivities):
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
             now = self._connection.now() if self._clock is utc_now else self._clock()
             if sight.held is None or (why := _another(sight, request)):
-                gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name any more"
+                gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
                 return Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone)
             try:
                 return await self._bring_about(sight, request, now)
