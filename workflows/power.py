@@ -220,12 +220,15 @@ class PowerSequence:
 
     async def terminate(self, look: Callable[[], Awaitable[None]]) -> None:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
-        before it (S2). Nothing of it is switched on again."""
+        before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
         for device in self._proven or self._plan.devices[:1]:
-            await look()
-            proof = await self.read_again()
-            if proof.acknowledgement is not None or not self._proven:
-                raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
+            unheard = True
+            while unheard:
+                await look()
+                proof = await self.read_again()
+                if proof.acknowledgement is not None or not self._proven:
+                    raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
+                unheard = self._episode.held is not None or self._episode.abort_asked is not None
             commanded = await self._devices.terminate(device)
             if commanded.failed is not None:
                 raise commanded.failed
