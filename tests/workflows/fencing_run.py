@@ -15,18 +15,14 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.contracts.episodes import EpisodeActivities
-from activities.contracts.evidence import EvidenceActivities
-from activities.contracts.mirror import MirrorActivities
-from activities.contracts.power import PowerActivities
-from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
 from policy.ids import episode_id
 from policy.report import Observation
 from tests.replay.recording import keep_history
+from tests.workflows.contract import queues_of, served_by
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.fencing import Fencing
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.ids import WORKFLOW_QUEUE
 from workflows.messages import AbortRequest
 
 
@@ -109,14 +105,9 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
             )
 
         await restart_worker()
-        for activities_queue, contracts in (
-            (WORKFLOW_QUEUE, (EpisodeActivities,)),
-            (power_queue("default"), (PowerActivities, EvidenceActivities)),
-            (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities, MirrorActivities)),
-        ):
-            names = sorted(name for contract in contracts for name in contract.__abstractmethods__)
+        for activities_queue, contracts in queues_of(cluster):
             await stack.enter_async_context(
-                Worker(env.client, task_queue=activities_queue, activities=[getattr(target, name) for name in names])
+                Worker(env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
             )
         handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         run = Run(world, handle, restart_worker)

@@ -14,56 +14,6 @@ from datetime import datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.contracts.episodes import (
-    AskPermit,
-    AskPortion,
-    DeploymentName,
-    DescribeRequest,
-    DescribeResult,
-    EpisodeActivities,
-    NameRequest,
-    OpenRequest,
-    OpenResult,
-)
-from activities.contracts.evidence import EvidenceActivities, KdumpRequest
-from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
-from activities.contracts.power import (
-    CommandResult,
-    GivenUpRequest,
-    LiftRequest,
-    PowerActivities,
-    PowerRequest,
-    QuarantineLifted,
-    VolumeRequest,
-    VolumesResult,
-)
-from activities.contracts.target import (
-    ActRequest,
-    ActResult,
-    AnswerRequest,
-    AnswerResult,
-    DrainRequest,
-    DrainResult,
-    EventRequest,
-    FreeCutRequest,
-    FreeDumpingRequest,
-    FreeingActivities,
-    FreeRequest,
-    FreeResult,
-    IsolationActivities,
-    LookRequest,
-    LookResult,
-    LookVerdict,
-    NodeLeaseRequest,
-    NodeLeaseResult,
-    NoteOffRequest,
-    PathRequest,
-    PinResult,
-    RestoreRequest,
-    TaintRequest,
-    TargetActivities,
-    Workload,
-)
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
@@ -72,6 +22,7 @@ from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
 from policy.report import Observation
+from tests.workflows import contract
 
 CLUSTER = "prod"
 NODE = "node-7"
@@ -112,7 +63,7 @@ class World:
     boot_id: str = "boot-1"
     pods: int = 3
     cut_pods: int = 2
-    drains: deque[DrainResult] = field(default_factory=deque)
+    drains: deque[contract.DrainResult] = field(default_factory=deque)
     """What rounds of a drain answer; then it is done."""
     kdump: timedelta | None = None
     """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
@@ -158,8 +109,8 @@ class World:
     ready_since: datetime | None = None
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
-    looks: deque[LookVerdict] = field(default_factory=deque)
-    glances: deque[LookVerdict] = field(default_factory=deque)
+    looks: deque[contract.LookVerdict] = field(default_factory=deque)
+    glances: deque[contract.LookVerdict] = field(default_factory=deque)
     """The same for looks before what restores."""
     mark_errors: deque[ApplicationError] = field(default_factory=deque)
     unmark_errors: deque[ApplicationError] = field(default_factory=deque)
@@ -178,7 +129,7 @@ class World:
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
     pin_errors: deque[ApplicationError] = field(default_factory=deque)
-    mirrored: list[MirrorRequest] = field(default_factory=list)
+    mirrored: list[contract.MirrorRequest] = field(default_factory=list)
     mirror_errors: deque[ApplicationError] = field(default_factory=deque)
     """What showing the episode to people fails with."""
     withdrawn: str = ""
@@ -228,7 +179,7 @@ class World:
             act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods", "delete-node", "free-while-dumping"}
         ]
 
-    def consequence(self, request: FreeRequest, name: str) -> None:
+    def consequence(self, request: contract.FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
@@ -247,22 +198,13 @@ class World:
         return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
-class ScriptedTarget(
-    TargetActivities,
-    IsolationActivities,
-    FreeingActivities,
-    PowerActivities,
-    EvidenceActivities,
-    EpisodeActivities,
-    MirrorActivities,
-):
+class ScriptedTarget:
     """The world behind the contracts."""
 
     def __init__(self, world: World) -> None:
         self.world = world
 
-    @activity.defn(name="isolation.pin-target")
-    async def pin(self, request: FencingInput) -> PinResult:
+    async def pin(self, request: FencingInput) -> contract.PinResult:
         world = self.world
         await world.act("pin")
         if world.pin_errors:
@@ -279,7 +221,7 @@ class ScriptedTarget(
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
             addresses=("10.0.0.7",),
         )
-        return PinResult(
+        return contract.PinResult(
             pinned=pinned,
             plan=world.plan,
             need=request.need or world.need,
@@ -288,16 +230,14 @@ class ScriptedTarget(
             observation=world.observation(),
         )
 
-    @activity.defn(name="isolation.mark")
-    async def mark(self, request: ActRequest) -> ActResult:
+    async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
         self.world.marked = request.target.incident
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
-        return ActResult(changed=True, detail="marked")
+        return contract.ActResult(changed=True, detail="marked")
 
-    @activity.defn(name="target.last-look")
-    async def last_look(self, request: LookRequest) -> LookResult:
+    async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
         await world.act("look" if request.destructive else "glance")
         if world.ready and world.power and PowerState.ON not in world.power.values():
@@ -305,85 +245,74 @@ class ScriptedTarget(
             world.ready = world.lingers >= 0
         if world.look_errors:
             raise world.look_errors.popleft()
-        verdict = LookVerdict.GO
+        verdict = contract.LookVerdict.GO
         if not request.destructive and world.glances:
             verdict = world.glances.popleft()
         elif request.need_matters and world.is_gone(request.need.kind):
-            verdict = LookVerdict.NEED_GONE
+            verdict = contract.LookVerdict.NEED_GONE
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not world.ready:
-            verdict = LookVerdict.VETOED
+            verdict = contract.LookVerdict.VETOED
         elif request.destructive and (not world.present or world.uid != request.target.pinned.uid):
-            verdict = LookVerdict.TARGET_CHANGED
+            verdict = contract.LookVerdict.TARGET_CHANGED
         elif request.destructive and world.looks:
             verdict = world.looks.popleft()
         elif (
             not request.destructive and not request.need_matters and world.preserved and PowerState.ON not in world.power.values()
         ):
-            verdict = LookVerdict.VETOED
-        return LookResult(verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation())
+            verdict = contract.LookVerdict.VETOED
+        return contract.LookResult(verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation())
 
-    @activity.defn(name="target.take-lease")
-    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
-        return NodeLeaseResult(held=not self.world.lease_holder, holder=self.world.lease_holder)
+    async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
+        return contract.NodeLeaseResult(held=not self.world.lease_holder, holder=self.world.lease_holder)
 
-    @activity.defn(name="recovery.release-lease")
-    async def release_lease(self, request: NodeLeaseRequest) -> None:
+    async def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         await self.world.act("release-lease")
 
-    @activity.defn(name="target.note-off")
-    async def note_off(self, request: NoteOffRequest) -> ActResult:
+    async def note_off(self, request: contract.NoteOffRequest) -> contract.ActResult:
         await self.world.act("note-off" if request.off_proven else "note-on")
-        return ActResult(changed=True, detail="noted")
+        return contract.ActResult(changed=True, detail="noted")
 
-    @activity.defn(name="target.record-event")
-    async def record_event(self, request: EventRequest) -> None:
+    async def record_event(self, request: contract.EventRequest) -> None:
         await self.world.act(f"event {request.reason}")
 
-    @activity.defn(name="target.answer-request")
-    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+    async def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         world = self.world
         await world.act(f"answer {request.answer.stage}")
         if world.answer_errors:
             raise world.answer_errors.popleft()
         if not world.withdrawn:
             world.answers_given.append(request.answer.stage)
-        return AnswerResult(withdrawn=world.withdrawn)
+        return contract.AnswerResult(withdrawn=world.withdrawn)
 
-    @activity.defn(name="isolation.mark-unschedulable")
-    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+    async def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("cordon")
         self.world.cordoned = True
-        return ActResult(changed=True, detail="cordoned")
+        return contract.ActResult(changed=True, detail="cordoned")
 
-    @activity.defn(name="isolation.note-path")
-    async def note_path(self, request: PathRequest) -> ActResult:
+    async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
         world = self.world
         await world.act(f"note {'cut' if request.cut else 'back'}")
         world.noted = (world.noted - {request.endpoint}) | ({request.endpoint} if request.cut else set())
-        return ActResult(changed=True, detail="noted")
+        return contract.ActResult(changed=True, detail="noted")
 
-    @activity.defn(name="isolation.taint")
-    async def taint(self, request: TaintRequest) -> ActResult:
+    async def taint(self, request: contract.TaintRequest) -> contract.ActResult:
         await self.world.act(f"taint {request.taint.key}")
-        return ActResult(changed=True, detail="tainted")
+        return contract.ActResult(changed=True, detail="tainted")
 
-    @activity.defn(name="isolation.drain")
-    async def drain(self, request: DrainRequest) -> DrainResult:
+    async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         await self.world.act("drain")
-        return self.world.drains.popleft() if self.world.drains else DrainResult()
+        return self.world.drains.popleft() if self.world.drains else contract.DrainResult()
 
-    @activity.defn(name="recovery.mark-schedulable")
-    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
+    async def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
         await self.world.act("uncordon" if not request.keep_cordon else "unmark")
         if self.world.unmark_errors:
             raise self.world.unmark_errors.popleft()
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.marked = self.world.marked if self.world.noted else ""
         self.world.tainted = False
-        return ActResult(changed=True, detail="uncordoned")
+        return contract.ActResult(changed=True, detail="uncordoned")
 
-    @activity.defn(name="power-management.taint-out-of-service")
-    async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
+    async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
         world = self.world
         if world.free_errors:
             raise world.free_errors.popleft()
@@ -395,10 +324,9 @@ class ScriptedTarget(
         await world.act("taint")
         world.tainted = True
         world.pods = world.pods if world.pods_stay else 0
-        return ActResult(changed=True, detail="tainted")
+        return contract.ActResult(changed=True, detail="tainted")
 
-    @activity.defn(name="power-management.delete-workload")
-    async def delete_workload(self, request: FreeRequest) -> FreeResult:
+    async def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
         world = self.world
         if world.free_errors:
             raise world.free_errors.popleft()
@@ -406,17 +334,17 @@ class ScriptedTarget(
         await world.act("delete-workload")
         deleted = world.pods if world.per_minute is None else min(request.at_most or 0, world.pods)
         world.pods -= deleted
-        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.pods, attachments=0, per_minute=world.per_minute))
+        return contract.FreeResult(
+            deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0, per_minute=world.per_minute)
+        )
 
-    @activity.defn(name="power-management.delete-node")
-    async def delete_node(self, request: FreeRequest) -> ActResult:
+    async def delete_node(self, request: contract.FreeRequest) -> contract.ActResult:
         self.world.consequence(request, "delete-node")
         await self.world.act("delete-node")
         self.world.present, self.world.tainted = False, False
-        return ActResult(changed=True, detail="deleted")
+        return contract.ActResult(changed=True, detail="deleted")
 
-    @activity.defn(name="isolation.free-cut-pods")
-    async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
+    async def free_cut_pods(self, request: contract.FreeCutRequest) -> contract.FreeResult:
         world = self.world
         cut = {reading.endpoint for proof in request.proofs for reading in proof.readings}
         detached = {each.volume for proof in request.proofs for each in proof.volumes}
@@ -430,10 +358,11 @@ class ScriptedTarget(
         deleted = world.cut_pods if world.per_minute is None else min(request.at_most or 0, world.cut_pods)
         world.cut_pods -= deleted
         world.storage = request.storage
-        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute))
+        return contract.FreeResult(
+            deleted_pods=deleted, left=contract.Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute)
+        )
 
-    @activity.defn(name="power-management.free-while-dumping")
-    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+    async def free_while_dumping(self, request: contract.FreeDumpingRequest) -> contract.FreeResult:
         world, pinned = self.world, request.target.pinned
         if world.plan.kdump is None or not world.plan.kdump.trusted:
             world.broken.append("S2: pods were freed on a message that the configuration does not trust")
@@ -449,22 +378,19 @@ class ScriptedTarget(
         if world.dumping_errors:
             raise world.dumping_errors.popleft()
         deleted, world.pods = min(world.pods, world.dumping_frees), max(world.pods - world.dumping_frees, 0)
-        return FreeResult(deleted_pods=deleted, left=Workload(pods=world.pods, attachments=0))
+        return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
-    @activity.defn(name="power-management.read-workload")
-    async def read_workload(self, request: ActRequest) -> Workload:
+    async def read_workload(self, request: contract.ActRequest) -> contract.Workload:
         names = tuple(f"pod-{number}" for number in range(self.world.pods))
         limit = self.world.per_minute
-        return Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
+        return contract.Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
 
-    @activity.defn(name="power-management.untaint-out-of-service")
-    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
+    async def untaint_out_of_service(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("untaint")
         self.world.tainted = False
-        return ActResult(changed=True, detail="untainted")
+        return contract.ActResult(changed=True, detail="untainted")
 
-    @activity.defn(name="power-management.read-power")
-    async def read_power(self, request: PowerRequest) -> Reading:
+    async def read_power(self, request: contract.PowerRequest) -> Reading:
         world = self.world
         await world.act("read")
         if world.read_errors:
@@ -477,8 +403,7 @@ class ScriptedTarget(
         world.proof_read = world.is_off()
         return Reading(endpoint=request.device.endpoint, state=world.power[request.device.endpoint], at=clock())
 
-    @activity.defn(name="power-management.power-off")
-    async def power_off(self, request: PowerRequest) -> CommandResult:
+    async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
         if world.off_errors:
             raise world.off_errors.popleft()
@@ -497,10 +422,9 @@ class ScriptedTarget(
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-        return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
 
-    @activity.defn(name="power-management.power-on")
-    async def power_on(self, request: PowerRequest) -> CommandResult:
+    async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
         if world.on_errors:
             raise world.on_errors.popleft()
@@ -519,10 +443,9 @@ class ScriptedTarget(
         if world.on_lost:
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
-        return CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
 
-    @activity.defn(name="power-management.read-kdump")
-    async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
+    async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
         world = self.world
         await world.act("read-kdump")
         if world.kdump is None:
@@ -539,18 +462,16 @@ class ScriptedTarget(
             messages=3 if last else 0,
         )
 
-    @activity.defn(name="power-management.terminate")
-    async def terminate(self, request: PowerRequest) -> CommandResult:
+    async def terminate(self, request: contract.PowerRequest) -> contract.CommandResult:
         world = self.world
         if PowerState.ON in world.power.values():
             world.broken.append("S1: a machine that runs was given up")
         await world.act("terminate")
         if world.terminate_errors:
             raise world.terminate_errors.popleft()
-        return CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock(), machine="number-1")
+        return contract.CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock(), machine="number-1")
 
-    @activity.defn(name="power-management.read-given-up")
-    async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
+    async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
         world = self.world
         await world.act("read-given-up")
         given_up = "terminate" in world.acts and world.stays <= 0
@@ -558,46 +479,39 @@ class ScriptedTarget(
         detail = f"{request.machine or 'one of that name'} is {'gone' if given_up else 'there'}"
         return GivenUpReading(endpoint=request.device.endpoint, given_up=given_up, at=clock(), detail=detail)
 
-    @activity.defn(name="isolation.read-path")
-    async def read_path(self, request: PowerRequest) -> Reading:
+    async def read_path(self, request: contract.PowerRequest) -> Reading:
         endpoint = request.device.endpoint
         await self.world.act("read-path")
         if endpoint in self.world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
         return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock())
 
-    @activity.defn(name="isolation.cut-path")
-    async def cut_path(self, request: PowerRequest) -> CommandResult:
+    async def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
         return await self._path(request, PowerState.OFF, "cut-path")
 
-    @activity.defn(name="recovery.restore-path")
-    async def restore_path(self, request: PowerRequest) -> CommandResult:
+    async def restore_path(self, request: contract.PowerRequest) -> contract.CommandResult:
         return await self._path(request, PowerState.ON, "restore-path")
 
-    @activity.defn(name="isolation.quarantine")
-    async def quarantine(self, request: PowerRequest) -> Quarantine:
+    async def quarantine(self, request: contract.PowerRequest) -> Quarantine:
         await self.world.act("quarantine")
         if self.world.off_lost:
             self.world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
         return Quarantine(group="sg-quarantine", former=(), at=clock())
 
-    @activity.defn(name="recovery.lift-quarantine")
-    async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
+    async def lift_quarantine(self, request: contract.LiftRequest) -> contract.QuarantineLifted:
         await self.world.act("lift-quarantine")
-        return QuarantineLifted(groups=())
+        return contract.QuarantineLifted(groups=())
 
-    @activity.defn(name="isolation.list-volumes")
-    async def list_volumes(self, request: PowerRequest) -> VolumesResult:
+    async def list_volumes(self, request: contract.PowerRequest) -> contract.VolumesResult:
         await self.world.act("list-volumes")
         attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock(), root=True)]
         for volume, state in self.world.volumes.items():
             if state is VolumeState.ATTACHED:
                 attached.append(VolumeReading(volume=volume, state=state, at=clock()))
-        return VolumesResult(volumes=tuple(attached))
+        return contract.VolumesResult(volumes=tuple(attached))
 
-    @activity.defn(name="isolation.detach-volume")
-    async def detach_volume(self, request: VolumeRequest) -> CommandResult:
+    async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
         world = self.world
         await world.act(f"detach {request.volume}")
         if request.volume not in world.stuck:
@@ -605,14 +519,13 @@ class ScriptedTarget(
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-        return CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=clock(), ended_at=clock())
 
-    @activity.defn(name="isolation.read-volume")
-    async def read_volume(self, request: VolumeRequest) -> VolumeReading:
+    async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
         await self.world.act("read-volume")
         return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock())
 
-    async def _path(self, request: PowerRequest, state: PowerState, act: str) -> CommandResult:
+    async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
         if endpoint in world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
@@ -624,38 +537,31 @@ class ScriptedTarget(
         before = world.paths[endpoint]
         if endpoint not in world.stuck:
             world.paths[endpoint] = state
-        return CommandResult(sent=before is not state, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=before is not state, before=before, began_at=clock(), ended_at=clock())
 
-    @activity.defn(name="target.mirror")
-    async def mirror(self, request: MirrorRequest) -> None:
+    async def mirror(self, request: contract.MirrorRequest) -> None:
         if (gate := self.world.gates.get("mirror")) is not None:
             await gate.wait()
         if self.world.mirror_errors:
             raise self.world.mirror_errors.popleft()
         self.world.mirrored.append(request)
 
-    @activity.defn(name="scan.tell-repetition")
-    async def tell_repetition(self, request: RepetitionRequest) -> None:
+    async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
         raise AssertionError("the scanner tells of repetitions, not the episode")
 
-    @activity.defn(name="episodes.open")
-    async def open(self, request: OpenRequest) -> OpenResult:
+    async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
         raise failure(ErrorType.NOT_SUPPORTED, "an episode opens no others")
 
-    @activity.defn(name="episodes.describe")
-    async def describe(self, request: DescribeRequest) -> DescribeResult:
+    async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
         raise failure(ErrorType.NOT_SUPPORTED, "an episode describes no others")
 
-    @activity.defn(name="episodes.request-permit")
-    async def request_permit(self, request: AskPermit) -> PermitAnswer:
+    async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
         return self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
 
-    @activity.defn(name="episodes.ask-portion")
-    async def ask_portion(self, request: AskPortion) -> PortionAnswer:
+    async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")
         return self.world.portions.popleft() if self.world.portions else PortionAnswer(problem="no scanner runs")
 
-    @activity.defn(name="episodes.name-deployment")
-    async def name_deployment(self, request: NameRequest) -> DeploymentName:
+    async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
         raise AssertionError("an episode is told by whom it is granted")

@@ -1,0 +1,373 @@
+"""One run of a workflow on the clockwork: its tasks, timers, signals and updates, and the instance that a kill throws away.
+
+An instance that is built anew is told the whole history, and must answer as the one before it did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import (
+    CancelWorkflow,
+    DoUpdate,
+    FireTimer,
+    InitializeWorkflow,
+    QueryWorkflow,
+    RemoveFromCache,
+    ResolveSignalExternalWorkflow,
+    SignalWorkflow,
+    WorkflowActivation,
+    WorkflowActivationJob,
+)
+from temporalio.bridge.proto.workflow_commands import ScheduleActivity, WorkflowCommand
+from temporalio.common import MetricMeter, Priority, TypedSearchAttributes
+from temporalio.converter import DefaultFailureConverter
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
+
+from tests.workflows.attempts import CONVERTER, Activity
+from tests.workflows.contract import CALLS
+
+if TYPE_CHECKING:
+    from tests.workflows.clockwork import Clockwork
+
+TASK_TIMEOUT = timedelta(seconds=10)
+"""After which a workflow task whose worker has died is given to another (the server's default)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Word:
+    """What became of an update. taken: when the workflow accepted it."""
+
+    taken: datetime | None = None
+    refused: str = ""
+    answer: Any = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Timer:
+    """One timer of a workflow."""
+
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class Task:
+    """A workflow task of the history: what the workflow was told, and what it answered."""
+
+    activation: WorkflowActivation
+    answer: list[bytes]
+
+
+@dataclass
+class Execution:
+    """One run of a workflow."""
+
+    clockwork: Clockwork
+    definition: Any
+    workflow_id: str
+    run_id: str
+    incident: str
+    closed: bool = False
+    result: Any = None
+    failure: str = ""
+    suggests_rolling: bool = False
+    started: datetime = field(init=False)
+    _seed: int = field(init=False)
+    _instance: WorkflowInstance | None = None
+    _history: list[Task] = field(default_factory=list)
+    _length: int = 3
+    _jobs: list[WorkflowActivationJob] = field(default_factory=list)
+    _awake: bool = False
+    _timers: dict[int, Timer] = field(default_factory=dict)
+    _activities: dict[int, Activity] = field(default_factory=dict)
+    _words: dict[str, Word] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.started = self.clockwork.now
+        self._seed = self.clockwork.random.getrandbits(60)
+
+    # What comes from outside ----------------------------------------------------------------------------------------
+
+    def begin(self, arguments: list[Payload]) -> None:
+        """The first task."""
+        job = InitializeWorkflow(
+            workflow_type=self.definition.name,
+            workflow_id=self.workflow_id,
+            arguments=arguments,
+            randomness_seed=self._seed,
+            attempt=1,
+        )
+        job.start_time.FromDatetime(self.started)
+        self.deliver(initialize_workflow=job)
+
+    def inherit(self, before: Execution) -> None:
+        """Signals and updates that came too late for the run before."""
+        kept = [job for job in before._jobs if job.HasField("signal_workflow") or job.HasField("do_update")]
+        self._words |= before._words
+        self._jobs += kept
+
+    def deliver(self, **job: Any) -> None:
+        """Something has happened that the workflow is to hear of with its next task."""
+        if self.closed:
+            return
+        self._jobs.append(WorkflowActivationJob(**job))
+        if not self._awake:
+            self._awake = True
+            clockwork = self.clockwork
+            lost = clockwork.chance(clockwork.perils.dies) and bool(self._history)
+            clockwork.after(TASK_TIMEOUT if lost else clockwork.moments(0.001, 0.01), self._work)
+
+    def signal(self, name: str, *arguments: Any) -> None:
+        """Signal it."""
+        payloads = [CONVERTER.to_payload(argument) for argument in arguments]
+        self.deliver(signal_workflow=SignalWorkflow(signal_name=name, input=payloads))
+
+    def update(self, name: str, argument: Any) -> Word:
+        """Say something to it; what becomes of that is filled in as it happens."""
+        number = f"{name}-{len(self._words)}"
+        self._words[number] = word = Word()
+        self.deliver(
+            do_update=DoUpdate(
+                id=number, protocol_instance_id=number, name=name, input=[CONVERTER.to_payload(argument)], run_validator=True
+            )
+        )
+        return word
+
+    def cancel(self, reason: str) -> None:
+        """Ask it to end."""
+        self.deliver(cancel_workflow=CancelWorkflow(reason=reason))
+
+    def terminate(self) -> None:
+        """End it in mid-air. What its activities have begun goes on."""
+        self.closed = True
+        self.failure = "terminated"
+        self.forget()
+
+    def query(self, name: str, *arguments: Any) -> Any:
+        """Ask it. Raises LookupError before its first task, and where it fails to answer."""
+        if not self._history:
+            raise LookupError(f"{self.workflow_id} has not begun yet")
+        payloads = [CONVERTER.to_payload(argument) for argument in arguments]
+        job = QueryWorkflow(query_id="asked", query_type=name, arguments=payloads)
+        completion = self._replayed().activate(self._activation([WorkflowActivationJob(query_workflow=job)]))
+        if completion.HasField("failed") or len(completion.successful.commands) != 1:
+            raise LookupError(f"{name} of {self.workflow_id}: {completion.failed.failure.message}")
+        answer = completion.successful.commands[0].respond_to_query
+        if not answer.HasField("succeeded"):
+            raise LookupError(f"{name} of {self.workflow_id}: {answer.failed.message}")
+        return _value(answer.succeeded.response, self.definition.queries[name].ret_type)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is under way: it only moves when it is spoken to."""
+        return not (self._awake or self._timers or any(not each.over for each in self._activities.values()))
+
+    # Tasks ----------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        self._awake = False
+        if self.closed or not self._jobs:
+            return
+        jobs, self._jobs = self._jobs, []
+        activation = self._activation(jobs)
+        completion = self._replayed().activate(activation)
+        if completion.HasField("failed"):
+            self.clockwork.problems.append(f"{self.workflow_id}: a workflow task failed: {completion.failed.failure.message}")
+            self.failure, self.closed = completion.failed.failure.message, True
+            return
+        commands = list(completion.successful.commands)
+        self._remember(activation, commands)
+        for command in commands:
+            self._obey(command)
+        if not self.closed and self.clockwork.chance(self.clockwork.perils.forgets):
+            self.forget()
+
+    def _activation(self, jobs: list[WorkflowActivationJob]) -> WorkflowActivation:
+        activation = WorkflowActivation(
+            run_id=self.run_id,
+            history_length=self._length,
+            jobs=jobs,
+            continue_as_new_suggested=self.suggests_rolling,
+        )
+        activation.timestamp.FromDatetime(self.clockwork.now)
+        return activation
+
+    def _remember(self, activation: WorkflowActivation, commands: list[WorkflowCommand]) -> None:
+        """A refused update leaves no trace in a history, nor does a task that consisted of it alone."""
+        refused = {
+            each.update_response.protocol_instance_id
+            for each in commands
+            if each.HasField("update_response") and each.update_response.HasField("rejected")
+        }
+        kept = [job for job in activation.jobs if not (job.HasField("do_update") and job.do_update.id in refused)]
+        if not kept:
+            return
+        told = WorkflowActivation()
+        told.CopyFrom(activation)
+        del told.jobs[:]
+        told.jobs.extend(kept)
+        told.is_replaying = True
+        for job in told.jobs:
+            if job.HasField("do_update"):
+                job.do_update.run_validator = False
+        self._history.append(Task(told, [_words_of(each) for each in commands if not _is_refusal(each)]))
+        self._length += 3 + len(kept) + len(commands)
+
+    def _replayed(self) -> WorkflowInstance:
+        """The instance; a new one is told the history, and must answer as the one before it did."""
+        if self._instance is None:
+            self._instance = instance = self.clockwork.in_a_loop(self._make)
+            for number, task in enumerate(self._history):
+                completion = instance.activate(task.activation)
+                answer = [_words_of(each) for each in completion.successful.commands]
+                if completion.HasField("failed") or answer != task.answer:
+                    self.clockwork.problems.append(f"{self.workflow_id}: its replay goes another way at task {number}")
+                    break
+        return self._instance
+
+    def _make(self) -> WorkflowInstance:
+        info = workflow.Info(
+            attempt=1,
+            continued_run_id=None,
+            cron_schedule=None,
+            execution_timeout=None,
+            first_execution_run_id=self.run_id,
+            headers={},
+            namespace="default",
+            original_execution_run_id=self.run_id,
+            parent=None,
+            root=None,
+            priority=Priority.default,
+            raw_memo={},
+            retry_policy=None,
+            run_id=self.run_id,
+            run_timeout=None,
+            search_attributes={},
+            start_time=self.started,
+            workflow_start_time=self.started,
+            task_queue="nodewarden",
+            task_timeout=TASK_TIMEOUT,
+            typed_search_attributes=TypedSearchAttributes.empty,
+            workflow_id=self.workflow_id,
+            workflow_type=self.definition.name,
+        )
+        details = WorkflowInstanceDetails(
+            payload_converter_factory=lambda: CONVERTER,
+            failure_converter_class=DefaultFailureConverter,
+            interceptor_classes=[],
+            defn=self.definition,
+            info=info,
+            randomness_seed=self._seed,
+            extern_functions={"__temporal_get_metric_meter": lambda: MetricMeter.noop},
+            disable_eager_activity_execution=False,
+            worker_level_failure_exception_types=[],
+            patch_activation_callback=None,
+            last_completion_result=InitializeWorkflow().last_completion_result,
+            last_failure=None,
+        )
+        return UnsandboxedWorkflowRunner().create_instance(details)
+
+    def forget(self) -> None:
+        """Its worker dies, or needs the room."""
+        if self._instance is not None:
+            evict = WorkflowActivationJob(remove_from_cache=RemoveFromCache(message="forgotten"))
+            self._instance.activate(WorkflowActivation(run_id=self.run_id, jobs=[evict]))
+            self._instance = None
+
+    def close(self) -> None:
+        """Nothing more will be asked of it."""
+        self.closed = True
+        self.forget()
+
+    # Commands -------------------------------------------------------------------------------------------------------
+
+    def _obey(self, command: WorkflowCommand) -> None:
+        match command.WhichOneof("variant"):
+            case "start_timer":
+                self._start_timer(command.start_timer.seq, command.start_timer.start_to_fire_timeout.ToTimedelta())
+            case "cancel_timer":
+                if (timer := self._timers.pop(command.cancel_timer.seq, None)) is not None:
+                    timer.stopped = True
+            case "schedule_activity":
+                self._schedule(command.schedule_activity)
+            case "request_cancel_activity":
+                self._activities[command.request_cancel_activity.seq].cancel()
+            case "signal_external_workflow_execution":
+                self._signal(command)
+            case "update_response":
+                self._answer(command)
+            case "complete_workflow_execution":
+                self.closed = True
+                self.result = _value(command.complete_workflow_execution.result, self.definition.ret_type)
+            case "fail_workflow_execution":
+                self.closed, self.failure = True, command.fail_workflow_execution.failure.message
+            case "cancel_workflow_execution":
+                self.closed, self.failure = True, "cancelled"
+            case "continue_as_new_workflow_execution":
+                self.closed = True
+                self.clockwork.roll(self, list(command.continue_as_new_workflow_execution.arguments))
+            case "upsert_workflow_search_attributes":
+                pass  # nobody searches here
+            case other:
+                raise NotImplementedError(f"{self.workflow_id} asks for {other}")
+
+    def _start_timer(self, number: int, span: timedelta) -> None:
+        self._timers[number] = timer = Timer()
+
+        def fire() -> None:
+            if not timer.stopped and not self.closed:
+                self._timers.pop(number, None)
+                self.deliver(fire_timer=FireTimer(seq=number))
+
+        self.clockwork.after(span, fire)
+
+    def _schedule(self, command: ScheduleActivity) -> None:
+        call = CALLS[command.activity_type]
+        request = _value(command.arguments[0], call.takes)
+        self.clockwork.decided(call, request)
+        self._activities[command.seq] = activity = Activity(self, command, call, request, self.clockwork.now)
+        activity.schedule()
+
+    def _signal(self, command: WorkflowCommand) -> None:
+        asked = command.signal_external_workflow_execution
+        to, name, payloads = asked.workflow_execution.workflow_id, asked.signal_name, list(asked.args)
+
+        def send() -> None:
+            resolution = ResolveSignalExternalWorkflow(seq=asked.seq)
+            if (other := self.clockwork.open(to)) is not None:
+                other.deliver(signal_workflow=SignalWorkflow(signal_name=name, input=payloads))
+            elif not self.clockwork.unheard(to, name, CONVERTER.from_payload(payloads[0]) if payloads else None):
+                resolution.failure.message = f"{to} was not found"
+                resolution.failure.application_failure_info.type = "ExternalWorkflowExecutionNotFound"
+            self.deliver(resolve_signal_external_workflow=resolution)
+
+        self.clockwork.after(self.clockwork.moments(0.001, 0.05), send)
+
+    def _answer(self, command: WorkflowCommand) -> None:
+        response = command.update_response
+        word = self._words[response.protocol_instance_id]
+        match response.WhichOneof("response"):
+            case "accepted":
+                word.taken = self.clockwork.now
+            case "rejected":
+                word.refused, word.done = response.rejected.message, True
+            case "completed":
+                name = response.protocol_instance_id.rpartition("-")[0]
+                word.answer, word.done = _value(response.completed, self.definition.updates[name].ret_type), True
+
+
+def _value(payload: Payload, kind: Any) -> Any:
+    return CONVERTER.from_payload(payload, kind)
+
+
+def _words_of(command: WorkflowCommand) -> bytes:
+    return command.SerializeToString(deterministic=True)
+
+
+def _is_refusal(command: WorkflowCommand) -> bool:
+    return command.HasField("update_response") and command.update_response.HasField("rejected")

@@ -1,0 +1,192 @@
+"""The truth about one machine and its Node, whatever anybody believes or has commanded.
+
+Whether the machine runs follows from its devices, from its plug, and from what others do to it. Nothing here knows of episodes
+or rules: what is told of it is `adversary.py`, what may be done to it `referee.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from policy.marks import Mark
+from policy.plan import Act, FencingPlan
+from policy.power import PowerState
+from policy.report import Observation
+
+NODE = "node-7"
+OURS, ANOTHER = "7", "8"
+VOLUMES = ("vol-a", "vol-b")
+
+
+@dataclass
+class Machine:
+    """One machine under one name; another may take the name."""
+
+    plan: FencingPlan
+    boot_seconds: float = 40.0
+    lingers: float = 0.0
+    """For how many seconds a node that is off goes on being called Ready, as until its Lease lapses."""
+    power: dict[str, PowerState] = field(default_factory=dict)
+    """By endpoint, of all levels: what the device lets through."""
+    plugged: bool = True
+    terminated: bool = False
+    paths: dict[str, PowerState] = field(default_factory=dict)
+    attached: dict[str, bool] = field(default_factory=dict)
+    quarantined: bool = False
+    pods: int = 2
+    cut_pods: int = 2
+    stubborn: bool = False
+    """Pods and attachments stay whatever is done."""
+    dump: tuple[datetime, datetime] | None = None
+    """From when until when the kernel writes its dump; until the next boot nothing runs on it."""
+    # The Node
+    present: bool = True
+    uid: str = "uid-1"
+    holder: str = OURS
+    """Which machine the Node stands for."""
+    ready: bool = False
+    ready_since: datetime | None = None
+    boots: int = 1
+    booting: datetime | None = None
+    """When the boot under way will be done."""
+    on_since: datetime | None = None
+    unschedulable: bool = False
+    mark: Mark | None = None
+    out_of_service: bool = False
+    taints: set[str] = field(default_factory=set)
+    exposed: timedelta = timedelta(0)
+    """For how long, all together, the out-of-service taint has stood on the machine's Node while the machine ran."""
+    exposed_ready: timedelta = timedelta(0)
+    """The same, while the Node said so."""
+    _coming: list[tuple[datetime, Callable[[], None]]] = field(default_factory=list)
+    _settled: datetime | None = None
+
+    def __post_init__(self) -> None:
+        self.power = {device.endpoint: PowerState.ON for device in self.plan.devices}
+        methods = (*self.plan.isolation, *self.plan.recovery)
+        self.paths = {
+            each.device.endpoint: PowerState.ON
+            for each in methods
+            if each.act in {Act.CUT_PATH, Act.RESTORE_PATH} and each.device is not None
+        }
+        self.attached = dict.fromkeys(VOLUMES, True)
+
+    @property
+    def boot_id(self) -> str:
+        """Of the machine that the Node stands for."""
+        return f"boot-{self.boots}" if self.holder == OURS else "boot-of-another"
+
+    @property
+    def runs(self) -> bool:
+        """Each level feeds it through all of its devices; one that is on is enough for that level, and all levels are needed."""
+        fed = all(any(self.power[each.endpoint] is PowerState.ON for each in level) for level in self.plan.levels)
+        return fed and self.plugged and not self.terminated
+
+    def observation(self) -> Observation:
+        """What the API server says of the Node."""
+        return Observation(
+            node=NODE,
+            present=self.present,
+            uid=self.uid if self.present else "",
+            ready=self.ready,
+            boot_id=self.boot_id,
+            provider_id=f"sim://{self.holder}",
+            system_uuid=f"sys-{self.holder}",
+            ready_since=self.ready_since if self.ready else None,
+            unhealthy=not self.ready,
+            incident=self.mark.incident if self.mark is not None and self.present else "",
+        )
+
+    # Time -----------------------------------------------------------------------------------------------------------
+
+    def later(self, at: datetime, happens: Callable[[], None]) -> None:
+        """Something will happen."""
+        self._coming.append((at, happens))
+
+    def settle(self, now: datetime) -> None:
+        """Let everything happen that was to happen until now, in its order."""
+        while self._coming:
+            at, happens = min(self._coming, key=lambda each: each[0])
+            if at > now:
+                break
+            self._coming.remove((at, happens))
+            self._pass(at)
+            happens()
+        self._pass(now)
+
+    def _pass(self, now: datetime) -> None:
+        before = self._settled or now
+        if self.booting is not None and now >= self.booting and self.runs:
+            at, self.booting, self.dump = self.booting, None, None
+            if self.holder == OURS:
+                self.uid += "" if self.present else "+"
+                self.boots += 1
+                self.present, self.ready, self.ready_since = True, True, at
+        if self.out_of_service and self.mark is not None and self.present and self.holder == OURS and self.runs:
+            began = max(before, self.on_since or before)
+            self.exposed += max(now - began, timedelta(0))
+            self.exposed_ready += max(now - began, timedelta(0)) if self.ready else timedelta(0)
+        self._settled = max(before, now)
+
+    # What is done to it ---------------------------------------------------------------------------------------------
+
+    def switch(self, endpoint: str, state: PowerState, now: datetime) -> None:
+        """A device lets power through, or no more."""
+        self._change(now, lambda: self.power.__setitem__(endpoint, state))
+
+    def plug(self, *, plugged: bool, now: datetime) -> None:
+        """Somebody pulls the plug, or puts it back."""
+        self._change(now, lambda: setattr(self, "plugged", plugged))
+
+    def give_up(self, now: datetime) -> None:
+        """The cloud takes the machine back for good."""
+        self._change(now, lambda: setattr(self, "terminated", True))
+
+    def _change(self, now: datetime, change: Callable[[], None]) -> None:
+        ran = self.runs
+        change()
+        if self.runs and not ran:
+            self.on_since = now
+            self.booting = now + timedelta(seconds=self.boot_seconds)
+        elif ran and not self.runs:
+            self.booting = self.dump = None
+            self.later(now + timedelta(seconds=self.lingers), self._is_missed)
+
+    def _is_missed(self) -> None:
+        if not self.runs and self.holder == OURS:
+            self.ready = False
+
+    def reboot(self, now: datetime) -> None:
+        """It restarts by itself."""
+        if self.runs:
+            self.booting = now + timedelta(seconds=self.boot_seconds)
+
+    def crash(self, now: datetime) -> None:
+        """Its kernel dies, writes its dump and boots anew."""
+        if self.runs and self.dump is None:
+            end = now + timedelta(seconds=90)
+            self.dump, self.ready, self.booting = (now, end), False, None
+            self.later(end, lambda: self.reboot(end) if self.dump is not None else None)
+
+    def flap(self, now: datetime) -> None:
+        """Its kubelet says Ready, or stops saying so."""
+        if self.runs and self.present and self.holder == OURS and self.booting is None and self.dump is None:
+            self.ready = not self.ready
+            self.ready_since = now if self.ready else None
+
+    def lose_node(self) -> None:
+        """Somebody deletes the Node; its kubelet registers anew only with its next boot."""
+        self.present = self.ready = False
+        self._bare()
+
+    def register(self, now: datetime, *, another: bool) -> None:
+        """A new Node object under the name: of the same machine, or of another one."""
+        self.present, self.uid = True, f"{self.uid}+"
+        self._bare()
+        if another:
+            self.holder, self.ready, self.ready_since = ANOTHER, True, now
+
+    def _bare(self) -> None:
+        self.unschedulable, self.mark, self.out_of_service, self.taints = False, None, False, set()

@@ -1,0 +1,73 @@
+"""What may go wrong, and when: the words of the scripts that an adversary plays by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mishap(StrEnum):
+    """What may befall the n-th attempt, or happen beside it."""
+
+    NOTHING = "nothing"
+    # To the attempt
+    REFUSED = "refused"  # a clear failure: nothing was done
+    UNREACHABLE = "unreachable"
+    LOST_BEFORE = "lost before"  # its worker dies before it did anything
+    LOST_AFTER = "lost after"  # its worker dies after it did it
+    LATE = "late"  # it is done at the very end of its time, and its answer is lost
+    SLOW = "slow"  # a device says yes, and takes its time
+    OWN_NODE = "own node"  # it is given to the worker on the very node
+    UNSURE = "unsure"  # done or not: the answer is that nobody knows
+    UNLICENSED = "unlicensed"
+    QUEUED = "queued"
+    NO_PERMIT = "no permit"
+    # Beside it
+    FLAP = "flap"
+    REBOOT = "reboot"
+    OTHERS_ON = "others on"
+    OTHERS_OFF = "others off"
+    PATH_OPENED = "path opened"  # somebody enables the port again
+    ATTACHED_AGAIN = "attached again"
+    NODE_GONE = "node gone"
+    NODE_ANEW = "node anew"  # the same machine under a new Node object
+    NODE_REPLACED = "node replaced"  # another machine under the name
+    NEED_GONE = "need gone"
+    NEED_BACK = "need back"
+    VETO = "veto"
+    NO_VETO = "no veto"
+    LEASED = "leased"  # somebody else services the node
+    UNMARKED = "unmarked"  # a person takes our mark away
+    STUBBORN = "stubborn"  # pods stay whatever is done
+    STUCK = "stuck"  # a device accepts off and does nothing
+    ONE_STUCK = "one stuck"  # of several, one
+    SILENT = "silent"
+    LOCKED = "locked"  # a device takes our password no more
+    DUMP = "dump"  # the kernel crashes and writes its dump
+    HEAL = "heal"
+    # Said, or done to the episode itself
+    ABORT = "abort"
+    ABORT_ON = "abort and power on"
+    HOLD = "hold"
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+
+
+SPOKEN = frozenset({Mishap.ABORT, Mishap.ABORT_ON, Mishap.HOLD, Mishap.CANCEL, Mishap.TERMINATE})
+SELF = frozenset({Mishap.REFUSED, Mishap.UNREACHABLE, Mishap.LOST_BEFORE, Mishap.LOST_AFTER, Mishap.LATE, Mishap.SLOW}) | {
+    Mishap.OWN_NODE,
+    Mishap.UNSURE,
+    Mishap.UNLICENSED,
+    Mishap.QUEUED,
+    Mishap.NO_PERMIT,
+}
+"""What befalls the attempt itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ambush:
+    """Waits for the n-th attempt at a certain act, and strikes there: at once, or so many seconds later."""
+
+    method: str
+    number: int
+    mishaps: tuple[tuple[Mishap, float], ...]

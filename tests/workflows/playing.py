@@ -1,0 +1,283 @@
+"""Playing one drawn episode on the clockwork, from its start to its end, with the people who are asked and those who are not."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from policy.episodes import EpisodeResult, FencingInput, Outcome, Phase
+from policy.power import PowerState
+from policy.report import Observation
+from tests.workflows.adversary import Adversary
+from tests.workflows.clockwork import Clockwork, Perils
+from tests.workflows.contract import Call
+from tests.workflows.drawing import Drawn
+from tests.workflows.executions import Execution, Word
+from tests.workflows.machine import NODE, OURS, Machine
+from tests.workflows.mishaps import Mishap
+from tests.workflows.referee import EXPOSED, Said
+from workflows.fencing import Fencing
+from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+
+CLUSTER = "adversity"
+EPISODE = f"episode/{CLUSTER}/{NODE}"
+STILL = timedelta(hours=2)
+SCANNED = timedelta(minutes=1)
+LONGEST = 30_000
+"""Events of the clock; no episode needs a tenth of it."""
+
+
+class Play:
+    """One machine, its episodes one after the other, and what was wrong with them."""
+
+    def __init__(self, drawn: Drawn) -> None:
+        self.drawn = drawn
+        self.adversary = Adversary(
+            plan=drawn.plan, need=drawn.need, script=deque(drawn.script), ambushes=list(drawn.ambushes), lingers=drawn.lingers
+        )
+        self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
+        self.adversary.say, self.adversary.grant = self._say, self._grant
+        self.problems: list[str] = []
+        self._reactions = deque(drawn.reactions)
+        self._mended = self._thinking = False
+        self._resumed = self._answered = 0
+        self._episodes = 0
+        self._seen: Observation | None = None
+        self.clockwork = Clockwork(
+            (Fencing,),
+            self.adversary.perform,
+            Random(drawn.seed),
+            perils=drawn.perils,
+            unheard=self._unheard,
+            decided=self._decided,
+        )
+
+    def run(self) -> list[str]:
+        """Which rules it broke, each with all that is needed to see why."""
+        with self.clockwork as clockwork:
+            self._start(granted=self.drawn.permitted)
+            self._scan()
+            for _ in range(LONGEST):
+                execution = clockwork.executions[EPISODE]
+                if execution.closed:
+                    if execution.failure != "terminated" or self.adversary.machine.holder != OURS:
+                        break
+                    self._start(granted=True)
+                elif not self._thinking and (execution.waits or self._answered < self.adversary.asked_for_a_person):
+                    self._react(execution)
+                clockwork.turn()
+            self._judge_the_end(clockwork.executions[EPISODE])
+        found = [*self.adversary.broken, *clockwork.problems, *self.problems]
+        return [f"seed {self.drawn.seed}: {each}" for each in dict.fromkeys(found)]
+
+    @property
+    def result(self) -> EpisodeResult:
+        """How the last episode ended."""
+        result: EpisodeResult = self.clockwork.executions[EPISODE].result
+        return result
+
+    def story(self) -> str:
+        """What happened, for whoever looks for the reason."""
+        return f"{self.drawn.plan}\n{self.drawn.need.kind}, {self.drawn.reactions}, {self.drawn.perils}\n" + "\n".join(
+            f"  {act}" for act in self.adversary.acts
+        )
+
+    # Beginning ------------------------------------------------------------------------------------------------------
+
+    def _start(self, *, granted: bool) -> None:
+        self._episodes += 1
+        referee = self.adversary.referee
+        referee.begins_anew()
+        referee.permit = granted
+        request = FencingInput(
+            cluster=CLUSTER,
+            node=NODE,
+            need=self.drawn.need,
+            incident=f"incident-{self._episodes}",
+            permit_granted=granted,
+            holder="us",
+        )
+        self.clockwork.start("Fencing", EPISODE, request)
+
+    def _grant(self) -> None:
+        def grant() -> None:
+            if (execution := self.clockwork.open(EPISODE)) is not None:
+                self.adversary.referee.permit = True
+                execution.signal("permit_granted")
+
+        self.clockwork.after(self.clockwork.moments(0, 300), grant)
+
+    def _unheard(self, workflow_id: str, signal: str, argument: Any) -> bool:
+        if signal == "release":
+            self.adversary.hears_release(argument)
+        return self.clockwork.chance(0.5)
+
+    def _scan(self) -> None:
+        """The scanner tells of the node whenever it has changed."""
+        adversary = self.adversary
+        adversary.machine.settle(self.clockwork.now)
+        seen, execution = adversary.machine.observation(), self.clockwork.open(EPISODE)
+        if execution is not None and seen != self._seen:
+            self._seen = seen
+            asked = (adversary.need.object_uid,) if adversary.wanted else ()
+            execution.signal("observe", replace(seen, asked_by=asked))
+        self.clockwork.after(SCANNED, self._scan)
+
+    def _decided(self, call: Call, request: Any) -> None:
+        if call.method == "last_look" and request.need_matters:
+            self.adversary.referee.asked_need = self.clockwork.now
+
+    # People ---------------------------------------------------------------------------------------------------------
+
+    def _say(self, mishap: Mishap, delay: float) -> None:
+        def speak() -> None:
+            if (execution := self.clockwork.open(EPISODE)) is None:
+                return
+            match mishap:
+                case Mishap.ABORT | Mishap.ABORT_ON:
+                    self._abort(execution, who="bob", power_on=mishap is Mishap.ABORT_ON)
+                case Mishap.HOLD:
+                    word = execution.update("hold", PersonRequest(who="bob", reason="drawn"))
+                    self.adversary.referee.said.append(Said(what="hold", word=word))
+                case Mishap.CANCEL:
+                    execution.cancel("drawn")
+                    self.adversary.referee.said.append(Said(what="cancel", word=Word(taken=self.clockwork.now)))
+                case Mishap.TERMINATE if self._episodes < 3:
+                    execution.terminate()
+
+        self.clockwork.after(timedelta(seconds=delay), speak)
+
+    def _abort(self, execution: Execution, *, who: str, power_on: bool) -> None:
+        word = execution.update("abort", AbortRequest(who=who, reason="drawn", power_on=power_on))
+        self.adversary.referee.said.append(Said(what="abort", word=word))
+
+    def _react(self, execution: Execution) -> None:
+        """It waits for a person: as drawn, and in the end everything is mended and it is to go on."""
+        clockwork, adversary = self.clockwork, self.adversary
+        if not self._reactions and not self._mended:
+            adversary.calm()
+            clockwork.perils = Perils()
+            self._mended = True
+        reaction = self._reactions.popleft() if self._reactions else "abort-on" if self._patience_is_over() else "resume"
+        self._thinking, self._answered = True, adversary.asked_for_a_person
+        clockwork.after(clockwork.moments(0, 3600 if clockwork.chance(0.2) else 5), lambda: self._speak(execution, reaction))
+
+    def _patience_is_over(self) -> bool:
+        self._resumed += 1
+        return self._resumed > 2
+
+    def _speak(self, execution: Execution, reaction: str) -> None:
+        self._thinking = False
+        if execution.closed:
+            return
+        adversary, referee, now = self.adversary, self.adversary.referee, self.clockwork.now
+        adversary.machine.settle(now)
+        match reaction:
+            case "resume":
+                referee.hears_word()
+                word = execution.update("resume", PersonRequest(who="ada", reason="drawn"))
+                referee.said.append(Said(what="resume", word=word))
+            case "acknowledge":
+                adversary.machine.plug(plugged=False, now=now)  # who says so has pulled the plug
+                adversary.meddled = True
+                if self.clockwork.chance(0.7):  # and puts it back, when all is well again
+                    self.clockwork.after(self.clockwork.moments(0, 30), self._plug_in)
+                referee.hears_word()
+                word = execution.update("acknowledge_off", AcknowledgeRequest(who="ada", reason="drawn"))
+                referee.said.append(Said(what="acknowledge", word=word))
+            case _:
+                self._abort(execution, who="ada", power_on=reaction == "abort-on")
+        self.clockwork.after(STILL, lambda: self._ask_again(execution))
+
+    def _plug_in(self) -> None:
+        adversary, now = self.adversary, self.clockwork.now
+        adversary.machine.settle(now)
+        adversary.now = now
+        adversary.heal()
+        adversary.machine.plug(plugged=True, now=now)
+        adversary.switched_on = True
+
+    def _ask_again(self, execution: Execution) -> None:
+        """Whoever has reacted looks later whether that was enough."""
+        if not execution.closed and execution.query("status").phase is Phase.NEEDS_HUMAN:
+            self._answered = -1
+
+    # The end --------------------------------------------------------------------------------------------------------
+
+    def _judge_the_end(self, execution: Execution) -> None:
+        if not execution.closed:
+            status = execution.query("status")
+            self.problems.append(f"S35: it never ended: {status.phase}, {status.doing}, {status.problem}")
+            return
+        if execution.failure == "terminated":
+            return  # and another machine has taken the name
+        if execution.failure:
+            self.problems.append(f"S35: the workflow failed: {execution.failure}")
+            return
+        self.adversary.machine.settle(self.clockwork.now)
+        self.problems += problems_of_the_end(self.adversary, execution.result)
+
+
+def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str]:
+    """What is left behind, and what is said of it that is not so."""
+    machine = adversary.machine
+    found = [*_left_over(machine, result, adversary.noted, zombies=bool(adversary.zombies)), *_untrue(adversary, result)]
+    exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what nobody can tell, nobody can know
+    if exposed > EXPOSED:
+        found.append(f"S6: our out-of-service taint stood for {exposed} on a machine that ran")
+    return [f"{each} (ended {result.outcome}: {result.message})" for each in found]
+
+
+def _left_over(machine: Machine, result: EpisodeResult, noted: set[str], *, zombies: bool) -> list[str]:
+    """S35: one of the ends, with its compensation done, or people told of what is left.
+
+    noted: what the last episode cut, or found to be cut by the one before it. zombies: a worker that was given up has written all
+    the same, perhaps after the end; that mark is the scanner's to clean up.
+    """
+    told = "left cut" in result.message
+    ours = result.outcome not in {Outcome.REPLACED, Outcome.REFUSED}
+    mine = machine.present and machine.mark is not None and machine.mark.incident == result.incident
+    found = []
+    if mine and machine.holder == OURS and not told and result.outcome is not Outcome.REPLACED and not zombies:
+        found.append("S35: our mark is left")
+    if mine and machine.out_of_service and result.outcome is not Outcome.REPLACED:
+        found.append("S32: our taint is left")
+    cut = [endpoint for endpoint in sorted(noted) if machine.paths.get(endpoint) is PowerState.OFF]
+    if cut and ours and not told:
+        found.append(f"S35: {cut} are left cut and nobody is told")
+    if machine.quarantined and any("#" in each for each in noted) and ours and not told and not machine.terminated:
+        found.append("S35: it is left in quarantine and nobody is told")
+    return found
+
+
+def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
+    """What the end says of the machine is so, unless others have been at it."""
+    machine, found = adversary.machine, []
+    off = {
+        each.endpoint for each in adversary.referee.commands if each.incident == result.incident and each.state is PowerState.OFF
+    }
+    proof = result.off_proof
+    if proof is not None and proof.acknowledgement is None and not off & set(machine.power):
+        found.append("S7: off is called proven, and nothing was ever commanded")
+    found += [
+        f"S3: off is called proven by a reading of {reading.endpoint} that was never given"
+        for reading in (proof.readings if proof is not None else ())
+        if adversary.referee.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF
+    ]
+    recovered = result.outcome is Outcome.RECOVERED and proof is not None
+    if recovered and not machine.runs and not adversary.meddled:
+        found.append("S35: recovered, and the machine is off")
+    stays_off = result.left_off or result.outcome is Outcome.FENCED_OFF
+    if stays_off and machine.runs and not adversary.switched_on:
+        found.append("S35: left off, it says, and the machine runs")
+    if "given up for good" in result.message and not machine.terminated:
+        found.append("S7: given up for good, it says, and the machine is still there")
+    if result.outcome is Outcome.FENCED_OFF and proof is None:
+        found.append("S7: fenced off without a proof")
+    freed = adversary.referee.all_freed_by == result.incident and result.message.startswith("off was proven")
+    if machine.pods and freed and not adversary.referee.warned:
+        found.append("S32: pods are left and nobody is told")
+    return found

@@ -1,0 +1,352 @@
+"""The rules, held against the truth in the instant in which something is done.
+
+A referee knows what the machine is, what it has told (only that may be in a proof), what it was commanded, and what people have
+said. It takes nobody's word for anything: neither a proof's own nor that of the predicates of `policy`. What it finds is kept in
+`broken`, each line with the number of its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from policy.episodes import OffProof, Reading, VolumeReading
+from policy.plan import Act, FencingPlan, PowerDevice
+from policy.power import PowerState, VolumeState
+from tests.workflows.attempts import Attempt
+from tests.workflows.contract import FreeCutRequest, FreeDumpingRequest, FreeRequest, Target
+from tests.workflows.executions import Word
+from tests.workflows.machine import ANOTHER, Machine
+
+FRESH = timedelta(seconds=60)
+"""How old the readings of a consequence may be by the end of its time: some seconds to ask slow devices, then its window."""
+DEAD = timedelta(seconds=20)
+"""How old a message of a dying kernel may be by then: no machine ends its dump and boots in that time."""
+LOOKED = timedelta(seconds=75)
+"""How long ago the last look may have been: its answer, a lost workflow task, the wait of the act in its queue."""
+EXPOSED = timedelta(seconds=90)
+"""How long our taint may stand on a machine that somebody else has switched on, before we have noticed and taken it away."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Command:
+    """One command to one device. until: when it can have no effect any more."""
+
+    endpoint: str
+    state: PowerState
+    decided: datetime
+    began: datetime
+    until: datetime
+    incident: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A person's word to the episode, with what becomes of it."""
+
+    what: str
+    word: Word
+
+
+@dataclass
+class Referee:
+    """What is known of one machine's episodes, and what was wrong with them."""
+
+    machine: Machine
+    plan: FencingPlan
+    broken: list[str] = field(default_factory=list)
+    told: dict[str, dict[datetime, PowerState]] = field(default_factory=dict)
+    """What each device has answered, and when."""
+    told_volumes: dict[str, dict[datetime, VolumeState]] = field(default_factory=dict)
+    commands: list[Command] = field(default_factory=list)
+    unaware: set[str] = field(default_factory=set)
+    """Episodes whose mark somebody had taken away before the next one began: it can't know what they had begun."""
+    detached: dict[str, datetime] = field(default_factory=dict)
+    """Until when the latest command to detach a volume may have an effect."""
+    said: list[Said] = field(default_factory=list)
+    permit: bool = True
+    looked: datetime | None = None
+    """When a last look said go, as long as nothing else was done upon it."""
+    need_gone: bool = False
+    """What the latest look that asked for it said of the need."""
+    freed: bool = False
+    freed_boot: int = 0
+    """Which boot was the latest when pods were freed last."""
+    word: bool = False
+    """Somebody has said that the machine is off, or that paths may be given back."""
+    said_at_word: dict[str, PowerState] = field(default_factory=dict)
+    contradicted: bool = False
+    freed_by: str = ""
+    """Which episode has freed pods last."""
+    tried_by: str = ""
+    """Which episode has last asked for a consequence."""
+    all_freed_by: str = ""
+    """Which episode has last freed all that ran there, or as much as would go."""
+    on_word: bool = False
+    """Whether its proof was a person's word."""
+    asked_need: datetime | None = None
+    """When a look last asked whether the need is gone."""
+    warned: bool = False
+    """People were told that workloads are left."""
+
+    def fault(self, rule: str, what: str) -> None:
+        """A rule is broken."""
+        self.broken.append(f"{rule}: {what}")
+
+    # What is heard --------------------------------------------------------------------------------------------------
+
+    def tells(self, reading: Reading) -> None:
+        """A device has answered."""
+        self.told.setdefault(reading.endpoint, {})[reading.at] = reading.state
+        if self.word and reading.state is PowerState.ON and self.said_at_word.get(reading.endpoint) is not PowerState.ON:
+            self.contradicted = True
+
+    def tells_of_volume(self, reading: VolumeReading) -> None:
+        """A cloud has answered."""
+        self.told_volumes.setdefault(reading.volume, {})[reading.at] = reading.state
+
+    def hears_word(self) -> None:
+        """A person vouches for the machine."""
+        self.word, self.contradicted = True, False
+        latest = {endpoint: answers[max(answers)] for endpoint, answers in self.told.items() if answers}
+        self.said_at_word = latest
+
+    def begins_anew(self) -> None:
+        """Another episode of the same machine: a licence is not inherited, nor is a word."""
+        self.looked, self.permit, self.word, self.need_gone = None, True, False, False
+        self.said.clear()
+
+    # Destructive acts -----------------------------------------------------------------------------------------------
+
+    def destructive(self, name: str, attempt: Attempt, target: Target) -> None:
+        """S9, S14, S20: right after a last look that said go, on the machine that was pinned, with leave, and unless somebody has
+        said no meanwhile. A repetition of the same decision needs no look of its own."""
+        if attempt.number > 1:
+            return
+        if self.looked is None:
+            self.fault("S20", f"{name} without a last look before it")
+        elif attempt.now - self.looked > LOOKED:
+            self.fault("S20", f"{name} on a look of {attempt.now - self.looked} ago")
+        self.looked = None
+        if not self.permit:
+            self.fault("S14", f"{name} without a permit")
+        self.nobody_says_no(name, attempt)
+        if self.said_before("abort", attempt.decided):
+            self.fault("S20", f"{name} after an abort")
+
+    def looks(self, at: datetime, target: Target, *, go: bool) -> None:
+        """A last look is answered. What it says go to is the machine that was pinned (S9)."""
+        self.looked = at if go else None
+        machine, pinned = self.machine, target.pinned
+        if go and (machine.holder == ANOTHER or not machine.present or machine.uid != pinned.uid):
+            self.fault("S9", f"a last look said go to {machine.uid} of machine {machine.holder}, pinned is {pinned.uid}")
+
+    def nobody_says_no(self, name: str, attempt: Attempt) -> None:
+        """S20: a hold that was taken before the act was decided is obeyed, until a resume or an abort."""
+        words = sorted(
+            (each.word.taken, number, each.what)
+            for number, each in enumerate(self.said)
+            if each.word.taken is not None and each.word.taken <= attempt.decided
+        )
+        if words and words[-1][2] == "hold":
+            self.fault("S20", f"{name} while held")
+
+    def said_before(self, what: str, moment: datetime) -> bool:
+        """Whether a person's word of that kind had been taken by then."""
+        return any(each.what == what and each.word.taken is not None and each.word.taken <= moment for each in self.said)
+
+    def commands_device(self, attempt: Attempt, device: PowerDevice, state: PowerState, until: datetime, incident: str) -> None:
+        """S5, S10, S33, S34: a device of the plan, nothing else in flight, no second off where one is known to have worked."""
+        endpoint = device.endpoint
+        if attempt.number > 1:
+            self.fault("S33", f"{state} {endpoint} is repeated without a look at what it has done")
+        if device not in self._planned():
+            self.fault("S10", f"{endpoint} is commanded, which the plan does not name like this")
+        for other in self.commands:
+            if other.until > attempt.now and other.incident not in self.unaware:
+                self.fault("S34", f"{state} {endpoint} while {other.state} {other.endpoint} may be under way")
+        if state is PowerState.OFF:
+            self._needless(endpoint, attempt, incident)
+        self.commands.append(
+            Command(
+                endpoint=endpoint,
+                state=state,
+                decided=attempt.decided,
+                began=attempt.now,
+                until=until,
+                incident=incident,
+            )
+        )
+
+    def _needless(self, endpoint: str, attempt: Attempt, incident: str) -> None:
+        mine = [each for each in self.commands if each.endpoint == endpoint and each.incident == incident]
+        asked = [each.word.taken for each in self.said if each.what in {"resume", "acknowledge"} and each.word.taken]
+        if mine and mine[-1].state is PowerState.ON and not any(moment >= mine[-1].began for moment in asked):
+            self.fault("S5", f"off {endpoint} once more after our own on, and nobody has asked for it")
+        level = next((each for each in self.plan.levels if endpoint in {device.endpoint for device in each}), ())
+        if not mine or mine[-1].state is not PowerState.OFF or len(level) != 1:
+            return
+        answers = {at: state for at, state in self.told.get(endpoint, {}).items() if at > mine[-1].until}
+        others = [state for other, known in self.told.items() for at, state in known.items() if at > mine[-1].until]
+        if answers and answers[max(answers)] is PowerState.OFF and PowerState.ON not in others and not asked:
+            self.fault("S33", f"off {endpoint} once more, which has said off since the last one")
+
+    def _planned(self) -> Iterable[PowerDevice]:
+        methods = (*self.plan.isolation, *self.plan.recovery)
+        return (*self.plan.devices, *(each.device for each in methods if each.device is not None))
+
+    # Consequences ---------------------------------------------------------------------------------------------------
+
+    def consequence(self, name: str, attempt: Attempt, request: FreeRequest) -> None:
+        """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then."""
+        machine, proof = self.machine, request.proof
+        self.nobody_says_no(name, attempt)
+        if self.tried_by != request.target.incident:  # a try that failed may have done something all the same
+            self._need_stands(name, request.target.incident)
+        self.tried_by = request.target.incident
+        if attempt.now > request.not_after:
+            return  # refused as too late, whatever it says
+        self.on_word = proof.acknowledgement is not None
+        if proof.acknowledgement is not None:
+            self._on_a_word(name, proof)
+        else:
+            self._proven(name, proof, request.target.incident)
+            read_at = min((reading.at for reading in proof.readings), default=attempt.now)
+            if machine.runs and (machine.on_since is None or machine.on_since <= read_at):
+                self.fault("S1", f"{name} while the machine runs")
+            if request.not_after - read_at > FRESH:
+                self.fault("S2", f"{name} on readings that will be {request.not_after - read_at} old")
+
+    def _need_stands(self, name: str, incident: str) -> None:
+        """S6: before the first consequence somebody has asked, and nobody has heard that the need is gone."""
+        off = max((each.began for each in self.commands if each.incident == incident), default=None)
+        if self.need_gone:
+            self.fault("S6", f"{name} although the need was gone before")
+        if self.asked_need is None or (off is not None and self.asked_need < off):
+            self.fault("S6", f"{name}, and since the off nobody has asked whether the need is gone")
+
+    def _on_a_word(self, name: str, proof: OffProof) -> None:
+        assert proof.acknowledgement is not None
+        if not self.word or not proof.acknowledgement.who or not proof.acknowledgement.why:
+            self.fault("S8", f"{name} on a word that nobody gave")
+        elif self.contradicted:
+            self.fault("S8", f"{name} on a word that a device has come to contradict since")
+        if self.machine.runs and self.contradicted:
+            self.fault("S1", f"{name} while the machine runs")
+
+    def _proven(self, name: str, proof: OffProof, incident: str) -> None:
+        read = {reading.endpoint for reading in proof.readings}
+        if read not in [{device.endpoint for device in level} for level in self.plan.levels] or not read:
+            self.fault("S4", f"{name} on readings of {sorted(read)}, which are no whole level")
+        mine = [each for each in self.commands if each.incident == incident]
+        last_on = max(
+            (each.began for each in mine if each.state is PowerState.ON and each.endpoint in self.machine.power), default=None
+        )
+        for reading in proof.readings:
+            if self.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF or reading.state is not PowerState.OFF:
+                self.fault("S3", f"{name} on a reading of {reading.endpoint} that was never given")
+            commanded = [each for each in mine if each.endpoint == reading.endpoint]
+            if not commanded or commanded[-1].state is not PowerState.OFF:
+                self.fault("S2", f"{name}: {reading.endpoint} was not commanded off since it was switched on")
+            elif commanded[-1].until > reading.at:
+                self.fault("S2", f"{name} on a reading of {reading.endpoint} while its off was under way")
+            elif last_on is not None and last_on >= commanded[-1].began:
+                self.fault("S6", f"{name} on an off of {reading.endpoint} from before our power-on")
+
+    def cut_consequence(self, attempt: Attempt, request: FreeCutRequest) -> None:
+        """S1 for path cut proven: only what lies behind paths that are cut, and volumes that are detached."""
+        machine = self.machine
+        if attempt.now > request.not_after:
+            return
+        self.nobody_says_no("free-cut-pods", attempt)
+        if self.said_before("abort", attempt.decided):
+            self.fault("S20", "free-cut-pods after an abort")
+        readings = [reading for proof in request.proofs for reading in proof.readings]
+        volumes = [volume for proof in request.proofs for volume in proof.volumes]
+        if not readings and not volumes:
+            self.fault("S1", "free-cut-pods on a proof that is none")
+        for reading in readings:
+            self._path_cut(reading, request.target.incident)
+        for volume in volumes:
+            if self.told_volumes.get(volume.volume, {}).get(volume.at) is not VolumeState.AVAILABLE:
+                self.fault("S3", f"free-cut-pods on a reading of {volume.volume} that was never given")
+            if volume.at <= self.detached.get(volume.volume, volume.at):
+                self.fault("S2", f"free-cut-pods on a reading of {volume.volume} from before its detachment")
+        proven = {reading.endpoint for reading in readings}
+        handles = {volume.volume for volume in volumes}
+        for method in self.plan.isolation:
+            if method.act is Act.CUT_PATH and method.device is not None and method.device.endpoint in proven:
+                handles |= set(method.storage.handles)
+            elif method.act is Act.CUT_PATH and set(method.storage.classes) & set(request.storage.classes):
+                self.fault("S1", f"free-cut-pods behind {method.name}, which is not proven cut")
+        if set(request.storage.handles) - handles:
+            self.fault("S1", f"free-cut-pods of {sorted(set(request.storage.handles) - handles)}, which nothing is known of")
+        for reading in readings:
+            if machine.paths.get(reading.endpoint) is PowerState.ON and self._path_on_since(reading.endpoint, reading.at):
+                self.fault("S1", f"free-cut-pods while {reading.endpoint} is open")
+        oldest = min((each.at for each in (*readings, *volumes)), default=attempt.now)
+        if request.not_after - oldest > FRESH:
+            self.fault("S2", f"free-cut-pods on readings that will be {request.not_after - oldest} old")
+
+    def dumping_consequence(self, attempt: Attempt, request: FreeDumpingRequest) -> None:
+        """S1 for a kernel that is said to be dead: only where that is trusted, moments after its word, and while it is true."""
+        machine, rule = self.machine, self.plan.kdump
+        if attempt.now > request.not_after:
+            return
+        self.tried_by = request.target.incident
+        if self.looked is None:
+            self.fault("S20", "free-while-dumping without a last look before it")
+        self.looked = None
+        self.nobody_says_no("free-while-dumping", attempt)
+        if self.said_before("abort", attempt.decided):
+            self.fault("S20", "free-while-dumping after an abort")
+        if rule is None or not rule.trusted:
+            self.fault("S1", "free-while-dumping on messages that nobody trusts")
+        if machine.runs and machine.dump is None:
+            self.fault("S1", "free-while-dumping while the machine runs")
+        if request.not_after - request.proof.last > DEAD:
+            self.fault("S2", f"free-while-dumping on a message that will be {request.not_after - request.proof.last} old")
+
+    def _path_cut(self, reading: Reading, incident: str) -> None:
+        if self.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF:
+            self.fault("S3", f"free-cut-pods on a reading of {reading.endpoint} that was never given")
+        commanded = [each for each in self.commands if each.endpoint == reading.endpoint and each.incident == incident]
+        if not commanded or commanded[-1].state is not PowerState.OFF or commanded[-1].until > reading.at:
+            self.fault("S2", f"free-cut-pods on a reading of {reading.endpoint} that follows no cut of ours")
+
+    def _path_on_since(self, endpoint: str, moment: datetime) -> bool:
+        """Whether the path was open at that moment already: what others open later nobody can know."""
+        return self.opened_by_others.get(endpoint, moment) <= moment
+
+    opened_by_others: dict[str, datetime] = field(default_factory=dict)
+
+    def has_freed(self, incident: str, *, all_of_it: bool) -> None:
+        """A consequence was carried out."""
+        self.all_freed_by = incident if all_of_it else self.all_freed_by
+        self.freed, self.freed_by, self.freed_boot = True, incident, self.machine.boots
+
+    # The way back ---------------------------------------------------------------------------------------------------
+
+    def powers_on(self, incident: str) -> None:
+        """S32: our taint goes before the machine comes."""
+        mark = self.machine.mark
+        if self.machine.present and self.machine.out_of_service and mark is not None and mark.incident == incident:
+            self.fault("S32", "power on while our taint stands")
+
+    def opens_path(self, endpoint: str) -> None:
+        """A path is given back after pods were freed only with a restart or a person's word."""
+        if self.freed and self.machine.boots == self.freed_boot and not self.word:
+            self.fault("S35", f"{endpoint} is given back after pods were freed, without a restart or a word")
+
+    def gives_up(self, attempt: Attempt, request_incident: str) -> None:
+        """S1: only a machine that is off is given up for good; there is no way back."""
+        machine = self.machine
+        latest = max((at for answers in self.told.values() for at in answers), default=attempt.now)
+        goes_on = max((each.word.taken for each in self.said if each.what == "resume" and each.word.taken), default=latest)
+        if attempt.now - latest > FRESH or goes_on > latest:
+            self.fault("S2", f"a machine is given up on a reading of {attempt.now - latest} ago")
+        if machine.runs and (machine.on_since is None or machine.on_since <= latest):
+            self.fault("S1", "a machine that runs is given up")
+        if not any(each.incident == request_incident and each.state is PowerState.OFF for each in self.commands):
+            self.fault("S2", "a machine is given up that was never commanded off")
