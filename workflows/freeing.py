@@ -60,7 +60,7 @@ class FreeingSequence:
             holder=self._episode.holder,
         )
         request = await self._pacing.bounded(whole, left)
-        if request is None:
+        if request is None or self._episode.is_held:  # one that came while we looked is obeyed, too (S20)
             return False
         if self._episode.kernel_dead is None:
             self._episode.note("kernel-dead", "trusted", str(proof))
