@@ -91,6 +91,8 @@ class PreservationState:
     node_uid: str = ""
     machine_uid: str = ""
     marked: bool = False
+    evidence: bool = False
+    """Whether evidence has been fetched, or was tried to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ class PowerCapability(StrEnum):
     RESET = "reset"
     IDENTITY = "identity"
     CONSOLE = "console"
+    EVENT_LOG = "event-log"
     VOLUMES = "volumes"
     QUARANTINE = "quarantine"
     TERMINATE = "terminate"

@@ -22,6 +22,7 @@ from workers.worker import Role, Serving, activities_of
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
+    from activities.bundle import EvidenceDirectory
     from activities.cluster.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
 
@@ -105,6 +106,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
 ) -> Serving:
+    from activities.cluster.evidence import ClusterEvidence
     from activities.cluster.fence_devices import ClusterFenceDevices
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
@@ -153,8 +155,22 @@ async def _cluster_serving(
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
             ClusterPreservation(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterEvidence(
+                name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace
+            ),
         ),
     )
+
+
+def evidence_directory(settings: Settings) -> EvidenceDirectory | None:
+    """Where evidence is kept, None where none is."""
+    from activities.bundle import EvidenceDirectory, Limits
+
+    kept = settings.evidence
+    if kept.directory is None:
+        return None
+    limits = Limits(file_bytes=kept.file_bytes, bundle_bytes=kept.bundle_bytes, patience=kept.patience)
+    return EvidenceDirectory(kept.directory, limits)
 
 
 async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener | None:
@@ -176,6 +192,7 @@ def _power_serving(
 ) -> Serving:
     from activities.evidence.kdump import EvidenceService
     from activities.power.device_reading import DeviceReadings
+    from activities.power.evidence import DeviceEvidence
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
     from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
@@ -190,6 +207,7 @@ def _power_serving(
             PowerService(credentials, own_node=settings.node_name, drivers=drivers),
             DeviceReadings(credentials, drivers=drivers),
             EvidenceService(listener),
+            DeviceEvidence(evidence_directory(settings), credentials, drivers=drivers),
         ),
         slots=settings.worker.power_slots,
     )

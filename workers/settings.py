@@ -306,6 +306,27 @@ class KdumpSettings(_Section):
         return value
 
 
+class EvidenceSettings(_Section):
+    """What is kept of a machine's failure when its preservation begins. The same directory is mounted on all workers."""
+
+    directory: UserPath | None = Field(default=None, description="where evidence is written; without it none is collected")
+    file_bytes: int = Field(default=1024 * 1024, ge=4096, le=64 * 1024 * 1024, description="the longest file; more is cut off")
+    bundle_bytes: int = Field(
+        default=8 * 1024 * 1024, ge=64 * 1024, le=1024 * 1024 * 1024, description="all files of one preservation together"
+    )
+    patience: Duration = Field(
+        default=timedelta(seconds=20), description="how long one worker spends on one preservation's evidence, from 1s to 45s"
+    )
+
+    @field_validator("patience")
+    @classmethod
+    def _bounded(cls, value: timedelta) -> timedelta:
+        if not timedelta(seconds=1) <= value <= timedelta(seconds=45):
+            message = "expected between 1s and 45s"
+            raise ValueError(message)
+        return value
+
+
 class EmbeddedSettings(_Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
@@ -350,6 +371,7 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     worker: WorkerSettings = WorkerSettings()
     kdump: KdumpSettings = KdumpSettings()
+    evidence: EvidenceSettings = EvidenceSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
 

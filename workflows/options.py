@@ -34,6 +34,9 @@ LOST_WORKER = timedelta(seconds=4)
 LOST_SCAN = timedelta(seconds=6)
 """The same for the long poll, which shows it all day long and may be busy reading a large cluster."""
 
+EVIDENCE_PATIENCE, EVIDENCE_BEGUN = timedelta(seconds=60), timedelta(seconds=30)
+"""The longest for one part of the evidence, and by when a worker must have taken it up. A worker's own patience is shorter."""
+
 CHECK_PATIENCE = timedelta(seconds=30)
 """What nobody has begun to read for a check by then is not read in this one."""
 
@@ -169,6 +172,26 @@ def check_reading(site: str, longest: timedelta) -> ActivityConfig:
         start_to_close_timeout=longest,
         heartbeat_timeout=LOST_WORKER,
         schedule_to_start_timeout=CHECK_PATIENCE,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        priority=_PATIENT,
+    )
+
+
+def evidence_of_cluster(cluster: str) -> ActivityConfig:
+    """Evidence that the API gives: after all others, and once. Whatever fails is missing, and nobody waits for it."""
+    return _evidence(cluster_queue(cluster))
+
+
+def evidence_of_site(site: str) -> ActivityConfig:
+    """The same of a device."""
+    return _evidence(power_queue(site))
+
+
+def _evidence(queue: str) -> ActivityConfig:
+    return ActivityConfig(
+        task_queue=queue,
+        start_to_close_timeout=EVIDENCE_PATIENCE,
+        schedule_to_start_timeout=EVIDENCE_BEGUN,
         retry_policy=RetryPolicy(maximum_attempts=1),
         priority=_PATIENT,
     )

@@ -40,6 +40,7 @@ from workflows import options
 from workflows.bookkeeping import Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
+from workflows.evidence import Evidence
 from workflows.handing_over import go_on_as
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.turns import Turn, turn_for
@@ -83,6 +84,7 @@ class PreservationStory:
         self._marked = state.marked if state is not None else False
         self._hold: Hold | None = None
         self._desk = Bookkeeping(self.episode)
+        self._evidence = Evidence(self.episode, state)
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class PreservationStory:
             if hold.gone:
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
                 return await self._end(outcome, hold.gone)
+            self._evidence.begin(hold)
             await self._learn_our_name()
             if hold.drain:
                 await self._drain()
@@ -110,7 +113,7 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
-            if self._roll_is_due() and not self.unheard:
+            if self._roll_is_due() and not self.unheard and self._evidence.may_be_left():
                 return self._rolled()
             await self._wait(hold)
 
@@ -297,6 +300,7 @@ class PreservationStory:
         return await self._end(outcome, hold.reason)
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        self._evidence.end()
         if self._marked:
             await self._unmark()
         if self._hold is not None and self._hold.node_uid:
@@ -324,6 +328,7 @@ class PreservationStory:
     def _handed_over(self, hold: Hold, machine: ObjectRef) -> RemediationInput:
         """Failed and no longer kept: Remediation goes on under the same workflow id, which is never free in between. (A Node
         without a Machine has nobody who would replace it: it is let go as it is.)"""
+        self._evidence.end()
         self.episode.note("hand-over", "begins", hold.reason)
         return RemediationInput(
             cluster=self.episode.cluster,
@@ -355,6 +360,7 @@ class PreservationStory:
             node_uid=self._node_uid,
             machine_uid=self._machine_uid,
             marked=self._marked,
+            evidence=self._evidence.begun,
         )
         return replace(
             self._request,

@@ -1,13 +1,19 @@
-"""What can be learnt of a node without touching it, where its site's network tells. Served on `power.<site>`."""
+"""What can be learnt of a node without touching it: whether its kernel dumps, and what is kept of a failure for later.
+
+Of the latter only names, sizes and hashes pass here, never the text itself: see `activities/bundle.py`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import datetime
 
 from temporalio import activity
 
+from policy.healthcheck import ObjectRef
 from policy.kdump import KdumpReading
+from policy.plan import PowerDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +24,119 @@ class KdumpRequest:
 
 
 class EvidenceActivities(ABC):
-    """Reading only. What is heard here may delay an act; what else it may mean is `policy/kdump.py`."""
+    """Served on `power.<site>`. Reading only. What is heard here may delay an act; what else it may mean is `policy/kdump.py`."""
 
     @activity.defn(name="power-management.read-kdump")
     @abstractmethod
     async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
         """What has been heard from these addresses. NotSupported: this worker does not listen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleName:
+    """Which bundle: one for each incident. The names may be any text; the directory makes paths of them."""
+
+    cluster: str
+    node: str
+    incident: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceFile:
+    """One file of a bundle, as it was written: its bytes and their SHA-256. of: whose words it holds (`Node/node-7`).
+
+    cut_from: how many bytes there were before it was cut to what may be kept, 0 where it is whole.
+    """
+
+    name: str
+    of: str
+    size: int
+    sha256: str
+    at: datetime
+    cut_from: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFetched:
+    """What is missing from a bundle, and why."""
+
+    of: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectRequest:
+    """Keep what the API says of a machine now. node: "" for a Machine that never had one; the uids as pinned."""
+
+    bundle: BundleName
+    node: str = ""
+    machine: ObjectRef | None = None
+    node_uid: str = ""
+    machine_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """devices: what else may be asked, at its site. room: bytes that the bundle may still take."""
+
+    files: tuple[EvidenceFile, ...] = ()
+    missing: tuple[NotFetched, ...] = ()
+    devices: tuple[PowerDevice, ...] = ()
+    room: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceEvidenceRequest:
+    """Keep what one device has seen of its machine, in at most `room` bytes."""
+
+    bundle: BundleName
+    device: PowerDevice
+    room: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealRequest:
+    """Write the manifest of a bundle: all that was fetched for it and all that was not."""
+
+    bundle: BundleName
+    began: datetime
+    files: tuple[EvidenceFile, ...]
+    missing: tuple[NotFetched, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """path: of the manifest, as its worker sees it. size: of all files together. missing: what the manifest says is."""
+
+    path: str
+    sha256: str
+    files: int
+    size: int
+    missing: tuple[NotFetched, ...] = ()
+
+
+class EvidenceCollection(ABC):
+    """Served on `cluster.<name>`. Reads the cluster, writes to the directory alone.
+
+    Errors: NotSupported (no `evidence.directory`, or the incident has its evidence already), InvalidConfig (it can't be written),
+    Unreachable (it took too long).
+    """
+
+    @activity.defn(name="evidence.collect")
+    @abstractmethod
+    async def collect(self, request: CollectRequest) -> Collected:
+        """Fetch and write what the API says. What can't be read is said in the answer and is no error."""
+
+    @activity.defn(name="evidence.seal")
+    @abstractmethod
+    async def seal(self, request: SealRequest) -> Sealed:
+        """Write the manifest, once every file in it is seen to be there as it was written."""
+
+
+class DeviceEvidenceActivities(ABC):
+    """Served on `power.<site>`."""
+
+    @activity.defn(name="evidence.read-device")
+    @abstractmethod
+    async def read_device(self, request: DeviceEvidenceRequest) -> EvidenceFile:
+        """Read a console or an event log, once, and write it. Errors: the device's, its credentials' and the directory's."""

@@ -145,6 +145,13 @@ class CloudDriver(PowerDriver, Protocol):
         another one under the name is another machine."""
 
 
+class EventLogDriver(PowerDriver, Protocol):
+    """A management controller that keeps a log of what its sensors saw."""
+
+    async def event_log(self, deadline: Deadline) -> str:
+        """The entries, oldest first, one a line; where not all can be read in time, a line says so."""
+
+
 class DriverFactory(Protocol):
     """A driver as `registry.py` knows it."""
 

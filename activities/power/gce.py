@@ -122,8 +122,8 @@ class GceDriver:
 
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
-        """All but quarantine, and but reset: a node is fenced by its off half (S5)."""
-        return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.RESET}
+        """All but quarantine and a BMC's log, and but reset: a node is fenced by its off half (S5)."""
+        return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG, PowerCapability.RESET}
 
     async def read(self, deadline: Deadline) -> Reading:
         """Read the instance's status."""

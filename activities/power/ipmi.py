@@ -12,7 +12,8 @@ from typing import Any
 
 from activities.power.driver import Credentials, Deadline
 from activities.power.errors import invalid
-from activities.power.staged_child import StagedChild, StagedDriver, command_of
+from activities.power.staged_child import CAPABILITIES, StagedChild, StagedDriver, command_of
+from policy.power import PowerCapability
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.ipmi import IpmiAddress, ipmi_address
 
@@ -60,6 +61,15 @@ class IpmiDriver(StagedDriver):
     def endpoint(self) -> str:
         """Address and port of the BMC."""
         return self.address.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """As of all such drivers, and the event log."""
+        return CAPABILITIES | {PowerCapability.EVENT_LOG}
+
+    async def event_log(self, deadline: Deadline) -> str:
+        """The system event log (SEL)."""
+        return str((await self._perform("event-log", deadline))["text"])
 
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
         address = {

@@ -1,7 +1,7 @@
 """A BMC played by `ipmi_sim` of the OpenIPMI project, which was written by others: a pass against it is interoperability.
 
 It asks for the power and switches it by a script; ours asks the chassis (`chassis.py`). While the script waits, so does
-the whole BMC. It knows no NMI and no cipher suite 17. Started by `bmc.py`.
+the whole BMC. Its event log has one entry, of a power supply. It knows no NMI and no cipher suite 17. Started by `bmc.py`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ set_working_mc 0x20
 
 MANAGEMENT_CONTROLLER = """\
 mc_setbmc 0x20
-mc_add 0x20 0x20 no-device-sdrs 0x01 0x01 0x07 0x8a 0x0 0x0
+mc_add 0x20 0x20 no-device-sdrs 0x01 0x01 0x07 0x8e 0x0 0x0
 mc_add_fru_data 0x20 0 {inventory_size:#x} data {inventory}
+sel_enable 0x20 100 0x0a
+sel_add 0x20 0x02 0x40 0x54 0x20 0x69 0x20 0x00 0x04 0x08 0x51 0x6f 0x01 0xff 0xff
 mc_enable 0x20
 """
 

@@ -277,7 +277,8 @@ async def test_an_answer_about_something_else_that_is_missing_says_nothing_of_th
 
 def test_what_it_can_do_is_said() -> None:
     driver = GceFactory().build({"project": PROJECT, "zone": ZONE, "plug": NAME}, Credentials())
-    assert driver.capabilities == frozenset(PowerCapability) - {PowerCapability.RESET, PowerCapability.QUARANTINE}
+    lacking = {PowerCapability.RESET, PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
+    assert driver.capabilities == frozenset(PowerCapability) - lacking
     assert driver.endpoint == f"gce://{PROJECT}/{ZONE}/{NAME}"
 
 

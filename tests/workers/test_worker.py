@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import temporalio.workflow
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
-from activities.contracts.evidence import KdumpRequest
+from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect
@@ -83,19 +84,24 @@ async def test_everything_that_the_contracts_promise_is_served_exactly_once(sett
 def promised() -> list[str]:
     from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
     from activities.contracts.episodes import EpisodeActivities
-    from activities.contracts.evidence import EvidenceActivities
+    from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection
     from activities.contracts.mirror import MirrorActivities
     from activities.contracts.power import PowerActivities
+    from activities.contracts.preservation import PreservationActivities, PreservationStarts
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
     contracts = (
+        DeviceEvidenceActivities,
         DeviceReadingActivities,
         EpisodeActivities,
         EvidenceActivities,
+        EvidenceCollection,
         FenceDeviceActivities,
         MirrorActivities,
         PowerActivities,
+        PreservationActivities,
+        PreservationStarts,
         ScanActivities,
         FreeingActivities,
         IsolationActivities,
@@ -132,6 +138,25 @@ async def test_a_listener_for_kdump_messages_is_there_for_as_long_as_the_worker_
         async with asyncio.timeout(5):
             while not (await ActivityEnvironment().run(read, request)).messages:
                 await asyncio.sleep(0.005)
+
+
+async def test_evidence_is_kept_where_a_directory_is_set_and_nowhere_else(clean: Path, client: Client) -> None:
+    (clean / "kept").mkdir()
+    bundle = BundleName(cluster="prod", node="node-7", incident="1")
+    seal = SealRequest(bundle=bundle, began=datetime(2026, 11, 21, tzinfo=UTC), files=(), missing=())
+    clusters = {"prod": NOWHERE}
+    for directory in (clean / "kept", None):
+        settings = load(**({"evidence": {"directory": directory, "patience": "3s"}} if directory is not None else {}))
+        async with compose(settings, client, clusters=clusters) as servings:
+            served = {name(found): found for serving in servings for found in serving.activities}
+            assert "evidence.read-device" in served
+            if directory is not None:
+                sealed = await ActivityEnvironment().run(served["evidence.seal"], seal)
+                assert (directory / "prod" / "node-7" / "1" / "manifest.json").read_bytes().startswith(b"{")
+                assert sealed.path.endswith("kept/prod/node-7/1/manifest.json")
+                continue
+            with pytest.raises(ApplicationError, match=r"evidence\.directory is not set"):
+                await ActivityEnvironment().run(served["evidence.seal"], seal)
 
 
 async def test_a_kubeconfig_that_leads_nowhere_is_a_mistake_in_the_settings(

@@ -22,6 +22,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
+from activities.contracts.evidence import Collected, CollectRequest, EvidenceCollection, EvidenceFile, Sealed, SealRequest
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import (
     ActRequest,
@@ -31,6 +32,7 @@ from activities.contracts.target import (
     EventRequest,
     RestoreRequest,
 )
+from activities.errors import ErrorType, failure
 from policy.episodes import EpisodeResult, EpisodeStatus, PreservationInput
 from policy.healthcheck import ObjectRef
 from policy.ids import episode_id
@@ -68,6 +70,14 @@ class KeptMachine:
     """What a user annotates right after it was decided to give the machine up."""
     lingers: int = 1
     """How often the Machine is still there after its deletion was asked for."""
+    evidence: Collected | None = None
+    """What the API has to say of it; None where no directory is set."""
+    collected: int = 0
+    """How often it was asked for."""
+    hanging: asyncio.Event | None = None
+    """Whoever collects evidence hangs until it is set."""
+    sealed: list[SealRequest] = field(default_factory=list)
+    seal_error: ApplicationError | None = None
 
     def annotate(self, value: str | None) -> None:
         """A user, with kubectl, on the Node."""
@@ -212,6 +222,31 @@ class ScriptedMachine(PreservationActivities):
         self._world.events.append(f"{request.reason}: {request.message}")
 
 
+class ScriptedEvidence(EvidenceCollection):
+    """Evidence of one world."""
+
+    def __init__(self, world: KeptMachine) -> None:
+        self._world = world
+
+    @activity.defn(name="evidence.collect")
+    async def collect(self, request: CollectRequest) -> Collected:
+        self._world.collected += 1
+        if self._world.hanging is not None:
+            await self._world.hanging.wait()
+        if self._world.evidence is None:
+            raise failure(ErrorType.NOT_SUPPORTED, "evidence.directory is not set: no evidence is kept")
+        return self._world.evidence
+
+    @activity.defn(name="evidence.seal")
+    async def seal(self, request: SealRequest) -> Sealed:
+        if self._world.seal_error is not None:
+            raise self._world.seal_error
+        self._world.sealed.append(request)
+        files: tuple[EvidenceFile, ...] = request.files
+        size = sum(each.size for each in files)
+        return Sealed(path="prod/manifest.json", sha256="5ea1ed", files=len(files), size=size, missing=request.missing)
+
+
 @dataclass
 class Run:
     """A preservation under way."""
@@ -257,6 +292,8 @@ async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: ob
     request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
     target = ScriptedMachine(world)
     acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.record_event]
+    evidence = ScriptedEvidence(world)
+    acts += [evidence.collect, evidence.seal]
     async with AsyncExitStack() as stack:
         queue = f"{WORKFLOW_QUEUE}-{cluster}"
         kinds = [Preservation, Remediation]

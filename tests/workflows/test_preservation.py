@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from collections import deque
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from temporalio import activity
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 
+from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase, PreservationNews
+from policy.episodes import Outcome, Phase, PreservationNews, RecordEntry
+from policy.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
-from tests.workflows.kept_machine import machine, preserving
+from tests.workflows.kept_machine import Run, machine, preserving
+from workflows.ids import power_queue
 from workflows.messages import ExtendRequest, PersonRequest
-from workflows.preservation import Preservation
+from workflows.preservation import Preservation, PreservationStory
 
 HOURS_72 = timedelta(hours=72)
 NEWS = PreservationNews()
@@ -206,6 +213,7 @@ async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_mach
         assert "delete" not in world.acts
         again = await run.handle.query(Preservation.record)
     assert [entry.outcome for entry in again if entry.act == "hand-over"] == ["begins", "back"]
+    assert world.collected == 1
     assert world.broken == []
 
 
@@ -246,3 +254,142 @@ async def test_a_look_that_fails_is_repeated_and_nothing_is_lost(env: WorkflowEn
         result = await run.timeout()
     assert result.outcome is Outcome.RELEASED
     assert sum(entry.outcome == "failed" for entry in result.record) == 3
+
+
+def file(name: str, size: int = 7) -> EvidenceFile:
+    return EvidenceFile(name=name, of=name, size=size, sha256="ab", at=datetime(2026, 11, 21, tzinfo=UTC))
+
+
+async def noted(run: Run) -> list[RecordEntry]:
+    """What the record says of evidence, once it says how it ended."""
+    async with asyncio.timeout(20):
+        while True:
+            record = await run.handle.query(Preservation.record)
+            if found := [entry for entry in record if entry.act == "evidence"]:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: WorkflowEnvironment) -> None:
+    """The cluster's first, each device at its site, the manifest last; a failure later is no reason to fetch it again."""
+    site = f"s{uuid.uuid4().hex[:8]}"
+    device = PowerDevice(driver="ec2", endpoint="ec2://i-1", site=site)
+    asked: list[DeviceEvidenceRequest] = []
+
+    @activity.defn(name="evidence.read-device")
+    async def read_device(request: DeviceEvidenceRequest) -> EvidenceFile:
+        asked.append(request)
+        return file("console.txt", 20)
+
+    world = machine()
+    world.annotate("now")
+    world.evidence = Collected(files=(file("node.json"),), devices=(device, device), room=100)
+    async with (
+        Worker(env.client, task_queue=power_queue(site), activities=[read_device]),
+        preserving(env, world) as run,
+    ):
+        entry, *others = await noted(run)
+        assert others == []
+        assert (entry.outcome, entry.detail) == (
+            "kept",
+            "prod/manifest.json: 3 files, 47 bytes; sha256 of the manifest 5ea1ed",
+        )
+        assert [each.room for each in asked] == [100, 80]
+        world.fails()
+        await run.handle.signal(Preservation.look_again, NEWS)
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.timeout()
+    assert world.collected == len(world.sealed) == 1
+    assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
+
+
+async def test_without_a_directory_the_record_says_so_once(env: WorkflowEnvironment) -> None:
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await noted(run)
+        result = await run.timeout()
+    told = [(each.outcome, each.detail) for each in result.record if each.act == "evidence"]
+    assert told == [("not kept", "evidence.directory is not set: no evidence is kept")]
+
+
+async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is_kept(env: WorkflowEnvironment) -> None:
+    site = f"s{uuid.uuid4().hex[:8]}"
+
+    @activity.defn(name="evidence.read-device")
+    async def read_device(request: DeviceEvidenceRequest) -> EvidenceFile:
+        raise failure(ErrorType.UNREACHABLE, f"{request.device.endpoint}: no answer from the BMC")
+
+    world = machine()
+    world.annotate("now")
+    silent = PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
+    world.evidence = Collected(files=(file("node.json"),), missing=(NotFetched(of="machine", why="slow"),), devices=(silent,))
+    async with (
+        Worker(env.client, task_queue=power_queue(site), activities=[read_device]),
+        preserving(env, world) as run,
+    ):
+        (entry,) = await noted(run)
+        assert entry.outcome == "kept"
+        assert entry.detail.endswith("; not fetched: machine (slow); bmc-7 (bmc-7: no answer from the BMC)")
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    (sealed,) = world.sealed
+    assert [each.name for each in sealed.files] == ["node.json"]
+
+
+async def test_evidence_that_hangs_delays_neither_drain_nor_hold_nor_release(env: WorkflowEnvironment) -> None:
+    """S21, S22: evidence is beside the story."""
+    world = machine()
+    world.fails()
+    world.hanging = asyncio.Event()
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        assert world.collected == 1
+        assert "evict" in world.acts
+        assert world.held.tainted
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        await run.until(lambda status: status.phase is Phase.TERMINATING)
+        record = await run.handle.query("record", result_type=list[RecordEntry])
+        assert [each.outcome for each in record if each.act == "evidence"] == ["incomplete"]
+        world.hanging.set()
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+
+
+async def test_evidence_that_fails_ends_nothing(env: WorkflowEnvironment) -> None:
+    world = machine()
+    world.fails()
+    world.evidence = Collected(files=(file("node.json"),))
+    world.seal_error = failure(ErrorType.INVALID_CONFIG, "evidence.directory: /evidence: No space left on device")
+    async with preserving(env, world, automatic=True) as run:
+        (entry,) = await noted(run)
+        assert (entry.outcome, entry.detail) == ("failed", "evidence.directory: /evidence: No space left on device")
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert world.collected == 1
+
+
+async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_again(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in flight would be lost with the old history; a hold of 72 h has no news that would come of itself."""
+    monkeypatch.setattr(PreservationStory, "_roll_is_due", lambda story: story._request.state is None)
+    world = machine()
+    world.annotate("now")
+    world.evidence = Collected(files=(file("node.json"),))
+    world.hanging = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        first = (await run.handle.describe()).run_id
+        world.hanging.set()
+        async with asyncio.timeout(10):
+            while (await run.handle.describe()).run_id == first:
+                await asyncio.sleep(0.02)
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.result()
+    assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
+    assert world.collected == len(world.sealed) == 1
