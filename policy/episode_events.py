@@ -40,6 +40,10 @@ class EventReason(StrEnum):
     EPISODE_ENDED = "EpisodeEnded"
     FENCING_SKIPPED = "FencingSkipped"
     """No episode was opened for the node although a check asks for one: a budget, the quorum, a hold-off."""
+    MACHINE_PRESERVED = "MachinePreserved"
+    PRESERVED_NOT_FENCED = "PreservedNotFenced"
+    """A machine is kept, powered, and its pods could not all be moved."""
+    PRESERVATION_ENDED = "PreservationEnded"
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/repeats.py`)."""
 
@@ -51,6 +55,7 @@ WARNINGS = frozenset(
         EventReason.FLOW_RESTARTED,
         EventReason.WORKLOADS_LEFT,
         EventReason.NEEDS_HUMAN,
+        EventReason.PRESERVED_NOT_FENCED,
         EventReason.REPEATED_FENCING,
     }
 )

@@ -17,7 +17,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy
 
 import workflows
 
-DEFINITIONS = frozenset({"device_check", "fencing", "scanner"})
+DEFINITIONS = frozenset({"device_check", "fencing", "preservation", "remediation", "scanner"})
 """The modules of `workflows` that define workflows: never passed through."""
 
 PASSED_THROUGH = (

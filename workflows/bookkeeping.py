@@ -30,6 +30,7 @@ from workflows.episode import Episode
 from workflows.turns import Turn, Vetoed, turn_for
 
 NODE_LEASE_SECONDS = 600
+UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
 FAILURES_TOLD = 3
 """So many failures in a row of what has to be done in the end, and a person is told."""

@@ -37,7 +37,7 @@ from policy.episodes import (
 from policy.healthcheck import ObjectRef
 from policy.moments import written
 from workflows import options
-from workflows.bookkeeping import Bookkeeping
+from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.evidence import Evidence
@@ -57,7 +57,6 @@ DRAIN_PATIENCE = timedelta(hours=2)
 DRAIN_PAUSE = timedelta(seconds=5)
 DRAIN_PAUSE_MAXIMUM = timedelta(seconds=60)
 DRAIN = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
-UNMARK_PAUSE = timedelta(seconds=10)
 
 
 class PreservationStory:

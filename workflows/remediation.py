@@ -18,12 +18,11 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
 from policy.permits import PermitRequest, Release
 from workflows import options
-from workflows.bookkeeping import Bookkeeping
+from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
 from workflows.episode import Episode
 from workflows.handing_over import go_on_as
 from workflows.messages import AbortRequest
-from workflows.preservation import UNMARK_PAUSE
 from workflows.turns import is_unclear
 
 LOOK_AGAIN = timedelta(seconds=20)

@@ -199,7 +199,7 @@ class TestWayBack:
         await empty.mark_as_ours(cordoned=True, out_of_service=True)
         result = await empty.isolation.mark_schedulable(await empty.restore())
         node = await empty.node()
-        assert "left cordoned: preserved" in result.detail
+        assert "left cordoned: the annotation" in result.detail
         assert node["spec"]["unschedulable"] is True
         assert node["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
         assert node["metadata"]["annotations"] == {PRESERVE_ANNOTATION: value}
