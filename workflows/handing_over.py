@@ -8,6 +8,16 @@ from temporalio import workflow
 
 from policy.episodes import Kind, PreservationInput, RemediationInput
 
+HISTORY_LIMIT = 3000
+"""Events after which a long hold starts a new history, well below the server's own suggestion, so that replays stay short."""
+
+
+def roll_is_due() -> bool:
+    """Whether a long hold is to move to the current version of the worker, or to a new history."""
+    info = workflow.info()
+    grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+    return grown or info.is_target_worker_deployment_version_changed()
+
 
 def go_on_as(kind: Kind, request: PreservationInput | RemediationInput, *, incident: str) -> NoReturn:
     """Continue as that kind of episode, on the version of the worker that is current by now."""

@@ -36,16 +36,14 @@ from policy.episodes import (
 )
 from policy.healthcheck import ObjectRef
 from policy.moments import written
-from workflows import options
+from workflows import handing_over, options
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.evidence import Evidence
-from workflows.handing_over import go_on_as
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.turns import Turn, turn_for
 
-HISTORY_LIMIT = 3000
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
 """Between two tries of a look that fails: the hold itself is on the objects meanwhile."""
@@ -112,7 +110,7 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
-            if self._roll_is_due() and not self.unheard and self._evidence.may_be_left():
+            if handing_over.roll_is_due() and not self.unheard and self._evidence.may_be_left():
                 return self._rolled()
             await self._wait(hold)
 
@@ -345,12 +343,6 @@ class PreservationStory:
             record=tuple(self.episode.record),
         )
 
-    def _roll_is_due(self) -> bool:
-        """A long hold moves to the current version of the worker, and starts a new history before the old one is long."""
-        info = workflow.info()
-        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
-        return grown or info.is_target_worker_deployment_version_changed()
-
     def _rolled(self) -> PreservationInput:
         state = PreservationState(
             started=self.episode.started,
@@ -426,7 +418,7 @@ class Preservation(EpisodeConversation):
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
-        raise go_on_as(kind, result, incident=self.episode.incident)
+        raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
         """It ends as any episode does, which may be another thing than was meant."""

@@ -8,7 +8,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -20,9 +20,10 @@ from policy.episodes import Outcome, Phase, PreservationNews, RecordEntry
 from policy.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, machine, preserving
+from workflows import handing_over
 from workflows.ids import power_queue
 from workflows.messages import ExtendRequest, PersonRequest
-from workflows.preservation import Preservation, PreservationStory
+from workflows.preservation import Preservation
 
 HOURS_72 = timedelta(hours=72)
 NEWS = PreservationNews()
@@ -376,7 +377,7 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in flight would be lost with the old history; a hold of 72 h has no news that would come of itself."""
-    monkeypatch.setattr(PreservationStory, "_roll_is_due", lambda story: story._request.state is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
     world = machine()
     world.annotate("now")
     world.evidence = Collected(files=(file("node.json"),))

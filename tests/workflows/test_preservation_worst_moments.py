@@ -6,30 +6,25 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from temporalio import activity
+from temporalio import activity, workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-import workflows.preservation
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.errors import ErrorType, failure
 from policy.episodes import Outcome, Phase, PreservationNews
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import machine, preserving
+from workflows import handing_over
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.preservation import Preservation
 from workflows.remediation import Remediation
 
 
-def long_ago(self: workflows.preservation.PreservationStory) -> bool:
-    """A new version of the worker is current, or the history is long."""
-    return self._request.state is None
-
-
 async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflows.preservation.PreservationStory, "_roll_is_due", long_ago)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
