@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 TRIES, CAP = 2, 2
 PLAN = {
-    "waitBeforePower": "3s",
+    "waitBeforePower": "8s",
     "tries": TRIES,
     "restarts": 0,
     "retryInterval": "200ms",

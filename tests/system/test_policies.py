@@ -45,7 +45,7 @@ OWN = "node-3"
 EXCLUDED, PRESERVED, LEASED, PAUSED = "node-4", "node-5", "node-6", "node-7"
 PAUSED_CHECK, SLOW_CHECK = "paused", "slow"
 MAINTENANCE = "node-maintenance-operator"
-PLAN = {"waitBeforePower": "7s", "tries": 1, "restarts": 0, "bootTimeout": "20s"}
+PLAN = {"waitBeforePower": "12s", "tries": 1, "restarts": 0, "bootTimeout": "20s"}
 SLOW = timedelta(seconds=7)
 """Longer than a view may be broken before it counts as stale, so that a timeout expires while it is."""
 

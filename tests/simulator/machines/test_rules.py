@@ -60,9 +60,9 @@ GARDENERS_ORDER = [
     of_gardener("older", age=90),
     of_gardener("younger", annotations={PRIORITY: "no number"}),
     of_gardener("spared-by-priority", "Failed", annotations={PRIORITY: "5"}),
-    of_gardener("automatic", "Failed", kept=900, annotations={PRESERVE: "auto-preserved"}),
-    of_gardener("asked-for", "Failed", kept=300, annotations={PRIORITY: "1"}),
-    of_gardener("asked-for-longer", kept=600),
+    of_gardener("automatic", "Failed", kept=90_000, annotations={PRESERVE: "auto-preserved"}),
+    of_gardener("asked-for", "Failed", kept=30_000, annotations={PRIORITY: "1"}),
+    of_gardener("asked-for-longer", kept=60_000),
 ]
 OPENSHIFTS_ORDER = [
     of_openshift("a-sick", errorMessage="gone"),
@@ -110,7 +110,7 @@ def test_the_order_of_scaling_down(system: str, spec: JsonObject, expected: list
     [
         (of_gardener("m", "Failed"), {}, True),
         (of_gardener("m", "Unknown"), {}, False),
-        (of_gardener("m", "Failed", kept=60), {}, False),
+        (of_gardener("m", "Failed", kept=86_400), {}, False),
         (of_gardener("m", "Failed", kept=-1, annotations={PRESERVE: "now"}), {}, True),
         (of_gardener("m", "Failed", annotations={PRESERVE: "when-failed"}), {}, False),
         (of_gardener("m", "Failed", annotations={PRESERVE: "true"}), {}, True),
@@ -164,8 +164,8 @@ def _unknown_for(seconds: float, siblings: list[JsonObject], **spec: Any) -> str
         (601, [of_gardener("b", "Running"), of_gardener("c", "Unknown")], {}, "Failed"),
         (601, [of_gardener("b", "Failed")], {}, ""),
         (601, [of_gardener("b", "Pending")], {}, ""),
-        (601, [of_gardener("b", "Failed", kept=60)], {}, "Failed"),
-        (601, [of_gardener("b", "Terminating", kept=60)], {}, ""),
+        (601, [of_gardener("b", "Failed", kept=86_400)], {}, "Failed"),
+        (601, [of_gardener("b", "Terminating", kept=86_400)], {}, ""),
     ],
 )
 def test_when_gardener_gives_a_silent_machine_up(
