@@ -83,9 +83,10 @@ class Adversary(NodeActs, DeviceActs):
         if mishap in SPOKEN:
             self.say(mishap, delay)
         elif delay and mishap not in SELF:
-            self.machine.later(self.now + timedelta(seconds=delay), lambda: self._happens(mishap))
+            at = self.now + timedelta(seconds=delay)
+            self.machine.later(at, lambda: self._happens(mishap, at))
         else:
-            self._happens(mishap)
+            self._happens(mishap, self.now)
         self.machine.settle(self.now)
 
     def _befall(self, mishap: Mishap, attempt: Attempt, act: Callable[[Any], Any]) -> Any:
@@ -169,9 +170,9 @@ class Adversary(NodeActs, DeviceActs):
                     referee.fault("S20", "a machine is given up after an abort")
                 referee.gives_up(attempt, request.target.incident)
 
-    def _happens(self, mishap: Mishap) -> None:
+    def _happens(self, mishap: Mishap, now: datetime) -> None:
         """What merely happens beside an activity."""
-        machine, now = self.machine, self.now
+        machine = self.machine
         match mishap:
             case Mishap.FLAP:
                 machine.flap(now)

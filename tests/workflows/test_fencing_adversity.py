@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from policy.episodes import Outcome
+from policy.kdump import KdumpRule
 from policy.plan import CORDON, UNCORDON, Freeing
 from tests.workflows.attempts import START
 from tests.workflows.drawing import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, NEEDS, PDUS, QUARANTINE, Drawn, arranged
@@ -125,6 +126,18 @@ def test_a_hold_that_comes_while_the_proof_is_read_keeps_a_machine_from_being_gi
     given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
     play = played(arranged(given_up, at("read_power", Mishap.HOLD, number=4), reactions=("resume",)))
     assert (play.result.outcome, play.adversary.machine.terminated) == (Outcome.FENCED_OFF, True)
+
+
+def test_a_hold_that_comes_while_a_dead_kernels_pods_are_counted_is_obeyed_before_they_are_freed() -> None:
+    """S20: on that proof as on any other."""
+    drawn = arranged(
+        plan(kdump=KdumpRule(trusted=True)),
+        at("mark_unschedulable", Mishap.DUMP),
+        at("read_workload", Mishap.HOLD),
+        reactions=("resume",),
+    )
+    play = played(drawn)
+    assert [each.what for each in play.adversary.referee.said if each.word.taken] == ["hold", "resume"]
 
 
 def test_a_hold_of_an_aborted_episode_is_refused() -> None:
