@@ -20,9 +20,11 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import (
     Acknowledgement,
+    EpisodeResult,
     EpisodeStatus,
     Kind,
     OffProof,
+    Outcome,
     PathProof,
     Phase,
     RecordEntry,
@@ -137,6 +139,21 @@ class Episode:
             ]
         )
         self._show()
+
+    def ended(self, outcome: Outcome, message: str) -> EpisodeResult:
+        """The last line of the record, and the result of an episode that proves nothing about power."""
+        self.note("end", outcome.value, message)
+        self.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        return EpisodeResult(
+            outcome=outcome,
+            incident=self.incident,
+            cluster=self.cluster,
+            node=self.node,
+            message=message,
+            started=self.started,
+            ended=workflow.now(),
+            record=tuple(self.record),
+        )
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""

@@ -116,7 +116,7 @@ class PreservationStory:
 
     async def _look(self) -> Hold:
         """Ask what holds now and have it written. A look that fails is repeated for ever: nothing is lost meanwhile."""
-        pause, failures = LOOK_PAUSE, 0
+        pause = LOOK_PAUSE
         while True:
             wish = self._wishes()
             request = HoldRequest(
@@ -136,7 +136,6 @@ class PreservationStory:
                     **(options.cluster_write(self.episode.cluster) | {"summary": "looks whether the machine is to be kept"}),
                 )
             except ActivityError as error:
-                failures += 1
                 self.episode.problem = error_message(error)
                 self.episode.note("look", "failed", self.episode.problem)
                 self.episode.enter(doing="can't look at the machine")
@@ -221,6 +220,7 @@ class PreservationStory:
         problem = ""
         while self.episode.abort_asked is None and not self._wish.release:
             result: DrainResult | None = None
+            await self.episode.wait_while_held()
             try:
                 if not self._marked:
                     await self._desk.write(TargetActivities.mark, "marks the node, whose pods are moved")
@@ -303,18 +303,7 @@ class PreservationStory:
         if self._hold is not None and self._hold.node_uid:
             self._aim(self._hold)
             await self._desk.tell("PreservationEnded", f"{outcome.value}: {message}")
-        self.episode.note("end", outcome.value, message)
-        self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
-        return EpisodeResult(
-            outcome=outcome,
-            incident=self.episode.incident,
-            cluster=self.episode.cluster,
-            node=self.episode.node,
-            message=message,
-            started=self.episode.started,
-            ended=workflow.now(),
-            record=tuple(self.episode.record),
-        )
+        return self.episode.ended(outcome, message)
 
     async def _unmark(self) -> None:
         assert self._hold is not None

@@ -189,18 +189,7 @@ class RemediationStory:
         await self.episode.give_back_permit(
             Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
         )
-        self.episode.note("end", outcome.value, message)
-        self.episode.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
-        return EpisodeResult(
-            outcome=outcome,
-            incident=self.episode.incident,
-            cluster=self.episode.cluster,
-            node=self.episode.node,
-            message=message,
-            started=self.episode.started,
-            ended=workflow.now(),
-            record=tuple(self.episode.record),
-        )
+        return self.episode.ended(outcome, message)
 
 
 @workflow.defn(name="Remediation")

@@ -201,6 +201,11 @@ class Watches:
         if self.volumes is not None:
             await self.volumes.stop()
 
+    @property
+    def pools_doubt(self) -> str:
+        """Why it is not known which machines pools keep, "" where it is."""
+        return self._preservations.doubt
+
     def hold(self, now: datetime) -> None:
         """Hold what other controllers act on at that moment."""
         self.conflicts.hold(now)

@@ -77,6 +77,14 @@ class PreservationWatches:
         """Everything that is followed for it."""
         yield from self._reflectors
 
+    @property
+    def doubt(self) -> str:
+        """Why the pools are not known, "" where they are. A server that does not know the kind has none."""
+        policies = self._reflectors[0]
+        if policies.synced or policies.absent:
+            return ""
+        return f"PreservationPolicies can't be listed: {policies.problem or 'their first list is still to come'}"
+
     def other_machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
         """A Machine of OpenShift or Cluster API, None for one that is gone."""
         if machine is None or machine.unreadable:

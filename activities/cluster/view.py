@@ -168,7 +168,9 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
-        preservations, more = self._book.needs(now, self.ledger.sickness_of, self.ledger.sick_nodes)
+        preservations, more = self._book.needs(
+            now, self.ledger.sickness_of, self.ledger.sick_nodes, doubt=self._watches.pools_doubt
+        )
         parts = replace(
             self.ledger.report_parts(now, watching),
             at_risk=self._what_is_at_risk(),

@@ -56,7 +56,6 @@ class PreservationBook:
         self._machines: dict[str, _Entry] = {}
         self._nodes: dict[str, NodeView] = {}
         self._machine_of: dict[str, str] = {}
-        self._nodes_failed_at: dict[str, datetime] = {}
         self._deployments: dict[str, tuple[Deployment, str]] = {}
         self._pools: dict[str, Pool] = {}
         self._bad_pools: dict[str, str] = {}
@@ -87,7 +86,6 @@ class PreservationBook:
     def remove_node(self, name: str) -> None:
         """A Node that is gone."""
         if self._nodes.pop(name, None) is not None:
-            self._nodes_failed_at.pop(name, None)
             self._weigh(self._machine_of.get(name, f"node/{name}"))
 
     def put_machine(self, ref: ObjectRef, held: Held, owner: str, now: datetime) -> None:
@@ -134,9 +132,11 @@ class PreservationBook:
 
     # What follows ---------------------------------------------------------------------------------------------------
 
-    def needs(self, now: datetime, unhealthy: Words, sick: Iterable[str] = ()) -> tuple[tuple[PreservationNeed, ...], int]:
+    def needs(
+        self, now: datetime, unhealthy: Words, sick: Iterable[str] = (), *, doubt: str = ""
+    ) -> tuple[tuple[PreservationNeed, ...], int]:
         """What is not as it should be, the most urgent first, and how much more of it there is. sick: the names of all Nodes of
-        which `unhealthy` has something to say."""
+        which `unhealthy` has something to say. doubt: why the pools are not known, "" where they are: nobody is released then."""
         self._wake(now)
         quiet_ones = {key for name in sick if (key := self._machine_of.get(name, f"node/{name}")) in self._quiet}
         looked_at = sorted(self._open | quiet_ones)
@@ -149,7 +149,7 @@ class PreservationBook:
             list(self._pools.values()),
             [self._deployment(name) for name in {machine.deployment for machine in machines} if name],
             now=now,
-            blocked="; ".join(sorted(self._bad_pools.values())),
+            blocked="; ".join((*([doubt] if doubt else []), *sorted(self._bad_pools.values()))),
             parts=parts,
         )
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]

@@ -99,3 +99,17 @@ def test_s24_through_the_book() -> None:
     assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
     book.put_pool("all", None, "PreservationPolicy/all: a typo")
     assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
+
+
+def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
+    """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
+    book = PreservationBook()
+    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
+    assert kept.node is not None
+    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_node(kept.node)
+    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    assert [bool(need.released) for need in book.needs(NOW, lambda _: "")[0]] == [True]
+    doubted, _ = book.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
+    assert not any(need.released or need.action == "terminate" for need in doubted)
