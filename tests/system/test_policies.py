@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from policy.admission import Because
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, Outcome
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.verdicts import Health
 from simulator.objects import is_ready, micro_timestamp
@@ -27,7 +27,6 @@ from tests.system.questions import (
     CONSEQUENCES,
     acts,
     commands,
-    in_phase,
     opened_at,
     parked,
     simulated_api,
@@ -91,15 +90,20 @@ class Objections:
 async def objections(system: System) -> Objections:
     befores = {node: system.break_node(node, "kubelet-stops") for node in (EXCLUDED, PRESERVED, LEASED, PAUSED, OWN)}
 
-    async def waits(node: str) -> None:
-        await in_phase(system, node, Phase.RUNNING, doing="waits before power-management")
-        assert await traces(system, node) == ["mark", "cordon"]
+    async def object_to(node: str, objection: Awaitable[object]) -> None:
+        """As soon as its Node shows that power is next: asked of the Node, because a busy worker may answer after the wait."""
+        async with asyncio.timeout(40):
+            while await traces(system, node) != ["mark", "cordon"]:
+                await asyncio.sleep(0.1)
+        await objection
 
-    await asyncio.gather(*map(waits, befores))  # side by side: the wait is not long
-    await system.client.patch(NODES.path(EXCLUDED), {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})
-    await system.client.patch(NODES.path(PRESERVED), {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
-    await system.client.patch(CHECKS.path(PAUSED_CHECK), {"spec": {"pauseRequests": ["the storage is being moved"]}})
-    await _take_lease_of_others(system, LEASED)
+    patch = system.client.patch
+    await asyncio.gather(
+        object_to(EXCLUDED, patch(NODES.path(EXCLUDED), {"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})),
+        object_to(PRESERVED, patch(NODES.path(PRESERVED), {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})),
+        object_to(PAUSED, patch(CHECKS.path(PAUSED_CHECK), {"spec": {"pauseRequests": ["the storage is being moved"]}})),
+        object_to(LEASED, _take_lease_of_others(system, LEASED)),
+    )
     results = {node: await system.ended(before) for node, before in befores.items() if node != OWN}
     own = await parked(system, OWN)
     for node in results:
