@@ -43,6 +43,9 @@ class EventReason(StrEnum):
     MACHINE_PRESERVED = "MachinePreserved"
     PRESERVED_NOT_FENCED = "PreservedNotFenced"
     """A machine is kept, powered, and its pods could not all be moved."""
+    PRESERVED_ISOLATED = "PreservedIsolated"
+    PRESERVED_NOT_ISOLATED = "PreservedNotIsolated"
+    """A machine that is kept is to be cut off, and something is in the way."""
     PRESERVATION_ENDED = "PreservationEnded"
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/repeats.py`)."""
@@ -56,6 +59,7 @@ WARNINGS = frozenset(
         EventReason.WORKLOADS_LEFT,
         EventReason.NEEDS_HUMAN,
         EventReason.PRESERVED_NOT_FENCED,
+        EventReason.PRESERVED_NOT_ISOLATED,
         EventReason.REPEATED_FENCING,
     }
 )

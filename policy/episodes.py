@@ -27,13 +27,15 @@ class NeedKind(StrEnum):
 
     check: gone when the verdict is healthy. person: gone on abort. clean-up: the node is healthy and only carries the
     marks of an episode that is no longer open. foreign-object: an object of another system asks, as
-    `policy/fencing_requests.py` reads it; gone when that is deleted or its operator has given it up.
+    `policy/fencing_requests.py` reads it; gone when that is deleted or its operator has given it up. preservation: a machine
+    that has failed and is kept is to be cut off; gone when its Node no longer says that it is kept as failed.
     """
 
     CHECK = "check"
     PERSON = "person"
     CLEAN_UP = "clean-up"
     FOREIGN_OBJECT = "foreign-object"
+    PRESERVATION = "preservation"
 
     @property
     def automatic(self) -> bool:
@@ -82,6 +84,17 @@ class FencingInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatedBoot:
+    """The boot of a machine during which it was cut off from its volumes or its network: once it is over, what was freed
+    elsewhere has no second writer. boot_id: "" where the Node did not say. freed: whether pods were freed behind the cut. cut:
+    whether all of it has been carried out."""
+
+    boot_id: str = ""
+    freed: bool = False
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationState:
     """What a preservation carries over continue-as-new, which leaves its workflow id taken throughout."""
 
@@ -93,6 +106,8 @@ class PreservationState:
     marked: bool = False
     evidence: bool = False
     """Whether evidence has been fetched, or was tried to be."""
+    isolated: IsolatedBoot | None = None
+    """The boot during which the machine was cut off, None where it was not begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +116,8 @@ class PreservationInput:
 
     machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
     where the annotation stands already. automatic: because the pool's cap allows it. hold: for how long, None for the pool's
-    time-out. unhealthy: what a health check says of it, "" while none calls it so. holder: how the cluster Lease names us.
+    time-out. isolate: cut it off once it has failed. unhealthy: what a health check says of it, "" while none calls it so.
+    holder: how the cluster Lease names us.
     """
 
     cluster: str = ""
@@ -113,6 +129,7 @@ class PreservationInput:
     keep: bool = True
     automatic: bool = False
     hold: timedelta | None = None
+    isolate: bool = False
     unhealthy: str = ""
     holder: str = ""
     state: PreservationState | None = None
@@ -143,6 +160,7 @@ class RemediationInput:
     incident: str = ""
     holder: str = ""
     marked: bool = False
+    isolated: IsolatedBoot | None = None
     unhealthy: str = ""
     started: datetime | None = None
     record: tuple[RecordEntry, ...] = ()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING, NodeView
-from policy.preservation.held import CONDITION
+from policy.preservation.held import CONDITION, TAINT
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
 
 
-def veto_of(node: NodeView) -> str:
-    """Why nothing may be done to the node that disturbs it, "" where its labels and annotations say nothing against it."""
+def veto_of(node: NodeView, *, preserving: bool = False) -> str:
+    """Why nothing may be done to the node that disturbs it, "" where its labels and annotations say nothing against it.
+
+    preserving: who asks is the one that carries its preservation out.
+    """
     if node.labels.get(EXCLUDE_LABEL) == "true":
         return f"the label {EXCLUDE_LABEL} excludes the node"
-    if preserved := preserved_by(node):
+    if not preserving and (preserved := preserved_by(node)):
         return preserved
     return held_by(node)
 
@@ -36,3 +39,13 @@ def preserved_by(node: NodeView) -> str:
     if condition is not None and condition.status == "True":
         return f"the condition {CONDITION} says that the node is preserved"
     return ""
+
+
+def preserved_as_failed(node: NodeView) -> bool:
+    """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then. A word
+    against it counts before anything of it was written (S26)."""
+    if node.annotations.get(PRESERVE_ANNOTATION) == "false":
+        return False
+    condition = node.condition(CONDITION)
+    kept = condition is not None and condition.status == "True"
+    return kept and any(taint.key == TAINT for taint in node.taints)

@@ -107,10 +107,12 @@ class Nodewarden:
         reason: str,
         requester: str = "",
         hold: timedelta | None = None,
+        isolate: bool = False,
         incident: str = "",
     ) -> EpisodeHandle:
         """Begin to preserve a node, or join whatever preservation of it is open, whose end then stays as it is (S22): see
-        `extend`. hold: for how long, None for the time-out of the node's pool.
+        `extend`. hold: for how long, None for the time-out of the node's pool. isolate: cut it off from its volumes and its
+        network once it has failed; an open preservation is told so.
 
         Raises EpisodeHeldError, naming the holder, where an episode of another kind has the node (S13).
         """
@@ -122,9 +124,13 @@ class Nodewarden:
             incident=incident or uuid.uuid4().hex[:12],
             keep=True,
             hold=hold,
+            isolate=isolate,
             holder=await holder(self.client),
         )
-        return await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester, None))
+        episode = await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester, None))
+        if episode.joined and isolate:
+            await episode.isolate(who=requester, reason=reason)
+        return episode
 
     async def release(self, cluster: str, node: str, *, who: str, reason: str) -> str:
         """See `EpisodeHandle.release`."""

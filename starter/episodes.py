@@ -120,6 +120,13 @@ class EpisodeHandle:
         await self._expect_preservation()
         return await self._tell("extend", ExtendRequest(who=who, reason=reason, until=until, hold=hold))
 
+    async def isolate(self, *, who: str, reason: str) -> str:
+        """Have a preserved machine cut off from its volumes and its network while it is kept as failed. Raises RefusedError where
+        the node is held for something else.
+        """
+        await self._expect_preservation()
+        return await self._tell("isolate", PersonRequest(who=who, reason=reason))
+
     async def _expect_preservation(self) -> None:
         status = await self.status()
         if status.kind is not Kind.PRESERVATION:

@@ -75,6 +75,8 @@ class Episode:
         self.queued = ""
         self.holder = ""
         self.requester = ""
+        self.not_beyond: datetime | None = None
+        """No rest lasts longer: at that moment the story has something else to do."""
         self.preserved_until: datetime | None = None
         self.control_plane = False
         self._target: Target | None = None
@@ -265,6 +267,9 @@ class Episode:
 
         News that came since the last rest ends this one at once: what is said while the story looks elsewhere is not lost.
         """
+        if self.not_beyond is not None:
+            left = max(self.not_beyond - workflow.now(), timedelta(0))
+            duration = left if duration is None else min(duration, left)
         with contextlib.suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
         self._heard = self._news
@@ -305,8 +310,11 @@ class Episode:
 
     # The permit -----------------------------------------------------------------------------------------------------
 
-    async def obtain_permit(self, request: PermitRequest) -> str:
-        """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence."""
+    async def obtain_permit(self, request: PermitRequest, *, gone: Callable[[], str] = str) -> str:
+        """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.
+
+        gone: why nobody waits any more, "" while somebody does.
+        """
         self.enter(phase=Phase.QUEUED, doing="asks the scanner for a permit")
         pause = timedelta(minutes=1)
         while True:
@@ -325,6 +333,8 @@ class Episode:
                 return ""
             if self.abort_asked is not None:
                 return "aborted while it waited for a permit"
+            if reason := gone():
+                return reason
 
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""

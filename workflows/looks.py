@@ -5,6 +5,7 @@ What is looked at is `activities/cluster/looks.py`; here the answer becomes the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -27,15 +28,19 @@ CLEAN_UP_PAUSE = timedelta(seconds=10)
 class Looks:
     """An episode's eyes on its target."""
 
-    def __init__(self, episode: Episode, need: Need) -> None:
+    def __init__(self, episode: Episode, need: Need, *, gone: Callable[[], str] = str) -> None:
+        """gone: why the need is gone, for all that the episode itself knows; "" while it stands."""
         self._episode = episode
         self._need = need
+        self._gone = gone
 
     async def may_go_on(self) -> None:
         """Before off an abort wins at any moment, and a hold stops us before the next act."""
         while True:
             if (abort := self._episode.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+            if gone := self._gone():
+                raise NeedGone(gone)
             if (held := self._episode.held) is None:
                 return
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")

@@ -3,7 +3,7 @@
 The story is `PreservationStory.run`. What holds is on the objects (annotations, expiry, condition) and is asked anew at every
 turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch:
 
-    look --not failed--> Running:Preserved --fails--> drained --> Failed:Preserved
+    look --not failed--> Running:Preserved --fails--> drained --> Failed:Preserved, and cut off where that is asked for
     either --expiry, release, removal--> Running: released        Failed: handed over to Remediation under the same workflow id
 
 People change the objects with kubectl, too; the scanner tells us when something is not as we left it.
@@ -41,6 +41,7 @@ from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.evidence import Evidence
+from workflows.keeping_apart import KeepingApart
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.turns import Turn, turn_for
 
@@ -72,7 +73,10 @@ class PreservationStory:
         if state is not None:
             self.episode.started = state.started
             self.episode.record += state.record
-        self._wish = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold) if state is None else NO_WISH
+        first = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold, isolate=request.isolate)
+        self._wish = first if state is None else NO_WISH
+        self._spoken = ""
+        """What has been said, or seen, since the last look."""
         self._unhealthy = request.unhealthy
         self._drained = state.drained if state is not None else None
         self._machine = request.machine
@@ -82,6 +86,8 @@ class PreservationStory:
         self._hold: Hold | None = None
         self._desk = Bookkeeping(self.episode)
         self._evidence = Evidence(self.episode, state)
+        isolated = state.isolated if state is not None else None
+        self._apart = KeepingApart(self.episode, self._desk, isolated, objection=self._why_look_again)
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -110,6 +116,9 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
+            self._aim(hold)
+            if await self._apart.carry_out(hold) or self._why_look_again():
+                continue
             if handing_over.roll_is_due() and not self.unheard and self._evidence.may_be_left():
                 return self._rolled()
             await self._wait(hold)
@@ -128,7 +137,9 @@ class PreservationStory:
                 wish=wish,
                 drained=self._drained,
                 unhealthy=self._unhealthy,
+                isolation=self._apart.progress,
             )
+            self._spoken = ""
             try:
                 hold: Hold = await workflow.execute_activity_method(
                     PreservationActivities.hold,
@@ -177,10 +188,11 @@ class PreservationStory:
         else:
             keep = self._wish.keep and not wish.keep
             surplus = self._wish.surplus and not wish.surplus
-            self._wish = replace(self._wish, keep=keep, automatic=False, surplus=surplus, duration=None)
+            isolate = self._wish.isolate and not wish.isolate
+            self._wish = replace(self._wish, keep=keep, automatic=False, surplus=surplus, duration=None, isolate=isolate)
 
     def _take(self, hold: Hold) -> None:
-        self._hold, self.episode.problem = hold, ""
+        self._hold, self.episode.problem = hold, self._apart.problem if hold.isolate else ""
         self.episode.preserved_until = hold.expiry if hold.preserved else None
         self._node_uid = self._node_uid or hold.node_uid
         self._machine_uid = self._machine_uid or hold.machine_uid
@@ -200,7 +212,7 @@ class PreservationStory:
         phase = Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED
         changed = self.episode.phase is not phase
         self.episode.enter(phase=phase, doing=hold.reason, until=hold.expiry)
-        if self._marked and not failed:
+        if self._marked and not failed and self._apart.boot is None:
             await self._unmark()
         if changed and hold.expiry is not None:
             self._aim(hold)
@@ -209,7 +221,16 @@ class PreservationStory:
     async def _wait(self, hold: Hold) -> None:
         assert hold.expiry is not None
         remaining = hold.expiry - workflow.now()
+        if (again := self._apart.next_try(hold)) is not None:
+            remaining = min(remaining, again - workflow.now())
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
+
+    def _why_look_again(self) -> str:
+        """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
+        if (abort := self.episode.abort_asked) is not None:
+            return f"aborted by {abort.who}: {abort.reason}"
+        expiry = self._hold.expiry if self._hold is not None else None
+        return "its time is over" if expiry is not None and workflow.now() >= expiry else self._spoken
 
     async def _drain(self) -> None:
         """Rounds of evictions under our mark, until nothing is left that may be asked for. No pod is ever deleted (S30, S36)."""
@@ -278,6 +299,9 @@ class PreservationStory:
 
     def _aim(self, hold: Hold) -> None:
         """Whom marks, evictions and Events are about."""
+        if (pinned := self._apart.target) is not None:
+            self.episode.target = pinned
+            return
         info = workflow.info()
         self.episode.target = Target(
             cluster=self.episode.cluster,
@@ -298,7 +322,11 @@ class PreservationStory:
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         self._evidence.end()
-        if self._marked:
+        if self._hold is not None and not self._hold.gone and not self._hold.phase.startswith("Failed"):
+            message += await self._apart.give_back()
+        else:
+            message += self._apart.left
+        if self._marked or self._apart.marked:
             await self._unmark()
         if self._hold is not None and self._hold.node_uid:
             self._aim(self._hold)
@@ -315,7 +343,7 @@ class PreservationStory:
         """Failed and no longer kept: Remediation goes on under the same workflow id, which is never free in between. (A Node
         without a Machine has nobody who would replace it: it is let go as it is.)"""
         self._evidence.end()
-        self.episode.note("hand-over", "begins", hold.reason)
+        self.episode.note("hand-over", "begins", f"{hold.reason}{self._apart.left}")
         return RemediationInput(
             cluster=self.episode.cluster,
             node=self.episode.node,
@@ -326,7 +354,8 @@ class PreservationStory:
             requester=self._request.requester,
             incident=self.episode.incident,
             holder=self.episode.holder,
-            marked=self._marked,
+            marked=self._marked or self._apart.marked,
+            isolated=self._apart.boot,
             unhealthy=self._unhealthy,
             started=self.episode.started,
             record=tuple(self.episode.record),
@@ -339,7 +368,8 @@ class PreservationStory:
             drained=self._drained,
             node_uid=self._node_uid,
             machine_uid=self._machine_uid,
-            marked=self._marked,
+            marked=self._marked or self._apart.marked,
+            isolated=self._apart.boot,
             evidence=self._evidence.begun,
         )
         return replace(
@@ -356,12 +386,14 @@ class PreservationStory:
     def take_news(self, news: PreservationNews) -> None:
         """The scanner saw that something is not as we left it."""
         self._unhealthy = news.unhealthy
+        self._spoken = "something of it has changed"
         self._wish = replace(self._wish, surplus=bool(news.released))
         self.episode.hear()
 
     def take_release(self, request: PersonRequest) -> str:
         """A person ends it now."""
-        self._wish = replace(self._wish, keep=False, release=f"released by {request.who}: {request.reason}")
+        self._spoken = f"released by {request.who}: {request.reason}"
+        self._wish = replace(self._wish, keep=False, release=self._spoken)
         self.episode.note("release", "asked", f"by {request.who}: {request.reason}")
         self.episode.hear()
         return f"{self.episode.node} is released"
@@ -371,10 +403,20 @@ class PreservationStory:
         until = request.until or workflow.now() + (request.hold or timedelta(0))
         if until.microsecond:
             until = until.replace(microsecond=0) + timedelta(seconds=1)
+        self._spoken = "its end has been moved"
         self._wish = replace(self._wish, until=until)
         self.episode.note("extend", "asked", f"by {request.who}, until {written(until)}: {request.reason}")
         self.episode.hear()
         return f"{self.episode.node} is preserved until {written(until)}"
+
+    def take_isolation(self, request: PersonRequest) -> str:
+        """A person wants it cut off once it has failed."""
+        self._spoken = f"to be isolated, says {request.who}"
+        self._wish = replace(self._wish, isolate=True)
+        self._apart.try_now()
+        self.episode.note("isolate", "asked", f"by {request.who}: {request.reason}")
+        self.episode.hear()
+        return f"{self.episode.node} is cut off while it is kept as failed"
 
     @property
     def unheard(self) -> bool:
@@ -427,6 +469,16 @@ class Preservation(EpisodeConversation):
     def _check_release(self, request: PersonRequest) -> None:
         by_a_person(request.who, request.reason)
         self._still_open("release")
+
+    @workflow.update
+    def isolate(self, request: PersonRequest) -> str:
+        """Have it cut off from its volumes and its network while it is kept as failed."""
+        return self._story.take_isolation(request)
+
+    @isolate.validator
+    def _check_isolate(self, request: PersonRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._still_open("isolate")
 
     @workflow.update
     def extend(self, request: ExtendRequest) -> str:

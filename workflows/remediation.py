@@ -180,6 +180,7 @@ class RemediationStory:
                 node_uid=request.node_uid,
                 machine_uid=self._machine_uid,
                 marked=request.marked,
+                isolated=request.isolated,
             ),
         )
 

@@ -100,6 +100,8 @@ class Keeping:
             held = replace(held, deployment=deployment.name)
         labels = {**(deployment.labels if deployment else {}), **(live.view.labels if live else {}), **held.labels}
         pool = next((each for each in pools if each.matches(labels)), None)
+        if pool is not None and pool.isolate:
+            held = replace(held, pool_isolates=True)
         own = deployment.timeout if deployment is not None else None
         return Sight(
             held=held,

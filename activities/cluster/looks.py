@@ -44,7 +44,7 @@ from policy.report import Observation
 from policy.rules import Rules, rules_of
 from policy.targets import Target
 from policy.verdicts import Health, need_gone
-from policy.vetoes import veto_of
+from policy.vetoes import preserved_as_failed, veto_of
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time."""
@@ -186,7 +186,7 @@ class LastLook:
         observation = _observation(request, sight)
         if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
-        if not request.destructive and not request.need_matters and (veto := _veto(sight)):
+        if not request.destructive and not request.need_matters and (veto := _veto(request, sight)):
             return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
         if sight.doubts:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
@@ -196,7 +196,7 @@ class LastLook:
         held, why = sight.permit
         if sight.lease_problem or not held:
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
-        if veto := _veto(sight) or self._forbidden(request, sight):
+        if veto := _veto(request, sight) or self._forbidden(request, sight):
             return replace(need, verdict=LookVerdict.VETOED, reason=veto)
         if left := self._lease_tells_in(request, sight):
             reason = f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
@@ -255,7 +255,7 @@ class LastLook:
                 return await _read("its health check", find_check(self._elsewhere, request.need), None, doubts)
             case NeedKind.FOREIGN_OBJECT:
                 return await _read("what asks for it", find_request(self._connection, request.need), None, doubts)
-            case NeedKind.PERSON | NeedKind.CLEAN_UP:
+            case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
                 return None
 
     async def _lease_problem(self, request: LookRequest) -> str:
@@ -277,6 +277,10 @@ class LastLook:
             case NeedKind.CLEAN_UP:
                 if sight.node is not None and not sight.node.view.ready:
                     return _Answer(verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs")
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.PRESERVATION:
+                if sight.node is None or not preserved_as_failed(sight.node.view):
+                    return _Answer(verdict=LookVerdict.NEED_GONE, reason="its Node does not say that it is kept as failed")
                 return _Answer(verdict=LookVerdict.GO)
             case NeedKind.CHECK:
                 return self._need_of_check(request, sight)
@@ -344,15 +348,15 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
     return observe(pinned.node, sight.node.view if sight.node else None)
 
 
-def _veto(sight: _Sight) -> str:
-    """Who says "hands off", with the words by which to find it."""
+def _veto(request: LookRequest, sight: _Sight) -> str:
+    """Who says "hands off", with the words by which to find it. Its own preservation is none to whoever carries that out."""
     if sight.lease_holder:
         return f"the node's lease is held by {sight.lease_holder!r}"
     if sight.subject.kept_out:
         return sight.subject.kept_out
     if sight.node is None:
         return ""
-    return veto_of(sight.node.view)
+    return veto_of(sight.node.view, preserving=request.need.kind is NeedKind.PRESERVATION)
 
 
 async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt]) -> T:

@@ -34,7 +34,7 @@ from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.requests import PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.vetoes import veto_of
 
 ATTEMPTS = 5
@@ -122,7 +122,7 @@ class ClusterPreservation(PreservationActivities):
         decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
         if request.wish.until is not None and decision.preserved:
             decision = replace(decision, expiry=request.wish.until)
-        found = _with_wish(effects(decision, drained=request.drained), found_held, held)
+        found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         return _told(sight, decision, found, now=now, changed=changed)
 
@@ -272,12 +272,15 @@ def _another(sight: Sight, request: HoldRequest) -> str:
 
 def _as_wished(held: Held, request: HoldRequest) -> Held:
     """As if the wish stood on the objects already: on the Node where there is one, since its value beats."""
-    wish = request.wish
-    if not wish.keep:
+    wish, values = request.wish, dict[str, str]()
+    if wish.keep:
+        values[PRESERVE_ANNOTATION] = Intent.NOW.value
+        if wish.duration is not None:
+            values[PRESERVE_FOR_ANNOTATION] = format_duration(wish.duration)
+    if wish.isolate:
+        values[ISOLATE_ANNOTATION] = "true"
+    if not values:
         return held
-    values = {PRESERVE_ANNOTATION: Intent.NOW.value}
-    if wish.duration is not None:
-        values[PRESERVE_FOR_ANNOTATION] = format_duration(wish.duration)
     if held.node is not None:
         return replace(held, node=replace(held.node, annotations={**held.node.annotations, **values}))
     return replace(held, annotations={**held.annotations, **values})
@@ -299,6 +302,7 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         value=decision.intent.value,
         expiry=decision.expiry,
         drain=found.drain,
+        isolate=decision.isolate,
         ended=decision.ended,
         terminate=decision.action is Action.TERMINATE,
         gone="the machine is being deleted" if held.deleting else "",

@@ -13,6 +13,7 @@ from temporalio import activity
 
 from activities.contracts.episodes import Opened
 from policy.healthcheck import ObjectRef
+from policy.preservation.held import Isolation
 from policy.report import PreservationNeed
 
 
@@ -22,7 +23,7 @@ class Wish:
 
     keep: begin to preserve, as if somebody had annotated it. automatic: because the pool's cap allows it. surplus: the pool's cap
     gives it up, if nothing else keeps it. until: a new expiry, whatever it was. duration: how far the first expiry is away, None
-    for the pool's time-out. release: why a person releases it.
+    for the pool's time-out. isolate: cut it off once it has failed. release: why a person releases it.
     """
 
     keep: bool = False
@@ -30,6 +31,7 @@ class Wish:
     surplus: bool = False
     until: datetime | None = None
     duration: timedelta | None = None
+    isolate: bool = False
     release: str = ""
 
 
@@ -41,7 +43,8 @@ class HoldRequest:
     """Bring Machine and Node to what holds now. node: "" for a Machine that never had one; machine: None for a Node alone.
 
     node_uid, machine_uid: as pinned, "" before the first look. drained: how the drain that was due has gone, None before it.
-    unhealthy: what a covering health check says of it, "" while none calls it unhealthy.
+    unhealthy: what a covering health check says of it, "" while none calls it unhealthy. isolation: how far that has come, NONE
+    where nothing of it has been begun here.
     """
 
     cluster: str
@@ -52,6 +55,7 @@ class HoldRequest:
     wish: Wish = NO_WISH
     drained: bool | None = None
     unhealthy: str = ""
+    isolation: Isolation = Isolation.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +64,9 @@ class Hold:
 
     gone: why there is nothing (left) to preserve, "" while there is: the machine was deleted, is being deleted, or is another
     one. phase: in the proposal's words, `Failed:Preserved`. expiry: None where it is not preserved. drain: whether its pods are
-    to be evicted now. ended: a preservation has ended with this look. terminate: the machine failed and nobody keeps it any
-    longer. changed: what was written, for the record. at: the moment it was judged at. ready: of its Node.
+    to be evicted now. isolate: it has failed and is to be cut off while it is kept. ended: a preservation has ended with this
+    look. terminate: the machine failed and nobody keeps it any longer. changed: what was written, for the record. at: the moment
+    it was judged at. ready: of its Node.
     """
 
     at: datetime
@@ -70,6 +75,7 @@ class Hold:
     value: str = ""
     expiry: datetime | None = None
     drain: bool = False
+    isolate: bool = False
     ended: bool = False
     terminate: bool = False
     gone: str = ""

@@ -17,7 +17,7 @@ from enum import StrEnum
 from policy.durations import format_duration
 from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
-from policy.preservation.requests import Intent, Request, asked_for, requested
+from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
 
 
 class Action(StrEnum):
@@ -48,7 +48,7 @@ class Decision:
 
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
     ended: that a preservation ends with this. recovered: because the machine is well again. withdraw: that its annotation has
-    served, and goes. automatic: what the cap said.
+    served, and goes. automatic: what the cap said. isolate: it has failed, is kept, and is to be cut off meanwhile.
     """
 
     held: Held
@@ -63,6 +63,7 @@ class Decision:
     withdraw: bool = False
     warnings: tuple[str, ...] = ()
     automatic: Automatic = Automatic.NOTHING
+    isolate: bool = False
 
     @property
     def phase(self) -> str:
@@ -99,9 +100,11 @@ class _Deciding:
         self._automatic = automatic
         self._request = requested(held.annotated, node_exists=held.node is not None)
         self._intent = self._request.intent
-        own, mistake = asked_for(held.on_node, held.annotations if held.machine else {})
+        on_machine = held.annotations if held.machine else {}
+        own, mistake = asked_for(held.on_node, on_machine)
+        self._isolate, wrong = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
         self._timeout = own or held.timeout or timeout
-        self._warnings = tuple(word for word in (self._request.unreadable, self._request.ignored, mistake) if word)
+        self._warnings = tuple(word for word in (self._request.unreadable, self._request.ignored, mistake, wrong) if word)
 
     def decide(self) -> Decision:
         held = self._held
@@ -225,4 +228,5 @@ class _Deciding:
             withdraw=withdraw,
             warnings=self._warnings,
             automatic=self._automatic,
+            isolate=self._isolate and preserved and bool(self._held.failed) and self._held.node is not None,
         )

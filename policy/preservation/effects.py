@@ -20,13 +20,15 @@ from policy.preservation.held import (
     DRAINED,
     ENDED_ANNOTATION,
     FOUND_WELL,
+    ISOLATION_ANNOTATION,
     NOT_DRAINED,
     SCALE_DOWN_BEFORE,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
     STOPPED,
+    Isolation,
 )
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +63,13 @@ class Effects:
         return not (self.machine or self.node or self.expiry_differs or self.drain or self.condition) and self.taint is None
 
 
-def effects(decision: Decision, *, drained: bool | None = None) -> Effects:
-    """What has to be written. drained: how a drain that this decision asked for has gone, None before it."""
+def effects(decision: Decision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
+    """What has to be written. drained: how a drain that this decision asked for has gone, None before it. isolation: how far that
+    has come, NONE where nobody here knows."""
     held = decision.held
     if held.deleting:
         return Effects()
-    node = _on_node(decision)
+    node = _on_node(decision, isolation)
     has_node = held.node is not None
     return Effects(
         machine=_differences(held.annotations, _on_machine(decision)) if held.machine else {},
@@ -96,7 +99,7 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
         gone = decision.withdraw or not held.annotated.node
         wanted[LAST_APPLIED_ANNOTATION] = None if gone else held.annotated.node
     elif decision.withdraw:
-        wanted |= {PRESERVE_ANNOTATION: None, LAST_APPLIED_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: None}
+        wanted |= dict.fromkeys((PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION))
     elif decision.preserved and decision.intent is Intent.AUTOMATIC:
         wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     return wanted | _memory(decision)
@@ -115,7 +118,7 @@ def _memory(decision: Decision) -> dict[str, str | None]:
     return {}
 
 
-def _on_node(decision: Decision) -> dict[str, str | None]:
+def _on_node(decision: Decision, isolation: Isolation) -> dict[str, str | None]:
     held = decision.held
     there = held.on_node
     wanted: dict[str, str | None] = {} if held.machine else _memory(decision)
@@ -131,8 +134,18 @@ def _on_node(decision: Decision) -> dict[str, str | None]:
     elif SCALE_DOWN_DISABLED_OURS in there:
         wanted |= {SCALE_DOWN_DISABLED: there.get(SCALE_DOWN_BEFORE), SCALE_DOWN_DISABLED_OURS: None, SCALE_DOWN_BEFORE: None}
     if decision.withdraw:
-        wanted |= {PRESERVE_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: None}
-    return wanted
+        wanted |= dict.fromkeys((PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION))
+    return wanted | _isolation(decision, isolation)
+
+
+def _isolation(decision: Decision, isolation: Isolation) -> dict[str, str | None]:
+    """What a look begins, its episode goes on with; a machine that is well again stays cut until it is released."""
+    if not decision.preserved:
+        return {ISOLATION_ANNOTATION: None}
+    if isolation is not Isolation.NONE:
+        return {ISOLATION_ANNOTATION: isolation.value}
+    asked = decision.isolate and ISOLATION_ANNOTATION not in decision.held.on_node
+    return {ISOLATION_ANNOTATION: Isolation.ASKED.value} if asked else {}
 
 
 def _taint(decision: Decision) -> bool | None:

@@ -40,8 +40,20 @@ SCALE_DOWN_DISABLED_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled
 SCALE_DOWN_BEFORE = "nodewarden.io/scale-down-disabled-before"
 """What a user had written there before we did, put back when we stop (S28)."""
 
+ISOLATION_ANNOTATION = "nodewarden.io/isolation"
+"""On the Node of a machine that is kept: how far its isolation has come, as `Isolation` spells it. Ours, gone with the hold."""
+
 SYMPTOMS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
 """Conditions that make a Ready node unhealthy, as machine-controller-manager has them by default."""
+
+
+class Isolation(StrEnum):
+    """How far the isolation of a machine that has failed and is kept has come."""
+
+    NONE = ""
+    ASKED = "asked"
+    CUT = "cut"
+    INCOMPLETE = "incomplete"
 
 
 class MachinePhase(StrEnum):
@@ -63,7 +75,7 @@ class Held:
     key: unique among all machines. machine: the name of the Machine, "" for a Node without one. node_name: also of a Node that
     is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
     deployment: the MachineDeployment or MachineSet that it is a replica of. priority: who goes first when that is scaled down,
-    the lowest. timeout: of the Machine's own specification.
+    the lowest. timeout: of the Machine's own specification. pool_isolates: its pool wants it isolated once it has failed.
     """
 
     key: str
@@ -82,6 +94,7 @@ class Held:
     deployment: str = ""
     priority: int = 3
     timeout: timedelta | None = None
+    pool_isolates: bool = False
 
     @property
     def name(self) -> str:

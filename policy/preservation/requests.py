@@ -21,6 +21,10 @@ were down"."""
 PRESERVE_FOR_ANNOTATION = "nodewarden.io/preserve-for"
 """How long the first expiry is away, instead of the pool's time-out; on the Node or the Machine, the Node's value beats."""
 
+ISOLATE_ANNOTATION = "nodewarden.io/preserve-isolate"
+"""Whether a machine that has failed and is kept is to be cut off from its volumes and its network, `true` or `false`; on the Node
+or the Machine, the Node's value beats, and either beats the pool."""
+
 LONGEST_PRESERVATION = timedelta(days=365)
 
 
@@ -98,6 +102,19 @@ def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[time
             return None, f"{expected}; at most {LONGEST_PRESERVATION.days * 24}h"
         return wanted, ""
     return None, ""
+
+
+def isolation_asked(node: Mapping[str, str], machine: Mapping[str, str], *, pool: bool) -> tuple[bool, str]:
+    """Whether it is to be isolated once it has failed, from the annotations of both objects; with what is wrong with them, if
+    anything. pool: what holds where neither says anything. What can't be read isolates nobody."""
+    for kind, written in (("Node", node), ("Machine", machine)):
+        text = written.get(ISOLATE_ANNOTATION)
+        if text is None:
+            continue
+        if text in {"true", "false"}:
+            return text == "true", ""
+        return False, f"{kind}: annotation {ISOLATE_ANNOTATION}: expected true or false, got {text[:40]!r}; nothing is isolated"
+    return pool, ""
 
 
 def _problem(kind: str, value: str) -> str:

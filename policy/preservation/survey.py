@@ -72,13 +72,16 @@ def survey(
     members: defaultdict[str, list[Held]] = defaultdict(list)
     own: defaultdict[str, list[Held]] = defaultdict(list)
     timeouts: dict[str, timedelta] = {}
-    found = sorted(machines, key=lambda machine: machine.key)
-    for machine in found:
+    found = []
+    for machine in sorted(machines, key=lambda machine: machine.key):
         labels = _labels(machine, known.get(machine.deployment))
         matching = [pool for pool in ordered if pool.matches(labels)]
         if len(matching) > 1:
             names = ", ".join(pool.name for pool in matching)
             warnings.append(f"{machine.name}: belongs to several pools, {names}: {matching[0].name} holds")
+        if matching and matching[0].isolate:
+            machine = replace(machine, pool_isolates=True)  # noqa: PLW2901 - the same machine, as its pool wants it
+        found.append(machine)
         if matching:
             members[matching[0].name].append(machine)
             timeouts[machine.key] = matching[0].timeout

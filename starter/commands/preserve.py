@@ -49,6 +49,12 @@ def begin(
     hold: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long, such as 72h; default: the time-out of the node's pool.")
     ] = "",
+    isolate: Annotated[
+        bool,
+        typer.Option(
+            "--isolate", help="Cut it off from its volumes and its network once it has failed, as its fence configuration says."
+        ),
+    ] = False,
     reason: Reason = "no reason given",
     who: WhoOption = "",
     cluster: ClusterOption = "",
@@ -56,7 +62,7 @@ def begin(
 ) -> None:
     """Keep the machine of NODE as it is, powered, until its time is over or somebody releases it. It is drained if it fails.
 
-    A node that is preserved already stays as it is, and so does the end of that: see `preserve extend`.
+    A node that is preserved already stays as it is, and so does the end of that (see `preserve extend`); --isolate is heard.
     """
     session = session_of(context, cluster=cluster, output=output)
 
@@ -69,7 +75,7 @@ def begin(
         async with Nodewarden.connect(settings) as warden:
             await session.expect_served(warden, settings, name)
             why = given("--reason", reason)
-            episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted)
+            episode = await warden.preserve(name, node, reason=why, requester=who or me(), hold=wanted, isolate=isolate)
             return await _tell_how_it_stands(session, episode)
 
     run(session, work)

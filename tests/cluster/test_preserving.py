@@ -22,10 +22,12 @@ from policy.preservation.held import (
     CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
+    ISOLATION_ANNOTATION,
     SCALE_DOWN_DISABLED,
     TAINT,
+    Isolation,
 )
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from simulator.client import ApiClient, ApiError
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 
@@ -192,6 +194,21 @@ async def test_a_failed_machine_is_tainted_and_its_drain_is_told_once_it_is_over
     assert (hold.terminate, hold.preserved) == (True, False)
     assert ENDED_ANNOTATION in (await world.machine())["metadata"]["annotations"]
     assert (await world.hold()).terminate
+
+
+async def test_how_far_an_isolation_has_come_stands_on_the_node_and_nothing_of_it_is_left(world: Surroundings) -> None:
+    """S28; the pool's wish counts where nobody else says anything."""
+    await world.has(node(), machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True, isolate=True))
+    assert (hold.phase, hold.isolate) == ("Failed:Preserved", True)
+    annotations = (await world.node())["metadata"]["annotations"]
+    assert (annotations[ISOLATE_ANNOTATION], annotations[ISOLATION_ANNOTATION]) == ("true", "asked")
+    await world.hold(drained=True, isolation=Isolation.CUT)
+    again = await world.hold(drained=True, isolation=Isolation.CUT)
+    assert again.changed == ()
+    assert (await world.node())["metadata"]["annotations"][ISOLATION_ANNOTATION] == "cut"
+    await world.hold(wish=Wish(release="released by ada: seen enough"))
+    assert "annotations" not in (await world.node())["metadata"] or not (await world.node())["metadata"]["annotations"]
 
 
 async def test_a_node_without_a_machine_carries_its_expiry_itself(world: Surroundings) -> None:

@@ -15,6 +15,7 @@ from policy.preservation.held import (
     BY_US,
     CONDITION,
     DRAINED,
+    ISOLATION_ANNOTATION,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
     TAINT,
@@ -22,7 +23,7 @@ from policy.preservation.held import (
     MachinePhase,
 )
 from policy.preservation.pools import Pool
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
 from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
 from policy.selectors import Selector
 
@@ -154,6 +155,20 @@ def test_a_quiet_machine_that_fails_is_to_be_drained() -> None:
     assert fleet.actions() == {}
     fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
     assert fleet.actions() == {"n-1": "drain"}
+
+
+def test_a_wish_to_cut_off_a_quiet_machine_that_failed_is_heard_once() -> None:
+    fleet = Fleet()
+    stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"{DRAINED} Machine preserved until {stamp}.")
+    words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true", PRESERVE_ANNOTATION: "now"}
+    fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
+    fleet.node(1, conditions=(said,), tainted=True, **words)
+    assert fleet.actions() == {}
+    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true"})
+    assert fleet.actions() == {"n-1": "none"}
+    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true", ISOLATION_ANNOTATION: "asked"})
+    assert fleet.actions() == {}
 
 
 def test_a_quiet_machine_that_a_health_check_calls_unhealthy_is_to_be_drained() -> None:

@@ -23,6 +23,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
 from activities.contracts.evidence import Collected, CollectRequest, EvidenceCollection, EvidenceFile, Sealed, SealRequest
+from activities.contracts.power import PowerActivities
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import (
     ActRequest,
@@ -30,10 +31,16 @@ from activities.contracts.target import (
     DrainRequest,
     DrainResult,
     EventRequest,
+    FreeingActivities,
+    IsolationActivities,
+    LookRequest,
+    LookResult,
+    LookVerdict,
     RestoreRequest,
+    TargetActivities,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, PreservationInput
+from policy.episodes import EpisodeResult, EpisodeStatus, NeedKind, PreservationInput
 from policy.healthcheck import ObjectRef
 from policy.ids import episode_id
 from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
@@ -42,12 +49,17 @@ from policy.preservation.deciding import Action, Automatic, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
+from policy.preservation.requests import ISOLATE_ANNOTATION
+from policy.vetoes import preserved_as_failed
 from tests.preserved_objects import carried_out
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue
+from tests.workflows.contract import served_by
+from tests.workflows.world import ScriptedTarget, World
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.preservation import Preservation
 from workflows.remediation import Remediation
 
 NODE = "node-7"
+CUTTING = (TargetActivities, IsolationActivities, FreeingActivities)
 MACHINE = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
 
 
@@ -78,6 +90,13 @@ class KeptMachine:
     """Whoever collects evidence hangs until it is set."""
     sealed: list[SealRequest] = field(default_factory=list)
     seal_error: ApplicationError | None = None
+    answers: deque[PermitAnswer] = field(default_factory=deque)
+    """What the scanner answers to who asks for a permit; then it grants."""
+    ended_at: datetime | None = None
+    """The look that ended the hold, and the expiries of all that have ended."""
+    expiries: list[datetime] = field(default_factory=list)
+    devices: World | None = None
+    """What may be cut off of it; None: nothing is configured."""
 
     def annotate(self, value: str | None) -> None:
         """A user, with kubectl, on the Node."""
@@ -135,19 +154,23 @@ class ScriptedMachine(PreservationActivities):
         if not world.present:
             return Hold(at=at, gone="the Machine is gone")
         held, wish = world.held, request.wish
-        if wish.keep:
+        wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
+        wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
+        if wanted:
             assert held.node is not None
-            held = replace(held, node=replace(held.node, annotations={**held.node.annotations, PRESERVE_ANNOTATION: "now"}))
+            held = replace(held, node=replace(held.node, annotations={**held.node.annotations, **wanted}))
         automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
         decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release)
         if wish.until is not None and decision.preserved:
             decision = replace(decision, expiry=wish.until)
-        found = effects(decision, drained=request.drained)
+        found = effects(decision, drained=request.drained, isolation=request.isolation)
         before = world.held.expiry
         world.held = carried_out(held, found)
         if before is not None and world.held.expiry is not None and wish.until is None and before != world.held.expiry:
             world.broken.append(f"S22: the expiry moved from {before} to {world.held.expiry}")
+        if decision.ended:
+            world.ended_at, world.expiries = at, [*world.expiries, *([before] if before is not None else [])]
         if decision.action is not Action.NONE and (found.drain or decision.action is not Action.DRAIN):
             world.acts.append(decision.action.value)
         if decision.action is Action.TERMINATE and world.late:
@@ -159,6 +182,7 @@ class ScriptedMachine(PreservationActivities):
             value=decision.intent.value,
             expiry=decision.expiry,
             drain=found.drain,
+            isolate=decision.isolate,
             ended=decision.ended,
             terminate=decision.action is Action.TERMINATE,
             gone="the machine is being deleted" if held.deleting else "",
@@ -194,7 +218,7 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         self._world.acts.append("permit")
-        return PermitAnswer(decision=Decision.GRANTED, holder="us")
+        return self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
 
     @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:
@@ -220,6 +244,29 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="target.record-event")
     async def record_event(self, request: EventRequest) -> None:
         self._world.events.append(f"{request.reason}: {request.message}")
+
+
+class CuttingOff(ScriptedTarget):
+    """Looks at the node of a machine that may be cut off."""
+
+    def __init__(self, world: KeptMachine) -> None:
+        assert world.devices is not None
+        super().__init__(world.devices)
+        self._kept = world
+
+    async def last_look(self, request: LookRequest) -> LookResult:
+        found = await super().last_look(request)
+        assert request.need.kind is NeedKind.PRESERVATION
+        node = self._kept.held.node
+        if request.need_matters and (node is None or not preserved_as_failed(node)):
+            return replace(found, verdict=LookVerdict.NEED_GONE, reason="it is not kept as failed")
+        return found
+
+
+def _name(act: Callable[..., object]) -> str:
+    known = activity._Definition.must_from_callable(act)
+    assert known.name is not None
+    return known.name
 
 
 class ScriptedEvidence(EvidenceCollection):
@@ -294,6 +341,8 @@ async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: ob
     acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.record_event]
     evidence = ScriptedEvidence(world)
     acts += [evidence.collect, evidence.seal]
+    if world.devices is not None:
+        acts += [each for each in served_by(CuttingOff(world), *CUTTING) if _name(each) not in set(map(_name, acts))]
     async with AsyncExitStack() as stack:
         queue = f"{WORKFLOW_QUEUE}-{cluster}"
         kinds = [Preservation, Remediation]
@@ -301,6 +350,9 @@ async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: ob
             Worker(env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
         )
         await stack.enter_async_context(Worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
+        if world.devices is not None:
+            power = served_by(ScriptedTarget(world.devices), PowerActivities)
+            await stack.enter_async_context(Worker(env.client, task_queue=power_queue("default"), activities=power))
         scanner = [target.request_permit, target.name_deployment]
         await stack.enter_async_context(Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
         with env.with_time_skipping_disabled():

@@ -16,6 +16,7 @@ from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.preservation.held import CONDITION, TAINT
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
 
@@ -200,6 +201,23 @@ class TestOtherNeeds:
 
 class TestVetoes:
     """Whoever says "hands off" is obeyed, before off and before on."""
+
+    async def test_its_own_preservation_keeps_nobody_from_cutting_it_off(self, licensed: World) -> None:
+        """S20: the need is that it is kept as failed; whoever else says "hands off" is heard as ever."""
+        isolating = Need(kind=NeedKind.PRESERVATION, reason="kept, to be cut off")
+        result = await look(licensed, need=isolating)
+        assert (result.verdict, result.reason) == (LookVerdict.NEED_GONE, "its Node does not say that it is kept as failed")
+        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+        kept = {"type": CONDITION, "status": "True", "reason": "Preserved by user.", "message": "x"}
+        await licensed.change_node({"status": {"conditions": [kept]}}, subresource="status")
+        await licensed.change_node({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})
+        assert (await look(licensed, need=isolating)).verdict is LookVerdict.GO
+        assert (await look(licensed)).verdict is not LookVerdict.GO  # S21: nobody fences it
+        assert (await look(licensed, need=isolating, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+        await licensed.change_node({"metadata": {"annotations": {HOLD: "true"}}})
+        assert (await look(licensed, need=isolating)).verdict is LookVerdict.VETOED
+        licensed.permits.answer = (False, "nobody has it")
+        assert (await look(licensed, need=isolating)).verdict is LookVerdict.NOT_LICENSED
 
     @pytest.mark.parametrize("destructive", [True, False])
     @pytest.mark.parametrize("value", ["now", "when-failed", "auto-preserved", "true"])

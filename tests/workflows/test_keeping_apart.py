@@ -1,0 +1,302 @@
+"""Preserve and isolate: a machine that failed is cut off while it is kept, under the proofs of a fencing, and never its power."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio import workflow
+from temporalio.testing import WorkflowEnvironment
+
+from policy.episodes import EpisodeStatus, Outcome, Phase, PreservationNews
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.permits import Decision, PermitAnswer
+from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.power import PowerState, VolumeState
+from policy.preservation.held import ISOLATION_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION
+from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
+from tests.workflows.world import World, plan
+from workflows import handing_over
+from workflows.messages import PersonRequest
+from workflows.preservation import Preservation
+
+PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
+FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=CutStorage(classes=("san-gold",)))
+FC_ON = PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=PORT)
+INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-1")
+WORD = PersonRequest(who="ada", reason="its disks are looked at")
+CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}
+
+
+def switched(**changes: object) -> FencingPlan:
+    """A node whose storage hangs behind one port of a switch."""
+    return plan(**({"isolation": (CORDON, FC_OFF), "recovery": (FC_ON, UNCORDON)} | changes))
+
+
+def failed(found: FencingPlan, **annotations: str) -> KeptMachine:
+    """A machine that has failed, is kept on somebody's word and is to be cut off."""
+    world = machine()
+    world.devices = World(plan=found)
+    assert world.held.node is not None
+    asked = {PRESERVE_ANNOTATION: "now", ISOLATE_ANNOTATION: "true"} | annotations
+    world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
+    world.fails()
+    return world
+
+
+def cuts(world: KeptMachine) -> list[str]:
+    """What was done about the paths, in order."""
+    assert world.devices is not None
+    assert world.devices.broken == []
+    assert world.devices.commands == []  # S21: nobody touches its power
+    return [act for act in world.devices.acts if act in CUTS]
+
+
+def isolation_of(world: KeptMachine) -> str:
+    """How far it has come, as people see it on the Node."""
+    return world.held.on_node.get(ISOLATION_ANNOTATION, "")
+
+
+async def until_cut(run: Run) -> EpisodeStatus:
+    """Wait until it is cut off, and the Node says so."""
+    return await run.until(lambda status: isolation_of(run.world) == "cut" and status.phase is Phase.FAILED_PRESERVED)
+
+
+async def news(run: Run) -> None:
+    await run.handle.signal(Preservation.look_again, PreservationNews())
+
+
+async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the_cut_is_freed(env: WorkflowEnvironment) -> None:
+    """S1, S2, S21: the path is noted, cut and read as cut; only then are pods freed, and power is not touched."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        status = await until_cut(run)
+        assert not status.permit
+        assert status.path_proofs
+    assert cuts(world) == ["note cut", "cut-path", "free-cut-pods"]
+    assert world.acts.index("permit") > world.acts.index("evict")
+    assert any(event.startswith("PreservedIsolated") for event in world.events)
+    assert world.devices is not None
+    assert "release-lease" in world.devices.acts
+
+
+async def test_a_machine_that_runs_is_not_cut_off(env: WorkflowEnvironment) -> None:
+    world = failed(switched())
+    world.recovers()
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        assert cuts(world) == []
+        world.fails()
+        await news(run)
+        await until_cut(run)
+
+
+async def test_without_the_word_nothing_is_cut(env: WorkflowEnvironment) -> None:
+    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.timeout()
+    assert cuts(world) == []
+    assert world.devices is not None
+    assert "pin" not in world.devices.acts
+
+
+async def test_a_person_may_ask_for_it_while_it_is_kept(env: WorkflowEnvironment) -> None:
+    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        await run.handle.execute_update(Preservation.isolate, WORD)
+        await until_cut(run)
+    assert world.held.on_node[ISOLATE_ANNOTATION] == "true"
+
+
+async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_after_a_restart(env: WorkflowEnvironment) -> None:
+    """S35: un-isolated only once it is released, well again, and whoever wrote behind the cut has gone with its boot."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        assert world.devices is not None
+        world.devices.ready = True
+        world.recovers()
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        assert world.devices.paths[PORT.endpoint] is PowerState.OFF  # kept on: still cut
+        world.annotate("false")
+        await news(run)
+        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert "no restart is proven" in status.problem
+        world.devices.boot_id = "boot-2"
+        await run.skip(timedelta(minutes=2))
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
+    assert world.acts[-1] == "unmark Preservation"
+    assert isolation_of(world) == ""
+
+
+async def test_or_on_a_persons_word(env: WorkflowEnvironment) -> None:
+    """S35; a word that was said before it was asked for does not count."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        await run.handle.execute_update(Preservation.hold, WORD)
+        await run.handle.execute_update(Preservation.resume, WORD)
+        world.recovers()
+        world.annotate("false")
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert "restore-path" not in cuts(world)
+        assert world.devices is not None
+        world.devices.word = True
+        await run.handle.execute_update(Preservation.resume, WORD)
+        result = await run.result()
+    assert "left cut" not in result.message
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_where_no_pod_was_freed_the_path_comes_back_at_once(env: WorkflowEnvironment) -> None:
+    world = failed(switched(tries=1))
+    assert world.devices is not None
+    world.devices.stuck.add(PORT.endpoint)  # accepted, and nothing comes of it: never freed (S2)
+    async with preserving(env, world) as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.recovers()
+        world.annotate("false")
+        world.devices.stuck.clear()
+        await news(run)
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert "free-cut-pods" not in cuts(world)
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said(env: WorkflowEnvironment) -> None:
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert "restore-path" not in cuts(world)
+    assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
+
+
+async def test_an_abort_leaves_a_failed_machine_cut_off_and_says_so(env: WorkflowEnvironment) -> None:
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert f"left cut: {PORT.endpoint}" in result.message
+
+
+async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: WorkflowEnvironment) -> None:
+    """S2: an accepted command is no proof; the machine is kept meanwhile, and its end stays exact."""
+    world = failed(switched(tries=1))
+    assert world.devices is not None
+    world.devices.stuck.add(PORT.endpoint)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        assert "free-cut-pods" not in cuts(world)
+        await run.skip(timedelta(minutes=5))
+        assert world.devices.count("cut-path") >= 2
+        world.devices.stuck.clear()
+        await run.skip(timedelta(minutes=30))
+        await until_cut(run)
+    assert "free-cut-pods" in cuts(world)
+    assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
+
+
+async def test_a_plan_that_cuts_nothing_keeps_the_machine_and_says_what_is_missing(env: WorkflowEnvironment) -> None:
+    world = failed(plan())
+    async with preserving(env, world) as run:
+        status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        assert "names no path to cut" in status.problem
+        expiry = world.held.expiry
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert world.gave_up_at is not None
+    assert expiry is not None
+    assert timedelta(0) <= world.gave_up_at - expiry < timedelta(seconds=10)
+
+
+async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnvironment) -> None:
+    """S14: a machine is cut off within the budget of disruptions, like any other; its hold does not wait for that."""
+    world = failed(switched())
+    world.timeout = timedelta(hours=2)
+    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED)
+        await run.skip(timedelta(minutes=119))
+        assert world.acts.count("terminate") == 0
+        await run.skip(timedelta(minutes=2))
+        await run.until(lambda _: "terminate" in world.acts)
+        assert world.ended_at is not None
+        assert timedelta(0) <= world.ended_at - world.expiries[0] < timedelta(seconds=3)
+        world.answers.clear()
+        await run.timeout()
+    assert cuts(world) == []
+
+
+@pytest.mark.parametrize("word", ["release", "annotation"])
+async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: WorkflowEnvironment, word: str) -> None:
+    """S20, S26."""
+    world = failed(switched())
+    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED)
+        if word == "release":
+            await run.handle.execute_update(Preservation.release, WORD)
+        else:
+            world.annotate("false")
+            await news(run)
+        await run.until(lambda status: status.phase is Phase.TERMINATING or status.phase is Phase.QUEUED)
+        world.answers.clear()
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert result.ended - result.started < timedelta(hours=2)
+    assert cuts(world) == []
+
+
+async def test_an_instance_without_any_configuration_has_its_volumes_detached(env: WorkflowEnvironment) -> None:
+    """The volumes of a cloud machine are known by themselves: detached, read `available`, and only then pods freed (S1)."""
+    world = failed(plan(levels=((INSTANCE,),)))
+    assert world.devices is not None
+    world.devices.volumes = {"vol-1": VolumeState.ATTACHED, "vol-2": VolumeState.ATTACHED}
+    async with preserving(env, world) as run:
+        await until_cut(run)
+    order = [act for act in world.devices.acts if act.startswith(("detach", "free"))]
+    assert order == ["detach vol-1", "detach vol-2", "free-cut-pods"]
+    assert cuts(world) == ["free-cut-pods"]
+
+
+async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Continue-as-new: nothing is cut twice, and that pods were freed is not forgotten."""
+    grown = asyncio.Event()
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        first = (await run.handle.describe()).run_id
+        assert world.devices is not None
+        world.devices.adopted, world.devices.adopted_paths = "the same", (PORT.endpoint,)  # as our mark tells another run
+        grown.set()
+        await news(run)
+        async with asyncio.timeout(10):
+            while (await run.handle.describe()).run_id == first:
+                await asyncio.sleep(0.02)
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+        world.recovers()
+        world.devices.ready = True
+        world.annotate("false")
+        await news(run)
+        status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert "no restart is proven" in status.problem
+        assert world.devices.count("cut-path") == 1
+        world.devices.boot_id = "boot-2"
+        await run.skip(timedelta(minutes=2))
+        await run.result()
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
