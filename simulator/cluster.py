@@ -25,12 +25,13 @@ from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
 from simulator.controllers import ControllerManager, ControllerTimings
+from simulator.disks import Disks, NetworkDisks
 from simulator.hardware import Hardware
 from simulator.informer import ClusterView
 from simulator.kubelet import NodeIdentity, NodeTimings
 from simulator.machines import Fleet, MachineOptions
 from simulator.node import NodeFault, SimulatedNode
-from simulator.objects import JsonObject, is_ready, key_of, namespace_of, node_of, uid_of
+from simulator.objects import JsonObject, is_ready, key_of, name_of, namespace_of, node_of, uid_of
 from simulator.platforms import platform_named
 from simulator.platforms.contract import BmcKind, DeviceFault, Platform, PlatformError
 from simulator.resources import (
@@ -56,7 +57,7 @@ class SimulatedCluster:
     platform: what the machines are (`platforms/`); bmc: which program plays BMCs, which alone means the platform ipmi. Without
     either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
     secrets begin, the API's token too. machines: whose Machines the workers are (`machine_systems/`), and how their controllers
-    go about; without it there are none.
+    go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a machine.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class SimulatedCluster:
         bmc_secret: tuple[str, str] | None = None,
         secret_mark: str = "",
         machines: str | MachineOptions | None = None,
+        own_disks: bool = False,
     ) -> None:
         platform = platform or ("ipmi" if bmc is not None else None)
         self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
@@ -102,6 +104,8 @@ class SimulatedCluster:
         self._fleet = Fleet(self, options) if options is not None else None
         if options is not None and self._platform is not None and not self._platform.grows:
             raise PlatformError(f"the platform {platform} takes no machines while it runs, and Machines need that")
+        self.disks: Disks = NetworkDisks()
+        self._own_disks = own_disks
         self._crds = [OWN_CRDS, *custom_resource_definitions, *(self._fleet.crds if self._fleet is not None else ())]
         self._demo_workloads = demo_workloads
         self._toleration_seconds = toleration_seconds
@@ -241,7 +245,11 @@ class SimulatedCluster:
         if self._fleet is not None:
             self._fleet.look_on()
         controllers = ControllerManager(
-            self.client.named(f"{USER_AGENT} controllers"), self.view, timings=self._controller_timings, driver=workloads.DRIVER
+            self.client.named(f"{USER_AGENT} controllers"),
+            self.view,
+            timings=self._controller_timings,
+            driver=workloads.DRIVER,
+            disks=lambda: self.disks,
         )
         self.controllers = controllers
         self._tasks.start(self.view.run(), name="informers")
@@ -347,8 +355,16 @@ class SimulatedCluster:
                 )
             )
             await self._create_secret(self.platform)
+        if self._own_disks:
+            self.disks = self.platform.disks()
+            self.disks.on_gone(self._disk_has_left)
         for name in self._identities:
             self._build(name).power_on(boot_seconds=0)
+
+    def _disk_has_left(self, disk: str, node: str) -> None:
+        for volume in self.view.volumes:
+            if volume["spec"]["csi"]["volumeHandle"] == disk:
+                self.storage.cut(volume=name_of(volume), node=node)
 
     def _build(self, name: str) -> SimulatedNode:
         """The node of an identity, still without power."""

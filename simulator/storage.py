@@ -120,6 +120,12 @@ class SharedStorage:
         if interval is not None:
             self._ended.append(replace(interval, end=datetime.now(UTC), state=WriterState.ENDED))
 
+    def cut(self, *, volume: str, node: str) -> None:
+        """The machine of that node has lost the volume: whoever writes to it there writes no more."""
+        for interval in self.writers(volume):
+            if interval.node == node:
+                self.end(volume=volume, pod_uid=interval.pod_uid)
+
     def suspend(self, *, volume: str, pod_uid: str) -> None:
         if interval := self._open.get((volume, pod_uid)):
             self._open[volume, pod_uid] = replace(interval, state=WriterState.SUSPENDED)

@@ -147,6 +147,7 @@ class Ec2Cloud:
         self._faults = Ec2Faults()
         self._machines: dict[str, Machine] = {}
         self._consoles: dict[str, str] = {}
+        self._detached: list[Callable[[str, str], None]] = []
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._tasks = Tasks()
         self._lock = asyncio.Lock()
@@ -219,10 +220,42 @@ class Ec2Cloud:
 
     async def volume(self, instance: str, *, device: str = "/dev/sdf") -> str:
         """A new volume, attached; its id."""
+        made = await self.make_volume(instance)
+        await self._setup("attach_volume", VolumeId=made, InstanceId=instance, Device=device)
+        return made
+
+    async def make_volume(self, instance: str) -> str:
+        """A new volume in the zone of that instance, not attached; its id."""
         zone = self._backend.get_instance(instance).placement.zone
-        made = await self._setup("create_volume", AvailabilityZone=zone, Size=8)
-        await self._setup("attach_volume", VolumeId=made["VolumeId"], InstanceId=instance, Device=device)
-        return str(made["VolumeId"])
+        return str((await self._setup("create_volume", AvailabilityZone=zone, Size=8))["VolumeId"])
+
+    async def attach(self, volume: str, instance: str) -> bool:
+        """As a storage driver does. False while another instance has it; nothing where this one has it already."""
+        async with self._lock:
+            attachment = self._backend.volumes[volume].attachment
+            if attachment is not None:
+                return bool(attachment.instance.id == instance)
+            used = set(self._backend.get_instance(instance).block_device_mapping)
+            device = next(name for letter in "fghijklmnop" if (name := f"/dev/sd{letter}") not in used)
+            self._backend.attach_volume(volume, instance, device)
+            return True
+
+    async def detach(self, volume: str, instance: str) -> None:
+        """As a storage driver does; nothing where that instance has it no more."""
+        async with self._lock:
+            attachment = self._backend.volumes[volume].attachment
+            if attachment is not None and attachment.instance.id == instance:
+                self._backend.detach_volume(volume, instance, "")
+        self._has_left(volume, instance)
+
+    def holder(self, volume: str) -> str:
+        """The instance that has it, "" where it is available: the truth."""
+        attachment = self._backend.volumes[volume].attachment
+        return str(attachment.instance.id) if attachment is not None else ""
+
+    def on_detached(self, listener: Callable[[str, str], None]) -> None:
+        """Who is told which volume has left which instance."""
+        self._detached.append(listener)
 
     async def protect(self, instance: str) -> None:
         """Against being stopped and terminated by the API."""
@@ -488,6 +521,11 @@ class Ec2Cloud:
         await asyncio.sleep(self._faults.settle)
         async with self._lock:
             self._backend.detach_volume(volume, instance, "")
+        self._has_left(volume, instance)
+
+    def _has_left(self, volume: str, instance: str) -> None:
+        for listener in self._detached:
+            listener(volume, instance)
 
 
 @functools.cache

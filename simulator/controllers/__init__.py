@@ -8,6 +8,7 @@ apiserver that has no controllers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulator.client import ApiClient
@@ -22,6 +23,7 @@ from simulator.controllers.scheduler import Scheduler
 from simulator.controllers.stateful_set import StatefulSets
 from simulator.controllers.taint_eviction import TaintEviction
 from simulator.controllers.volume_binder import VolumeBinder
+from simulator.disks import Disks
 from simulator.informer import ClusterView
 
 
@@ -42,7 +44,9 @@ class ControllerTimings:
 class ControllerManager:
     """All controllers of one cluster. `run` ends when it is cancelled or one of them crashes."""
 
-    def __init__(self, client: ApiClient, view: ClusterView, *, timings: ControllerTimings, driver: str) -> None:
+    def __init__(
+        self, client: ApiClient, view: ClusterView, *, timings: ControllerTimings, driver: str, disks: Callable[[], Disks]
+    ) -> None:
         self.node_lifecycle = NodeLifecycle(
             client,
             view,
@@ -61,8 +65,8 @@ class ControllerManager:
             NodeVolumesAttached(client, view),
             TaintEviction(client, view, default_toleration_seconds=timings.default_toleration),
             PodGarbage(client, view, period=timings.pod_garbage_period, quarantine=timings.lost_node_quarantine),
-            CsiAttacher(client, view, driver=driver, seconds=timings.attach),
-            VolumeBinder(client, view, driver=driver),
+            CsiAttacher(client, view, driver=driver, disks=disks, seconds=timings.attach),
+            VolumeBinder(client, view, driver=driver, disks=disks),
             Scheduler(client, view),
             StatefulSets(client, view),
             ReplicaSets(client, view),

@@ -6,9 +6,12 @@ that admission puts on claims and volumes once nobody uses them, without which n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from simulator.client import ApiClient, ApiError
 from simulator.controllers.attach_detach import volume_of_attachment
 from simulator.controllers.runtime import Controller, own_key
+from simulator.disks import Disks
 from simulator.informer import ClusterView
 from simulator.objects import (
     JsonObject,
@@ -32,9 +35,10 @@ class VolumeBinder(Controller):
 
     workers = 4
 
-    def __init__(self, client: ApiClient, view: ClusterView, *, driver: str) -> None:
+    def __init__(self, client: ApiClient, view: ClusterView, *, driver: str, disks: Callable[[], Disks]) -> None:
         super().__init__(client, view)
         self._driver = driver
+        self._disks = disks
         self.look_on(view.claims, lambda claim: [key_of(claim), claim["spec"].get("volumeName") or ""])
         self.look_on(view.storage_classes, lambda _: list(view.claims.objects))
         self.look_on(view.pods, claims_of)
@@ -64,7 +68,8 @@ class VolumeBinder(Controller):
         volume = self.view.volumes.get(volume_name)
         if volume is None:
             try:
-                volume = await self.client.create(VOLUMES.path(), self._new_volume(claim, volume_name, capacity))
+                disk = await self._disks().create(volume_name, node=next(iter(self.view.nodes.objects), ""))
+                volume = await self.client.create(VOLUMES.path(), self._new_volume(claim, volume_name, capacity, disk))
             except ApiError as error:
                 if not error.already_exists:
                     raise
@@ -84,7 +89,7 @@ class VolumeBinder(Controller):
         path = CLAIMS.path_of_key(key_of(claim), subresource="status")
         self.view.claims.remember(await self.client.patch(path, {"status": status}))
 
-    def _new_volume(self, claim: JsonObject, name: str, capacity: JsonObject) -> JsonObject:
+    def _new_volume(self, claim: JsonObject, name: str, capacity: JsonObject, disk: str) -> JsonObject:
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
@@ -95,7 +100,7 @@ class VolumeBinder(Controller):
                 "storageClassName": claim["spec"]["storageClassName"],
                 "persistentVolumeReclaimPolicy": "Delete",
                 "volumeMode": "Filesystem",
-                "csi": {"driver": self._driver, "volumeHandle": name, "fsType": "ext4"},
+                "csi": {"driver": self._driver, "volumeHandle": disk, "fsType": "ext4"},
                 "claimRef": {
                     "apiVersion": "v1",
                     "kind": "PersistentVolumeClaim",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from simulator.disks import DiskBusyError, Disks
 from simulator.platforms.contract import CLOUD_SECONDS, DeviceFault, Platform, PlatformError, Surroundings
 
 if TYPE_CHECKING:
@@ -66,5 +67,32 @@ class Aws(Platform):
     def facts_of(self, name: str) -> dict[str, Any]:
         return {"instance": self.instances[name]}
 
+    def disks(self) -> Disks:
+        return EbsVolumes(self)
+
     def provider_id(self, name: str) -> str:
         return self.cloud.provider_id(self.instances[name])
+
+
+class EbsVolumes(Disks):
+    """An EBS volume behind each PersistentVolume."""
+
+    def __init__(self, platform: Aws) -> None:
+        super().__init__()
+        self._platform = platform
+        platform.cloud.on_detached(self._has_left)
+
+    async def create(self, volume: str, *, node: str) -> str:  # noqa: ARG002 - it has a name of its own
+        return await self._platform.cloud.make_volume(self._platform.instances[node])
+
+    async def attach(self, disk: str, node: str) -> None:
+        if not await self._platform.cloud.attach(disk, self._platform.instances[node]):
+            raise DiskBusyError(f"{disk} is attached to another instance")
+
+    async def detach(self, disk: str, node: str) -> None:
+        await self._platform.cloud.detach(disk, self._platform.instances[node])
+
+    def _has_left(self, disk: str, instance: str) -> None:
+        for name, known in self._platform.instances.items():
+            if known == instance:
+                self.gone(disk, name)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from simulator.bmc.chassis import Chassis
+from simulator.disks import Disks
 from simulator.kubelet import NodeIdentity
 
 BmcKind = Literal["auto", "ipmi_sim", "python"]
@@ -125,6 +126,10 @@ class Platform(ABC):
     @abstractmethod
     def facts_of(self, name: str) -> dict[str, Any]:
         """What tells one node's device from the others'."""
+
+    def disks(self) -> Disks:
+        """Disks of its own for the volumes of the cluster. Raises PlatformError where it has none."""
+        raise PlatformError(f"the platform {self.name} has no disks of its own")
 
     def provider_id(self, name: str) -> str:
         """What the kubelet of this machine is told to call it."""

@@ -84,7 +84,7 @@ FAST_PLAN: Mapping[str, Any] = {
 class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
-    MachineSet replaces."""
+    MachineSet replaces; `own_disks`: its volumes are disks of the platform."""
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class System:
         settings: Mapping[str, Any] | None = None,
         machines: Mapping[str, Any] | None = None,
         workers_as: MachineOptions | None = None,
+        own_disks: bool = False,
     ) -> None:
         self.folder = folder
         self.temporal = temporal
@@ -115,6 +116,7 @@ class System:
         self._more_settings = dict(settings or {})
         self._machines = {"machines": dict(machines)} if machines else {}
         self._workers_as = workers_as
+        self._own_disks = own_disks
         self._stack = AsyncExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
@@ -168,6 +170,7 @@ class System:
             state_dir=self.folder / "cluster",
             secret_mark=RUN.value,
             machines=self._workers_as,
+            own_disks=self._own_disks,
             **where,
         )
 

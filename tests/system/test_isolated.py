@@ -1,0 +1,95 @@
+"""Preserve and isolate on instances of EC2 whose volumes are EBS: a node that fell silent is kept, powered, and its work goes on.
+
+Its kubelet is dead and its containers write on: without the cut, whoever frees their pods has two writers (S1, S31).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from demo.manifests import power_device
+from policy.episodes import Outcome, Phase
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.held import ISOLATION_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION
+from simulator.control import describe
+from simulator.objects import is_ready, node_of
+from simulator.platforms.aws import Aws
+from simulator.resources import NODES
+from starter.commands.session import me
+from tests.system.harness import System
+from tests.system.questions import commands, in_phase, standing
+from tests.system.temporal_server import TemporalServer
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+VICTIM = "demo/database-0"
+
+
+@pytest.fixture(scope="module")
+async def system(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[System]:
+    """Three instances in one zone, for a volume can't leave its own."""
+    shape = {"nodes": 4, "zones": 1, "platform": "aws", "own_disks": True}
+    async with standing(temporal, free_namespaces, tmp_path_factory, **shape) as running:
+        await running.start_worker()
+        await running.apply_policy(plan={"power": [power_device(describe(running.cluster))]}, check={"minHealthy": 1})
+        await running.start_scanner()
+        yield running
+
+
+def disk_of(system: System) -> str:
+    """The EBS volume of the victim's only claim."""
+    claim = system.cluster.view.claims.get("demo/data-database-0")
+    assert claim is not None
+    volume = system.cluster.view.volumes.get(claim["spec"]["volumeName"])
+    assert volume is not None
+    return str(volume["spec"]["csi"]["volumeHandle"])
+
+
+async def test_a_silent_node_is_kept_and_what_wrote_there_runs_elsewhere_with_its_volume(system: System) -> None:
+    """S1, S21, S31: no power command, one writer at any moment, and the volume in the hands of another instance."""
+    platform = system.cluster.platform
+    assert isinstance(platform, Aws)
+    node, disk = system.node_of_pod(VICTIM), disk_of(system)
+    assert platform.cloud.holder(disk) == platform.instances[node]
+    asked = {PRESERVE_ANNOTATION: "now", ISOLATE_ANNOTATION: "true"}
+    await system.client.patch(NODES.path(node), {"metadata": {"annotations": asked}})
+    await in_phase(system, node, Phase.RUNNING_PRESERVED)
+    system.break_node(node, "kubelet-stops")
+
+    async def is_cut() -> bool:
+        annotations = (await system.live_node(node))["metadata"]["annotations"]
+        return annotations.get(ISOLATION_ANNOTATION) == "cut"
+
+    await system.until(is_cut, f"{node} is cut off", seconds=60)
+
+    def runs_elsewhere() -> bool:
+        pod = system.cluster.view.pods.get(VICTIM)
+        return pod is not None and is_ready(pod) and node_of(pod) != node
+
+    await system.until(runs_elsewhere, f"{VICTIM} runs elsewhere", seconds=30)
+    assert platform.cloud.holder(disk) == platform.instances[system.node_of_pod(VICTIM)]
+    assert system.cluster.storage.violations == []
+    assert commands(system, node) == []
+    status = await in_phase(system, node, Phase.FAILED_PRESERVED)
+    assert not status.permit
+    assert any(volume.volume == disk for proof in status.path_proofs for volume in proof.volumes)
+
+
+async def test_well_again_and_released_it_works_as_before(system: System) -> None:
+    """S28: no trace; nothing but its root volume is left with it, until Kubernetes attaches another."""
+    (status,) = (await system.warden.preserved(system.cluster_name)).preservations
+    system.cluster.heal_node(status.node)
+    await in_phase(system, status.node, Phase.RUNNING_PRESERVED)
+    await system.warden.release(system.cluster_name, status.node, who=me(), reason="seen enough")
+    result = await system.warden.episode(system.cluster_name, status.node).result()
+    assert result.outcome is Outcome.RELEASED
+    live = await system.live_node(status.node)
+    ours = ("nodewarden.io/", "node.machine.sapcloud.io/", "cluster-autoscaler")
+    assert [key for key in live["metadata"].get("annotations") or {} if key.startswith(ours)] == []
+    assert (live["spec"].get("taints"), live["spec"].get("unschedulable")) == (None, None)
+    assert system.cluster.storage.violations == []
