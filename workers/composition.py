@@ -129,6 +129,7 @@ async def _cluster_serving(
             at_risk=at_risk,
             fences=fences,
             source=settings.policy_source(),
+            pools=settings.preservation.known_pools(),
         )
     )
     return Serving(
@@ -154,7 +155,13 @@ async def _cluster_serving(
             ),
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
-            ClusterPreservation(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterPreservation(
+                name,
+                connection,
+                machines=machines,
+                own_node=settings.node_name,
+                pools=settings.preservation.known_pools(),
+            ),
             ClusterEvidence(
                 name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace
             ),

@@ -28,9 +28,11 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
+from policy.errors import PolicyError
 from policy.fence_policies import FencePolicies, PolicySource, ScopeCap, StormRule
 from policy.freeing_pace import MOST_PER_MINUTE
 from policy.overlaps import Overlap
+from policy.preservation.pools import Pool, pool_of
 from policy.repeats import RepeatAlarm
 from policy.scopes import CLUSTER, is_scope
 from policy.scopes import EXPECTED as EXPECTED_SCOPE
@@ -327,6 +329,28 @@ class EvidenceSettings(_Section):
         return value
 
 
+class PreservationSettings(_Section):
+    """Pools whose failed machines are kept without anybody asking; a PreservationPolicy of the same name goes before one."""
+
+    pools: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="by name, each as the spec of a PreservationPolicy"
+    )
+
+    @field_validator("pools")
+    @classmethod
+    def _readable(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        for name, spec in value.items():
+            try:
+                pool_of(name, spec)
+            except PolicyError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    def known_pools(self) -> tuple[Pool, ...]:
+        """The same as the typed pools that everything downstream knows."""
+        return tuple(pool_of(name, spec) for name, spec in sorted(self.pools.items()))
+
+
 class EmbeddedSettings(_Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
@@ -372,6 +396,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     kdump: KdumpSettings = KdumpSettings()
     evidence: EvidenceSettings = EvidenceSettings()
+    preservation: PreservationSettings = PreservationSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
 

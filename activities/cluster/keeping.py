@@ -6,6 +6,7 @@ objects do when that is another API server than the nodes'.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -64,7 +65,11 @@ class Sight:
 class Keeping:
     """Reads machines of one cluster."""
 
-    def __init__(self, connection: ClusterConnection, *, machines: ClusterConnection | None = None) -> None:
+    def __init__(
+        self, connection: ClusterConnection, *, machines: ClusterConnection | None = None, pools: Iterable[Pool] = ()
+    ) -> None:
+        """pools: those of the settings, each of which holds as long as no object of its name does."""
+        self._given = tuple(pools)
         self._nodes = connection
         self._machines = machines or connection
 
@@ -146,18 +151,21 @@ class Keeping:
 
     async def _pools(self) -> tuple[list[Pool], str]:
         """All that can be used, in the order of their names, and what is wrong with the others."""
-        pools, problem = list[Pool](), ""
+        pools, problem = {pool.name: pool for pool in self._given}, ""
         try:
             documents = await self._nodes.list_objects(PRESERVATION_POLICIES.path())
         except ObjectNotFound:
-            return [], ""  # the kind is not installed
+            documents = []  # the kind is not installed
         for document in documents:
             head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
             try:
-                pools.append(read_policy({**head, **document}))
+                pool = read_policy({**head, **document})
             except PolicyError as error:
                 problem = problem or str(error)
-        return sorted(pools, key=lambda pool: pool.name), problem
+                pools.pop(str(document["metadata"]["name"]), None)
+            else:
+                pools[pool.name] = pool
+        return [pool for _, pool in sorted(pools.items())], problem
 
 
 def resource_of(ref: ObjectRef) -> Resource:

@@ -9,7 +9,7 @@ claim (S27).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -34,6 +34,7 @@ from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
+from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.vetoes import veto_of
 
@@ -59,10 +60,12 @@ class ClusterPreservation(PreservationActivities):
         machines: ClusterConnection | None = None,
         own_node: str = "",
         clock: Clock = utc_now,
+        pools: Iterable[Pool] = (),
     ) -> None:
+        """pools: those of the settings."""
         self._cluster = cluster
         self._connection = connection
-        self._keeping = Keeping(connection, machines=machines)
+        self._keeping = Keeping(connection, machines=machines, pools=pools)
         self._own_node = own_node
         self._clock = clock
 

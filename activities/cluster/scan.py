@@ -7,7 +7,7 @@ asks us to act: with no policy in the cluster and no work in hand nothing is eve
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -30,6 +30,7 @@ from activities.contracts.scan import PublishRequest, PublishResult, ScanActivit
 from policy.data_at_risk import DataAtRisk
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.overlaps import Overlap
+from policy.preservation.pools import Pool
 from policy.report import ClusterLease, ReportParts, ScanReport
 from policy.views import digest
 
@@ -58,6 +59,7 @@ class ClusterScan(ScanActivities):
         at_risk: DataAtRisk | None = None,
         fences: NodeFences | None = None,
         source: PolicySource = DEFAULT_SOURCE,
+        pools: Iterable[Pool] = (),
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -71,6 +73,7 @@ class ClusterScan(ScanActivities):
             takeover=takeover,
             at_risk=at_risk,
             source=source,
+            pools=pools,
         )
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)

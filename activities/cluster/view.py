@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -26,6 +26,7 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
 from policy.preservation.book import PreservationBook
+from policy.preservation.pools import Pool
 from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
@@ -53,11 +54,12 @@ class ClusterView:
         takeover: bool = False,
         at_risk: DataAtRisk | None = None,
         source: PolicySource = DEFAULT_SOURCE,
+        pools: Iterable[Pool] = (),
     ) -> None:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
         self.at_risk = at_risk or DataAtRisk()
-        self._book = PreservationBook()
+        self._book = PreservationBook(pools)
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()

@@ -52,12 +52,14 @@ class _Entry:
 class PreservationBook:
     """Machines, Nodes and pools of one cluster. Not thread-safe: one event loop owns it."""
 
-    def __init__(self) -> None:
+    def __init__(self, pools: Iterable[Pool] = ()) -> None:
+        """pools: those that hold as long as no object of their name does."""
         self._machines: dict[str, _Entry] = {}
         self._nodes: dict[str, NodeView] = {}
         self._machine_of: dict[str, str] = {}
         self._deployments: dict[str, tuple[Deployment, str]] = {}
-        self._pools: dict[str, Pool] = {}
+        self._given = {pool.name: pool for pool in pools}
+        self._pools: dict[str, Pool] = dict(self._given)
         self._bad_pools: dict[str, str] = {}
         self._open: set[str] = set()
         """Keys of what has to be looked at for a report."""
@@ -122,6 +124,8 @@ class PreservationBook:
 
     def put_pool(self, name: str, pool: Pool | None, problem: str = "") -> None:
         """A PreservationPolicy: None for one that is gone, or that can't be used, which `problem` says."""
+        if pool is None and not problem:
+            pool = self._given.get(name)
         before = self._pools.pop(name, None), self._bad_pools.pop(name, "")
         if pool is not None:
             self._pools[name] = pool

@@ -85,6 +85,11 @@ def read_policy(obj: Mapping[str, object]) -> Pool:
     )
 
 
+def pool_of(name: str, spec: Mapping[str, object]) -> Pool:
+    """The same from a name and a spec alone, as settings have it. Raises PolicyError."""
+    return read_policy({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec})
+
+
 def read_block(block: Mapping[str, object], *, subject: str) -> Pool:
     """The proposal's block alone: it holds for all machines that no other pool has. Raises PolicyError."""
     fields = Fields(block, subject=subject)

@@ -6,9 +6,11 @@ import asyncio
 import os
 import random
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -27,6 +29,7 @@ from policy.preservation.held import (
     TAINT,
     Isolation,
 )
+from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from simulator.client import ApiClient, ApiError
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
@@ -209,6 +212,23 @@ async def test_how_far_an_isolation_has_come_stands_on_the_node_and_nothing_of_i
     assert (await world.node())["metadata"]["annotations"][ISOLATION_ANNOTATION] == "cut"
     await world.hold(wish=Wish(release="released by ada: seen enough"))
     assert "annotations" not in (await world.node())["metadata"] or not (await world.node())["metadata"]["annotations"]
+
+
+async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_goes_before_it(
+    world: Surroundings, person: ApiClient
+) -> None:
+    definitions = Path(__file__).parents[2] / "deploy/crds/preservationpolicies.nodewarden.io.yaml"
+    await person.create(DEFINITIONS, yaml.safe_load(definitions.read_text()))
+    settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
+    world.activities = ClusterPreservation("prod", world.connection, clock=lambda: world.now, pools=[settled])
+    await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
+    assert (await world.hold()).expiry == NOW + timedelta(hours=2)
+    await world.hold(wish=Wish(release="released by ada: enough"))
+    policy = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "PreservationPolicy", "metadata": {"name": "workers"}}
+    spec = {"selector": {}, "machinePreserveTimeout": "3h", "isolate": True}
+    await person.create("/apis/nodewarden.io/v1alpha1/preservationpolicies", policy | {"spec": spec})
+    await world.annotate("/api/v1/nodes/node-7", **{PRESERVE_ANNOTATION: "now"})
+    assert (await world.hold()).expiry == NOW + timedelta(hours=3)
 
 
 async def test_a_node_without_a_machine_carries_its_expiry_itself(world: Surroundings) -> None:

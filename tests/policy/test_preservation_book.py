@@ -108,6 +108,17 @@ def test_an_annotation_is_heard_at_once() -> None:
     assert need.machine.name == "m-1"
 
 
+def test_a_pool_of_the_settings_holds_where_no_object_of_its_name_does() -> None:
+    book = PreservationBook([pool(2)])
+    assert book.asked
+    book.put_pool("workers", pool(0))
+    assert not book.asked
+    book.put_pool("workers", None, "PreservationPolicy/workers: can't be read")
+    assert not book.asked, "what it says instead is not known"
+    book.put_pool("workers", None)
+    assert book.asked
+
+
 def test_a_failure_settles_before_the_pool_decides() -> None:
     """Who annotates it in the moment of its failure is heard first (S27)."""
     fleet = Fleet(pool(1))

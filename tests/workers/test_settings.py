@@ -269,6 +269,8 @@ def test_fence_policies_are_typed_from_their_section(clean: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "expectation"),
     [
+        ("preservation: {pools: {a: {selector: {}, autoPreserveFailedMax: many}}}", "autoPreserveFailedMax"),
+        ("preservation: {pools: {a: {autoPreserveFailedMax: 1}}}", "expected a selector of Machines' or Nodes' labels"),
         ("fencing: {storms: [{percentage: 0}]}", "greater than or equal to 1"),
         ("fencing: {storms: [{percentage: 101}]}", "less than or equal to 100"),
         ("fencing: {storms: [{scope: a rack, percentage: 40}]}", "expected cluster, zone, pool or the key of a node label"),
