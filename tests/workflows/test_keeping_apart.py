@@ -300,3 +300,23 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
         await run.skip(timedelta(minutes=2))
         await run.result()
     assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_person(env: WorkflowEnvironment) -> None:
+    """S35: the mark of a preservation that was terminated tells of a path, and nothing of pods."""
+    world = failed(switched(tries=1))
+    assert world.devices is not None
+    world.devices.adopted, world.devices.adopted_paths = "older", (PORT.endpoint,)
+    world.devices.stuck.add(PORT.endpoint)
+    async with preserving(env, world) as run:
+        await run.skip(timedelta(minutes=3))  # what it may have had in flight is waited out (S34)
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.recovers()
+        world.annotate("false")
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert "restore-path" not in cuts(world)
+        world.devices.stuck.clear()
+        await run.handle.execute_update(Preservation.resume, WORD)
+        await run.result()
+    assert cuts(world)[-2:] == ["restore-path", "note back"]
