@@ -169,13 +169,14 @@ def orphans(observations: Iterable[Observation], known_open: Collection[str]) ->
     """Nodes that carry the mark of an incident that is not open although nothing ails them: candidates for a clean-up (S35).
 
     A node that is not Ready, or whose timeout runs, is left alone: its marks are adopted by the episode that it gets if it stays
-    so. A mark that can't be read is a person's case. known_open: the incidents of all permits, parked ones too.
+    so. A mark that can't be read is a person's case, and one on a node that is preserved may be of that. known_open: the
+    incidents of all permits, parked ones too.
     """
     return tuple(
         seen
         for seen in sorted(observations, key=lambda seen: seen.node)
         if seen.present and seen.incident and not seen.mark_problem and seen.incident not in known_open
-        and seen.ready and not seen.unhealthy and not seen.soon
+        and seen.ready and not seen.unhealthy and not seen.soon and not seen.preserved
     )  # fmt: skip
 
 

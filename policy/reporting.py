@@ -36,6 +36,7 @@ from policy.scopes import CLUSTER, GroupCount, scope_of
 from policy.storms import Storm
 from policy.targets import NEVER, SICKNESS, Target
 from policy.verdicts import Health, Standing, Verdict
+from policy.vetoes import kept
 
 NOT_COVERED = "NotCovered"
 """The reason in the row of a node that no health check covers."""
@@ -233,6 +234,7 @@ def _observation(known: Known, name: str) -> Observation:
         soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
         groups=known.groups.groups_of(view),
         asked_by=asked_by,
+        preserved=kept(view),
     )
 
 

@@ -35,8 +35,7 @@ def preserved_by(node: NodeView) -> str:
     preserve = node.annotations.get(PRESERVE_ANNOTATION)
     if preserve in PRESERVING:
         return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
-    condition = node.condition(CONDITION)
-    if condition is not None and condition.status == "True":
+    if kept(node):
         return f"the condition {CONDITION} says that the node is preserved"
     return ""
 
@@ -46,6 +45,10 @@ def preserved_as_failed(node: NodeView) -> bool:
     against it counts before anything of it was written (S26)."""
     if node.annotations.get(PRESERVE_ANNOTATION) == "false":
         return False
+    return kept(node) and any(taint.key == TAINT for taint in node.taints)
+
+
+def kept(node: NodeView) -> bool:
+    """Whether its condition says that it is preserved now."""
     condition = node.condition(CONDITION)
-    kept = condition is not None and condition.status == "True"
-    return kept and any(taint.key == TAINT for taint in node.taints)
+    return condition is not None and condition.status == "True"

@@ -310,12 +310,12 @@ class Episode:
 
     # The permit -----------------------------------------------------------------------------------------------------
 
-    async def obtain_permit(self, request: PermitRequest, *, gone: Callable[[], str] = str) -> str:
+    async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.
 
-        gone: why nobody waits any more, "" while somebody does.
+        phase: as people see the episode meanwhile. gone: why nobody waits any more, "" while somebody does.
         """
-        self.enter(phase=Phase.QUEUED, doing="asks the scanner for a permit")
+        self.enter(phase=phase, doing="asks the scanner for a permit")
         pause = timedelta(minutes=1)
         while True:
             answer = await self._ask(request)

@@ -167,7 +167,8 @@ class KeepingApart:
             node_uid=pinned.uid,
             ready=pinned.not_ready_since is None,
         )
-        refused = await self._episode.obtain_permit(request, gone=self._objection)
+        phase = self._episode.phase  # it is kept all the while, and is to be seen so
+        refused = await self._episode.obtain_permit(request, phase=phase, gone=self._objection)
         if refused:
             if reason := self._objection():
                 raise NeedGone(reason)

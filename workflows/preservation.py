@@ -82,6 +82,7 @@ class PreservationStory:
         self._machine = request.machine
         self._node_uid = state.node_uid if state is not None else ""
         self._machine_uid = state.machine_uid if state is not None else ""
+        self._shown: Phase | None = None
         self._marked = state.marked if state is not None else False
         self._hold: Hold | None = None
         self._desk = Bookkeeping(self.episode)
@@ -116,9 +117,9 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
-            self._aim(hold)
             if await self._apart.carry_out(hold) or self._why_look_again():
                 continue
+            await self._show(hold)
             if handing_over.roll_is_due() and not self.unheard and self._evidence.may_be_left():
                 return self._rolled()
             await self._wait(hold)
@@ -210,12 +211,12 @@ class PreservationStory:
         """Say what holds; an Event where that is another thing than before."""
         failed = hold.phase.startswith("Failed")
         phase = Phase.FAILED_PRESERVED if failed else Phase.RUNNING_PRESERVED
-        changed = self.episode.phase is not phase
+        changed, self._shown = self._shown is not phase, phase
         self.episode.enter(phase=phase, doing=hold.reason, until=hold.expiry)
+        self._aim(hold)
         if self._marked and not failed and self._apart.boot is None:
             await self._unmark()
         if changed and hold.expiry is not None:
-            self._aim(hold)
             await self._desk.tell("MachinePreserved", f"{hold.phase} until {written(hold.expiry)}: {hold.reason}")
 
     async def _wait(self, hold: Hold) -> None:
@@ -299,9 +300,6 @@ class PreservationStory:
 
     def _aim(self, hold: Hold) -> None:
         """Whom marks, evictions and Events are about."""
-        if (pinned := self._apart.target) is not None:
-            self.episode.target = pinned
-            return
         info = workflow.info()
         self.episode.target = Target(
             cluster=self.episode.cluster,
@@ -322,7 +320,7 @@ class PreservationStory:
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         self._evidence.end()
-        if self._hold is not None and not self._hold.gone and not self._hold.phase.startswith("Failed"):
+        if self._hold is not None and self._hold.well:
             message += await self._apart.give_back()
         else:
             message += self._apart.left

@@ -91,6 +91,11 @@ class Hold:
     recovered: bool = False
     ready: bool = False
 
+    @property
+    def well(self) -> bool:
+        """Whether the machine is there and has not failed."""
+        return not (self.gone or self.terminate or self.phase.startswith("Failed"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpRequest:

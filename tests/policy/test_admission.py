@@ -295,6 +295,7 @@ def test_a_parked_incident_asks_like_anybody_else() -> None:
         ({"incident": "i-1", "ready": False}, False),
         ({"incident": "i-1", "present": False}, False),
         ({"mark_problem": "can't be read"}, False),
+        ({"incident": "i-1", "preserved": True}, False),
     ],
 )
 def test_a_healthy_node_with_the_mark_of_a_closed_incident_is_to_be_cleaned(fields: dict[str, object], orphan: bool) -> None:

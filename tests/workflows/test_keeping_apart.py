@@ -123,7 +123,8 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
         world.recovers()
         await news(run)
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
-        assert world.devices.paths[PORT.endpoint] is PowerState.OFF  # kept on: still cut
+        assert world.devices.paths[PORT.endpoint] is PowerState.OFF  # kept on: still cut, and our mark tells of it
+        assert "unmark Preservation" not in world.acts
         world.annotate("false")
         await news(run)
         status = await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
@@ -193,6 +194,20 @@ async def test_an_abort_leaves_a_failed_machine_cut_off_and_says_so(env: Workflo
     assert f"left cut: {PORT.endpoint}" in result.message
 
 
+async def test_what_is_aborted_while_it_has_failed_stays_cut_though_no_pod_was_freed(env: WorkflowEnvironment) -> None:
+    """Un-isolated only where the machine is well again: it may be cut although it was never read so."""
+    world = failed(switched(tries=1))
+    assert world.devices is not None
+    world.devices.stuck.add(PORT.endpoint)
+    async with preserving(env, world) as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.devices.stuck.clear()
+        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
+        result = await run.result()
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert "restore-path" not in cuts(world)
+
+
 async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: WorkflowEnvironment) -> None:
     """S2: an accepted command is no proof; the machine is kept meanwhile, and its end stays exact."""
     world = failed(switched(tries=1))
@@ -229,7 +244,7 @@ async def test_the_end_is_exact_while_a_permit_is_waited_for(env: WorkflowEnviro
     world.timeout = timedelta(hours=2)
     world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.QUEUED)
+        await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         await run.skip(timedelta(minutes=119))
         assert world.acts.count("terminate") == 0
         await run.skip(timedelta(minutes=2))
@@ -247,13 +262,13 @@ async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: Wor
     world = failed(switched())
     world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
     async with preserving(env, world) as run:
-        await run.until(lambda status: status.phase is Phase.QUEUED)
+        await run.until(lambda status: "waits for a permit" in status.doing and status.phase is Phase.FAILED_PRESERVED)
         if word == "release":
             await run.handle.execute_update(Preservation.release, WORD)
         else:
             world.annotate("false")
             await news(run)
-        await run.until(lambda status: status.phase is Phase.TERMINATING or status.phase is Phase.QUEUED)
+        await run.until(lambda _: "terminate" in world.acts)
         world.answers.clear()
         result = await run.timeout()
     assert result.outcome is Outcome.REPLACED

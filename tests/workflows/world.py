@@ -352,6 +352,8 @@ class ScriptedTarget:
             world.broken.append(f"S1: pods were freed behind {cut} while {world.paths}")
         if any(world.volumes[each] is not VolumeState.AVAILABLE for each in detached) or set(request.storage.handles) != detached:
             world.broken.append(f"S1: pods of {request.storage.handles} were freed while {world.volumes}")
+        if not cut <= set(request.target.pinned.endpoints):
+            world.broken.append(f"S9: {cut} was cut, pinned are {request.target.pinned.endpoints}")
         if world.boot_id != request.target.pinned.boot_id:
             raise failure(ErrorType.NOT_PROVEN, "the node has booted since it was pinned")
         await world.act("free-cut-pods")
