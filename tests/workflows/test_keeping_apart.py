@@ -335,3 +335,44 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
         await run.handle.execute_update(Preservation.resume, WORD)
         await run.result()
     assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
+    """S20: what was decided a moment ago may hold no longer."""
+    world = failed(switched())
+    assert world.devices is not None
+    world.devices.gates["cut-path"] = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "cut-path" in cuts(world))
+        await run.handle.execute_update(Preservation.release, WORD)
+        world.devices.gates["cut-path"].set()
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
+    assert cuts(world) == ["note cut", "cut-path"]
+
+
+async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leaves_no_mark(env: WorkflowEnvironment) -> None:
+    """S35: its own mark goes with it, though it had nothing to drain."""
+    world = failed(switched(), **{ISOLATE_ANNOTATION: "false"})
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
+    world.acts.clear()
+    async with preserving(env, world) as run:
+        await run.handle.execute_update(Preservation.isolate, WORD)
+        await until_cut(run)
+        await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)
+        await run.result()
+    assert "evict" not in world.acts
+    assert world.acts[-1] == "unmark Preservation"
+
+
+async def test_a_person_who_has_mended_what_was_in_the_way_says_so(env: WorkflowEnvironment) -> None:
+    world = failed(plan())
+    async with preserving(env, world) as run:
+        await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        assert world.devices is not None
+        world.devices.plan = switched()
+        world.devices.paths[PORT.endpoint] = PowerState.ON
+        await run.handle.execute_update(Preservation.isolate, WORD)
+        await until_cut(run)
+    assert "free-cut-pods" in cuts(world)
