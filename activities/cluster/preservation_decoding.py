@@ -23,15 +23,15 @@ from policy.machines import MachineView
 from policy.moments import moment_of
 from policy.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, priority_of
 from policy.preservation.survey import Deployment
 
 MCM_GROUP = "machine.sapcloud.io"
 NODE_LABEL = "node"
 """On a Machine of machine-controller-manager: the name of its Node."""
 
-PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
-DEFAULT_PRIORITY = 3
-DELETE_ANNOTATIONS = ("cluster.x-k8s.io/delete-machine", "machine.openshift.io/delete-machine")
+MARKED_AT_ANNOTATION = "machine.sapcloud.io/marked-for-deletion-time"
+"""When machine-controller-manager was told by the autoscaler that it is to go."""
 DEPLOYMENT_LABELS = ("cluster.x-k8s.io/deployment-name", "machine.openshift.io/cluster-api-machineset")
 
 _PHASES = {
@@ -53,6 +53,7 @@ class _Owner(msgspec.Struct, rename="camel"):
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
+    uid: str = ""
     namespace: str | None = None
     resource_version: str = ""
     labels: dict[str, str] | None = None
@@ -157,9 +158,11 @@ def _found(machine: _Machine) -> FoundMachine:
             annotations=annotations,
             expiry=expiry,
             created=moment_of(metadata.creation_timestamp),
-            marked_for_deletion=_marked(annotations),
-            priority=_priority(annotations),
+            marked_for_deletion=annotations.get(MARKED_AT_ANNOTATION, ""),
+            priority=priority_of(annotations.get(PRIORITY_ANNOTATION)),
+            has_priority=True,
             timeout=_timeout(machine.spec),
+            uid=metadata.uid,
         ),
         owner=_controller(metadata),
     )
@@ -189,7 +192,8 @@ def held_of(view: MachineView) -> Held:
         annotations=view.annotations,
         expiry=_annotated_expiry(view.annotations),
         created=view.created,
-        marked_for_deletion=_marked(view.annotations),
+        marked_for_deletion=_marked(view),
+        uid=view.uid,
         deployment=next((view.labels[label] for label in DEPLOYMENT_LABELS if label in view.labels), ""),
     )
 
@@ -246,13 +250,12 @@ def _annotated_expiry(annotations: Mapping[str, str]) -> Any:
     return expiry
 
 
-def _marked(annotations: Mapping[str, str]) -> str:
-    return next((annotations[key] or "marked" for key in DELETE_ANNOTATIONS if key in annotations), "")
-
-
-def _priority(annotations: Mapping[str, str]) -> int:
-    text = annotations.get(PRIORITY_ANNOTATION, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else DEFAULT_PRIORITY
+def _marked(view: MachineView) -> str:
+    """What stands where somebody says that it goes first."""
+    if view.dialect is Dialect.CLUSTER_API:
+        marked = view.annotations.get(CLUSTER_API_DELETE)
+        return "" if marked is None else marked or "marked"
+    return next((value for key in OPENSHIFT_DELETE if (value := view.annotations.get(key))), "")
 
 
 def _controller(metadata: _Metadata) -> str:

@@ -27,6 +27,7 @@ from policy.preservation.held import (
     Held,
     MachinePhase,
 )
+from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.survey import Deployment, part_of, survey
@@ -36,7 +37,7 @@ Words = Callable[[str], str]
 """What covering health checks say of a Node by that name, "" while none calls it unhealthy."""
 
 ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED_OURS, ENDED_ANNOTATION})
-ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION})
+ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from enum import StrEnum
 from policy.durations import format_duration
 from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
+from policy.preservation.last_to_go import said_to_go_first
 from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
 
 
@@ -226,7 +227,7 @@ class _Deciding:
             ended=ended,
             recovered=recovered,
             withdraw=withdraw,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *([first] if preserved and (first := said_to_go_first(self._held)) else [])),
             automatic=self._automatic,
             isolate=self._isolate and preserved and bool(self._held.failed) and self._held.node is not None,
         )

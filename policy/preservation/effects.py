@@ -28,6 +28,7 @@ from policy.preservation.held import (
     STOPPED,
     Isolation,
 )
+from policy.preservation.last_to_go import ranked
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 
 
@@ -72,7 +73,7 @@ def effects(decision: Decision, *, drained: bool | None = None, isolation: Isola
     node = _on_node(decision, isolation)
     has_node = held.node is not None
     return Effects(
-        machine=_differences(held.annotations, _on_machine(decision)) if held.machine else {},
+        machine=_differences(held.annotations, _on_machine(decision) | _last_to_go(decision)) if held.machine else {},
         node=_differences(held.on_node, node) if has_node else {},
         expiry=decision.expiry,
         expiry_differs=decision.expiry != held.expiry,
@@ -103,6 +104,16 @@ def _on_machine(decision: Decision) -> dict[str, str | None]:
     elif decision.preserved and decision.intent is Intent.AUTOMATIC:
         wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     return wanted | _memory(decision)
+
+
+def _last_to_go(decision: Decision) -> dict[str, str | None]:
+    return ranked(decision.held, preserved=decision.preserved, automatic=_automatic(decision))
+
+
+def _automatic(decision: Decision) -> bool:
+    """Whether the cap keeps it. A word that can't be read changes nothing, and so not whom it counts for either (S23)."""
+    as_it_was = bool(decision.request.unreadable) and decision.held.condition_reason == BY_US
+    return decision.intent is Intent.AUTOMATIC or as_it_was
 
 
 def _memory(decision: Decision) -> dict[str, str | None]:
@@ -167,7 +178,7 @@ def _condition(decision: Decision, drained: bool | None) -> PreservedCondition |
     if _drains(decision) and drained is None:
         return None
     assert decision.expiry is not None
-    reason = BY_US if decision.intent is Intent.AUTOMATIC else BY_A_USER
+    reason = BY_US if _automatic(decision) else BY_A_USER
     words = f"Machine preserved until {written(decision.expiry)}."
     if held.failed:
         # A drain that is over is not told anew: of an earlier one the Node itself says how it went.

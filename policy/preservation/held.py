@@ -76,6 +76,7 @@ class Held:
     is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
     deployment: the MachineDeployment or MachineSet that it is a replica of. priority: who goes first when that is scaled down,
     the lowest. timeout: of the Machine's own specification. pool_isolates: its pool wants it isolated once it has failed.
+    has_priority: whether its set looks at a priority at all. uid: of the Machine.
     """
 
     key: str
@@ -93,6 +94,8 @@ class Held:
     marked_for_deletion: str = ""
     deployment: str = ""
     priority: int = 3
+    has_priority: bool = False
+    uid: str = ""
     timeout: timedelta | None = None
     pool_isolates: bool = False
 

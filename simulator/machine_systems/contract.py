@@ -20,6 +20,8 @@ from simulator.resources import Resource
 ZONE = "topology.kubernetes.io/zone"
 DELETES_FAILED = "simulator/deletes-failed"
 """Our own annotation of a MachineSet: "true" where it deletes its Failed Machines by itself, as Gardener's does."""
+KNOWS_NO_EXPIRY = "simulator/knows-no-expiry"
+"""The same: "true" where its controller is one of before Machines could be preserved, and asks for their priority alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from simulator.machine_systems.contract import (
     DELETES_FAILED,
+    KNOWS_NO_EXPIRY,
     Judgement,
     MachineSystem,
     OwnersAct,
@@ -128,9 +129,9 @@ class Gardener(MachineSystem):
 
     # What its set does
 
-    def deletion_rank(self, machine: JsonObject, machine_set: JsonObject) -> tuple[Any, ...]:  # noqa: ARG002
+    def deletion_rank(self, machine: JsonObject, machine_set: JsonObject) -> tuple[Any, ...]:
         now = datetime.now(UTC)
-        expiry = _expiry(machine)
+        expiry = _expiry(machine) if annotation(machine_set, KNOWS_NO_EXPIRY) != "true" else None
         kept: tuple[Any, ...] = (0,)
         if expiry is not None and expiry > now:
             automatic = annotation(machine, PRESERVE) == "auto-preserved"

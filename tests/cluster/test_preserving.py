@@ -29,6 +29,7 @@ from policy.preservation.held import (
     TAINT,
     Isolation,
 )
+from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from simulator.client import ApiClient, ApiError
@@ -154,7 +155,8 @@ async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_
     assert (hold.phase, hold.preserved, hold.drain) == ("Running:Preserved", True, False)
     found, kept = await world.machine(), await world.node()
     assert found["status"]["currentStatus"] == {"phase": "Running", "preserveExpiryTime": "2026-11-24T12:00:00Z"}
-    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now"}
+    last_to_go = {PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST}
+    assert found["metadata"]["annotations"] == {LAST_APPLIED_ANNOTATION: "now", **last_to_go}
     assert kept["metadata"]["annotations"][SCALE_DOWN_DISABLED] == "true"
     assert (condition(kept)["status"], condition(kept)["reason"]) == ("True", "Preserved by user.")
     assert keys(kept) == ["mine"]
@@ -166,7 +168,7 @@ async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_
 async def test_releasing_it_leaves_the_objects_as_they_were(world: Surroundings) -> None:
     """S28."""
     before = {"team": "db", SCALE_DOWN_DISABLED: "false"}
-    await world.has(node(**before), machine(team="db"))
+    await world.has(node(**before), machine(**{"team": "db", PRIORITY_ANNOTATION: " 3"}))
     await world.hold(wish=Wish(keep=True, duration=timedelta(hours=24)))
     there = await world.node()
     assert there["metadata"]["annotations"][PRESERVE_FOR_ANNOTATION] == "24h"
@@ -174,7 +176,7 @@ async def test_releasing_it_leaves_the_objects_as_they_were(world: Surroundings)
     assert (hold.ended, hold.preserved, hold.terminate) == (True, False, False)
     found, kept = await world.machine(), await world.node()
     assert kept["metadata"]["annotations"] == before
-    assert found["metadata"]["annotations"] == {"team": "db"}
+    assert found["metadata"]["annotations"] == {"team": "db", PRIORITY_ANNOTATION: " 3"}
     assert "preserveExpiryTime" not in found["status"]["currentStatus"]
     assert condition(kept)["status"] == "False"
 
@@ -184,7 +186,8 @@ async def test_a_failed_machine_is_tainted_and_its_drain_is_told_once_it_is_over
     await world.has(node(), machine("Failed"))
     hold = await world.hold(wish=Wish(automatic=True))
     assert (hold.phase, hold.drain) == ("Failed:Preserved", True)
-    assert (await world.machine())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "auto-preserved"}
+    last_to_go = {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY}
+    assert (await world.machine())["metadata"]["annotations"] == {PRESERVE_ANNOTATION: "auto-preserved", **last_to_go}
     hold = await world.hold(drained=True)
     kept = await world.node()
     assert keys(kept) == ["mine", TAINT]

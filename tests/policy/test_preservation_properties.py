@@ -25,6 +25,15 @@ from policy.preservation.held import (
     Held,
     MachinePhase,
 )
+from policy.preservation.last_to_go import (
+    DEFAULT_PRIORITY,
+    KEPT_AUTOMATICALLY,
+    KEPT_ON_REQUEST,
+    PRIORITY_ANNOTATION,
+    PRIORITY_BEFORE,
+    PRIORITY_OURS,
+    priority_of,
+)
 from policy.preservation.pools import Pool
 from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, requested
 from policy.preservation.survey import Survey, survey
@@ -48,10 +57,11 @@ BUSY = settings(derandomize=True, max_examples=600, phases=[Phase.explicit, Phas
 @dataclass
 class Kept:
     """One machine, and what is known of it beside its objects. ended: that this failure has had its preservation (S25);
-    word: that somebody has asked for it since."""
+    word: that somebody has asked for it since. priority: what somebody has written there last, None where nobody has."""
 
     held: Held
     users: dict[str, str] = field(default_factory=dict)
+    priority: str | None = None
     ended: bool = False
     word: bool = False
 
@@ -81,6 +91,7 @@ class Pools:
             labels={ZONE_LABEL: ZONES[index % 2]},
             annotations={"team": "m"},
             created=NOW + timedelta(seconds=self.born),
+            has_priority=True,
         )
         return Kept(held=held, users=users)
 
@@ -109,6 +120,11 @@ class Pools:
         machine.users = _with(machine.users, SCALE_DOWN_DISABLED, value)
         annotations = _with(machine.held.on_node, SCALE_DOWN_DISABLED, value)
         machine.held = replace(machine.held, node=replace(_node(machine.held), annotations=annotations))
+
+    def prioritize(self, machine: Kept, value: str | None) -> None:
+        """Somebody's word to the MachineSet, also over ours."""
+        machine.priority = value
+        machine.held = replace(machine.held, annotations=_with(machine.held.annotations, PRIORITY_ANNOTATION, value))
 
     def fail(self, machine: Kept) -> None:
         if not machine.held.failed:
@@ -274,12 +290,26 @@ class Pools:
             else:
                 assert users == {**machine.users, SCALE_DOWN_DISABLED: "true"}
             assert held.annotations["team"] == "m", "S28"
+            self.priority_is_right(machine)
             if decision.action is Action.TERMINATE:
                 assert not keeps(held, self.now), "S27: the look before the deletion would give it back for ever"
             if held.expiry is None and not held.failed:
-                left = set(held.annotations) - {"team", PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION}
+                left = set(held.annotations) - {"team", PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRIORITY_ANNOTATION}
                 assert not left, "S28: of ours nothing stays on a machine that is well"
         assert counted <= self.cap, "S23"
+
+    def priority_is_right(self, machine: Kept) -> None:
+        """Last to go while it is kept, unless somebody wants it to go first; and else as others have written it."""
+        there = machine.held.annotations
+        stands, theirs = there.get(PRIORITY_ANNOTATION), priority_of(machine.priority)
+        if machine.held.expiry is None:
+            assert {PRIORITY_OURS, PRIORITY_BEFORE}.isdisjoint(there), "S28"
+            assert stands == machine.priority, "S28"
+        elif theirs < DEFAULT_PRIORITY:
+            assert stands == machine.priority, "S26: who names the one to go is heard"
+        else:
+            assert priority_of(stands) >= int(KEPT_AUTOMATICALLY), "S21"
+            assert stands in {machine.priority, KEPT_AUTOMATICALLY, KEPT_ON_REQUEST}
 
 
 def automatic(held: Held) -> bool:
@@ -337,6 +367,7 @@ EVENTS = st.one_of(
     events("recover"),
     events("node_gets_well"),
     events("scale", st.sampled_from(["true", "false", None])),
+    events("prioritize", st.sampled_from(["1", "3", "7", "1500", "-1", "soon", "", None])),
     events("change_cap", st.integers(0, 4)),
     events("change_cap", st.integers(0, 4)),
     events("change_timeout", st.integers(1, 100)),
