@@ -98,6 +98,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return PreserveResult(outcomes=tuple(outcomes))
 
     async def _preserve(self, request: PreserveRequest, need: PreservationNeed) -> PreserveOutcome:
+        if need.going:
+            keeper = await self._describe(request.cluster, need.victim)
+            nobody = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
+            return await self._tell_keeper(request.cluster, need, keeper) if keeper.open else nobody
         workflow_id, incident = episode_id(request.cluster, need.victim), uuid.uuid4().hex[:12]
         wanted = PreservationInput(
             cluster=request.cluster,
@@ -124,17 +128,22 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(request.cluster, need.victim)
-            if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
-                held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
-                return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
-            news = PreservationNews(unhealthy=need.unhealthy, released=need.released)
-            try:
-                await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
-            except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
-                    raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
-            return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
+            return await self._tell_keeper(request.cluster, need, holder)
         return PreserveOutcome(victim=need.victim, opened=Opened.STARTED)
+
+    async def _tell_keeper(self, cluster: str, need: PreservationNeed, holder: EpisodeDescription) -> PreserveOutcome:
+        """Let the open preservation look again; one that has ended meanwhile needs to hear nothing."""
+        workflow_id = episode_id(cluster, need.victim)
+        if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
+            held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
+            return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
+        news = PreservationNews(unhealthy=need.unhealthy, released=need.released)
+        try:
+            await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
+        return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
 
     async def _aborted_since(self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput) -> str:
         """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""

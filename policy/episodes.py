@@ -103,6 +103,7 @@ class PreservationState:
     drained: bool | None = None
     node_uid: str = ""
     machine_uid: str = ""
+    owner: str = ""
     marked: bool = False
     evidence: bool = False
     """Whether evidence has been fetched, or was tried to be."""

@@ -144,7 +144,8 @@ class PreservationNeed:
 
     victim: the Node, or `machine/<namespace>/<name>`, by which its episode is called. machine: None for a Node alone. action: of
     `policy/preservation/deciding.py`. automatic: by the pool's cap; released: why that gives it up. unhealthy: what a health
-    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is.
+    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is. going: others delete the
+    machine, or have: whoever keeps it is told, and nobody begins to.
     """
 
     victim: str
@@ -155,6 +156,7 @@ class PreservationNeed:
     automatic: bool = False
     released: str = ""
     unhealthy: str = ""
+    going: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

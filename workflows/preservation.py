@@ -83,8 +83,10 @@ class PreservationStory:
         self._node_uid = state.node_uid if state is not None else ""
         self._machine_uid = state.machine_uid if state is not None else ""
         self._shown: Phase | None = None
+        self._owner = state.owner if state is not None else ""
         self._marked = state.marked if state is not None else False
         self._hold: Hold | None = None
+        self._warned: tuple[str, ...] = ()
         self._desk = Bookkeeping(self.episode)
         self._evidence = Evidence(self.episode, state)
         isolated = state.isolated if state is not None else None
@@ -99,6 +101,8 @@ class PreservationStory:
             hold = await self._look()
             if hold.gone:
                 outcome = Outcome.REPLACED if hold.replaced else Outcome.RELEASED
+                if hold.override:
+                    self.episode.note("override", hold.override, hold.gone)
                 return await self._end(outcome, hold.gone)
             self._evidence.begin(hold)
             await self._learn_our_name()
@@ -135,6 +139,7 @@ class PreservationStory:
                 machine=self._machine,
                 node_uid=self._node_uid,
                 machine_uid=self._machine_uid,
+                owner=self._owner,
                 wish=wish,
                 drained=self._drained,
                 unhealthy=self._unhealthy,
@@ -198,10 +203,13 @@ class PreservationStory:
         self._node_uid = self._node_uid or hold.node_uid
         self._machine_uid = self._machine_uid or hold.machine_uid
         self._machine = self._machine or hold.machine
+        self._owner = hold.owner or self._owner
         if hold.changed:
             self.episode.note(hold.phase or "look", "written", "; ".join(hold.changed))
         for warning in hold.warnings:
-            self.episode.note("request", "warning", warning)
+            if warning not in self._warned:
+                self.episode.note("request", "warning", warning)
+        self._warned = hold.warnings
         if not hold.phase.startswith("Failed"):
             self._drained = None  # another failure has another drain
 
@@ -326,8 +334,8 @@ class PreservationStory:
             message += self._apart.left
         if self._marked or self._apart.marked:
             await self._unmark()
-        if self._hold is not None and self._hold.node_uid:
-            self._aim(self._hold)
+        if self._hold is not None and (uid := self._hold.node_uid or (self._node_uid if self._hold.override else "")):
+            self._aim(replace(self._hold, node_uid=uid))
             await self._desk.tell("PreservationEnded", f"{outcome.value}: {message}")
         return self.episode.ended(outcome, message)
 
@@ -366,6 +374,7 @@ class PreservationStory:
             drained=self._drained,
             node_uid=self._node_uid,
             machine_uid=self._machine_uid,
+            owner=self._owner,
             marked=self._marked or self._apart.marked,
             isolated=self._apart.boot,
             evidence=self._evidence.begun,

@@ -15,6 +15,7 @@ import orjson
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.livenode import LiveNode, find_node
+from activities.cluster.overriding import overridden
 from activities.cluster.owning import machine_of
 from activities.cluster.paths import (
     CAPI_MACHINES,
@@ -33,6 +34,7 @@ from policy.errors import PolicyError
 from policy.healthcheck import Dialect, ObjectRef
 from policy.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import Deployment
 
@@ -117,6 +119,12 @@ class Keeping:
             pool=pool,
             problem=problem,
         )
+
+    async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
+        """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""
+        if machine is None:
+            return Overridden(override=Override.DELETION, why="somebody has deleted the Node")
+        return await overridden(self.connection_of(machine), machine, owner)
 
     async def _machine_of(self, node: str) -> ObjectRef | None:
         """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""

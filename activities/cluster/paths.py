@@ -66,6 +66,9 @@ CAPI_MACHINE_HEALTH_CHECKS = Resource(
     api_version="cluster.x-k8s.io/v1beta2", kind="MachineHealthCheck", plural="machinehealthchecks"
 )
 CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine", plural="machines")
+OPENSHIFT_MACHINE_SETS = Resource(api_version="machine.openshift.io/v1beta1", kind="MachineSet", plural="machinesets")
+CAPI_MACHINE_SETS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineSet", plural="machinesets")
+CAPI_MACHINE_DEPLOYMENTS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineDeployment", plural="machinedeployments")
 CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
 MCM_MACHINES = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", plural="machines")
 MCM_MACHINE_SETS = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="MachineSet", plural="machinesets")

@@ -34,6 +34,7 @@ from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
+from policy.preservation.overriding import NOT_OVERRIDDEN
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.vetoes import veto_of
@@ -45,6 +46,8 @@ TERMINATING_ANNOTATION = "nodewarden.io/terminating"
 """On the Node: since when the deletion of its Machine is being asked for, and why."""
 
 MCM_GROUP = "machine.sapcloud.io/"
+
+BEING_DELETED = "the machine is being deleted"
 
 Patch = list[dict[str, Any]]
 
@@ -78,7 +81,7 @@ class ClusterPreservation(PreservationActivities):
             now = self._connection.now() if self._clock is utc_now else self._clock()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
-                return Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone)
+                return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             try:
                 return await self._bring_about(sight, request, now)
             except ObjectConflict:
@@ -123,11 +126,22 @@ class ClusterPreservation(PreservationActivities):
         elif request.wish.surplus:
             automatic = Automatic.RELEASED
         decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
+        by = NOT_OVERRIDDEN
+        if held.deleting:
+            by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
+            decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
         if request.wish.until is not None and decision.preserved:
             decision = replace(decision, expiry=request.wish.until)
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
-        return _told(sight, decision, found, now=now, changed=changed)
+        return replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+
+    async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
+        """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
+        if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
+            return hold
+        by = await self._keeping.overridden(request.machine, request.owner)
+        return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
 
     async def _write(self, sight: Sight, decision: Decision, found: Effects) -> tuple[str, ...]:
         """In the order that a crash may interrupt anywhere: see `Effects`."""
@@ -291,6 +305,8 @@ def _as_wished(held: Held, request: HoldRequest) -> Held:
 
 def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
     """What the wish adds to the objects is to be written like everything else, unless it goes again at once."""
+    if wished.deleting:
+        return found
     on_node = {key: value for key, value in wished.on_node.items() if before.on_node.get(key) != value}
     on_machine = {key: value for key, value in wished.annotations.items() if before.annotations.get(key) != value}
     return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
@@ -308,18 +324,23 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         isolate=decision.isolate,
         ended=decision.ended,
         terminate=decision.action is Action.TERMINATE,
-        gone="the machine is being deleted" if held.deleting else "",
+        gone=decision.reason if held.deleting else "",
+        owner=sight.owner,
         reason=decision.reason,
         changed=changed,
         warnings=(*decision.warnings, *((sight.problem,) if sight.problem else ())),
         node_uid=sight.node_uid,
-        machine=_ref(sight.machine) if sight.machine is not None else None,
+        machine=_machine_ref(sight),
         machine_uid=sight.machine_uid,
         provider_id=sight.node.view.provider_id if sight.node is not None else "",
         zone=sight.node.view.zone if sight.node is not None else "",
         recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
     )
+
+
+def _machine_ref(sight: Sight) -> ObjectRef | None:
+    return _ref(sight.machine) if sight.machine is not None else None
 
 
 def _ref(document: JsonObject) -> ObjectRef:

@@ -52,6 +52,8 @@ class HoldRequest:
     machine: ObjectRef | None = None
     node_uid: str = ""
     machine_uid: str = ""
+    owner: str = ""
+    """What controlled the Machine when it was last looked at, for one that is gone meanwhile."""
     wish: Wish = NO_WISH
     drained: bool | None = None
     unhealthy: str = ""
@@ -79,7 +81,11 @@ class Hold:
     ended: bool = False
     terminate: bool = False
     gone: str = ""
+    override: str = ""
+    """What has beaten it where others delete the machine (`policy/preservation/overriding.py`), "" else."""
     replaced: bool = False
+    owner: str = ""
+    """Kind and name of what controls the Machine."""
     reason: str = ""
     changed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -157,7 +163,8 @@ class PreserveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreserveOutcome:
-    """One machine's: started, joined (one is open, and was told), or refused, with whoever holds the node."""
+    """One machine's: started, joined (one is open, and was told), or refused, with whoever holds the node: "" where nobody does,
+    and the machine is going anyway."""
 
     victim: str
     opened: Opened

@@ -40,6 +40,19 @@ ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED
 ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
 
 
+FAREWELL = timedelta(seconds=90)
+"""How long a report says that a machine which was kept is gone: its episode is told again after a minute, in case it had not
+heard."""
+
+
+@dataclass(slots=True)
+class _Farewell:
+    """until: None where no report has said it yet."""
+
+    need: PreservationNeed
+    until: datetime | None = None
+
+
 @dataclass(slots=True)
 class _Entry:
     """A Machine, before its Node is put beside it. owner: kind and name of what controls it."""
@@ -67,6 +80,8 @@ class PreservationBook:
         self._quiet: dict[str, datetime] = {}
         """Keys of what is as it should be, until when."""
         self._ends: list[tuple[datetime, str]] = []
+        self._gone: dict[str, _Farewell] = {}
+        """By victim: what was kept until it was gone."""
         self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._part_of: dict[str, tuple[str, str]] = {}
         self.version = 0
@@ -74,7 +89,7 @@ class PreservationBook:
     @property
     def asked(self) -> bool:
         """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
-        return bool(self._open or self._quiet) or any(pool.cap for pool in self._pools.values())
+        return bool(self._open or self._quiet or self._gone) or any(pool.cap for pool in self._pools.values())
 
     # What is seen ---------------------------------------------------------------------------------------------------
 
@@ -88,7 +103,10 @@ class PreservationBook:
 
     def remove_node(self, name: str) -> None:
         """A Node that is gone."""
-        if self._nodes.pop(name, None) is not None:
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            if name not in self._machine_of:
+                self._say_farewell(_alone(node), None)
             self._weigh(self._machine_of.get(name, f"node/{name}"))
 
     def put_machine(self, ref: ObjectRef, held: Held, owner: str, now: datetime) -> None:
@@ -110,6 +128,7 @@ class PreservationBook:
         """A Machine that is gone."""
         entry = self._machines.pop(key, None)
         if entry is not None:
+            self._say_farewell(entry.held, entry.ref)
             self._untie(entry.held)
             self._weigh(key)
 
@@ -145,7 +164,8 @@ class PreservationBook:
         self._wake(now)
         quiet_ones = {key for name in sick if (key := self._machine_of.get(name, f"node/{name}")) in self._quiet}
         looked_at = sorted(self._open | quiet_ones)
-        if not looked_at:
+        farewells = self._farewells(now)
+        if not looked_at and not farewells:
             return (), 0
         machines = [held for key in looked_at if (held := self._held(key, now, unhealthy)) is not None]
         parts = {pool: tuple(counter) for pool, counter in self._parts.items()}
@@ -158,9 +178,15 @@ class PreservationBook:
             parts=parts,
         )
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
+        named = {need.victim for need in wanted}
+        wanted += [need for need in farewells if need.victim not in named]
         for decision in found.decisions:
             self._quieten(decision)
         chosen = nsmallest(MAXIMUM_PRESERVATIONS, wanted, key=lambda need: (_URGENCY[need.action], need.victim))
+        for need in chosen:
+            farewell = self._gone.get(need.victim)
+            if farewell is not None and farewell.need is need and farewell.until is None:
+                farewell.until = later(now, FAREWELL)
         return tuple(chosen), len(wanted) - len(chosen)
 
     def _wake(self, now: datetime) -> None:
@@ -187,6 +213,7 @@ class PreservationBook:
         while self._ends and self._quiet.get(self._ends[0][1]) != self._ends[0][0]:
             heappop(self._ends)
         moments = [self._ends[0][0]] if self._ends else []
+        moments += [farewell.until for farewell in self._gone.values() if farewell.until is not None]
         for key in self._open:
             entry = self._machines.get(key)
             expiry = entry.held.expiry if entry is not None else None
@@ -199,13 +226,13 @@ class PreservationBook:
     def _need(self, decision: Decision) -> PreservationNeed | None:
         held, action = decision.held, decision.action
         differs = effects(decision)
-        stands = decision.preserved or held.expiry is not None
+        stands = decision.preserved or held.expiry is not None or held.deleting
         if action is Action.TERMINATE and not stands:
             return None  # nobody kept it: what becomes of it is no preservation's affair
         if action is Action.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
-        victim = held.node_name or f"machine/{held.namespace}/{held.machine}"
+        victim = _victim(held)
         told = f"{action.value} {decision.expiry} {decision.intent.value} {held.failed} {differs}"
         return PreservationNeed(
             victim=victim,
@@ -216,7 +243,27 @@ class PreservationBook:
             unhealthy=held.failed if held.failed and not _says_failed(entry) else "",
             reason=decision.reason,
             stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+            going=held.deleting,
         )
+
+    def _say_farewell(self, held: Held, ref: ObjectRef | None) -> None:
+        """Whoever keeps it would else wait for its expiry. What is over before its object goes has been told already."""
+        if held.expiry is None:
+            return
+        victim = _victim(held)
+        need = PreservationNeed(
+            victim=victim,
+            machine=ref,
+            action=Action.NONE.value,
+            reason="it is gone, and was kept",
+            stamp=hashlib.sha256(f"gone {held.expiry}".encode()).hexdigest()[:12],
+            going=True,
+        )
+        self._gone[victim] = _Farewell(need)
+
+    def _farewells(self, now: datetime) -> list[PreservationNeed]:
+        self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
+        return [each.need for each in self._gone.values()]
 
     def _held(self, key: str, now: datetime, unhealthy: Words) -> Held | None:
         """With its Node and its deployment, and as a health check sees it. None: nothing to be said of it yet."""
@@ -321,6 +368,10 @@ class PreservationBook:
 
 _ORDER = (Action.STOP, Action.TERMINATE, Action.PRESERVE, Action.DRAIN, Action.NONE)
 _URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
+
+
+def _victim(held: Held) -> str:
+    return held.node_name or f"machine/{held.namespace}/{held.machine}"
 
 
 def _alone(node: NodeView) -> Held:

@@ -69,7 +69,9 @@ def effects(decision: Decision, *, drained: bool | None = None, isolation: Isola
     has come, NONE where nobody here knows."""
     held = decision.held
     if held.deleting:
-        return Effects()
+        # Others see to it from here on; only that it is kept no longer is said, and nothing is put right on what goes anyway.
+        said = _condition(decision, drained) if held.node is not None else None
+        return Effects(condition=said, expiry_differs=held.expiry is not None)
     node = _on_node(decision, isolation)
     has_node = held.node is not None
     return Effects(

@@ -45,11 +45,11 @@ FOREVER = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 Object = dict[str, Any]
 
 
-def definition(kind: str = "Machine") -> Object:
-    """Of machine-controller-manager."""
+def definition(kind: str = "Machine", *, group: str = GROUP, served: str = "v1alpha1") -> Object:
+    """Of machine-controller-manager, or of another group."""
     schema = {"type": "object", "properties": {"spec": FOREVER, "status": FOREVER}}
     version = {
-        "name": "v1alpha1",
+        "name": served,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
@@ -60,8 +60,8 @@ def definition(kind: str = "Machine") -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{one}s.{GROUP}"},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
+        "metadata": {"name": f"{one}s.{group}"},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
 
 
@@ -251,7 +251,8 @@ async def test_another_machine_of_the_name_is_not_the_one_that_was_kept(world: S
     """S9."""
     await world.has(node(), machine())
     hold = await world.hold(machine_uid="another")
-    assert (hold.replaced, hold.gone) == (True, "another Machine has taken the name")
+    assert (hold.replaced, hold.override) == (True, "deletion")
+    assert hold.gone.startswith("another Machine has taken the name, deletion: ")
     assert hold.changed == ()
 
 

@@ -24,7 +24,7 @@ from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
-from activities.contracts.preservation import GiveUpRequest, HoldRequest, Wish
+from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -293,6 +293,15 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
         machines = [await _of_gardener(person)]
         for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):
             machines.append(await _to_be_given_up(person, system, f"node-{number}"))
+        deployments = kept.definition("MachineDeployment", group=CLUSTER_API.group, served=CLUSTER_API.version)
+        await person.create(kept.DEFINITIONS, deployments)
+        folder = CLUSTER_API.path("").rstrip("/")
+        reference = {"apiGroup": "example.io", "kind": "ExampleMachine", "name": "x"}
+        template = {"spec": {"clusterName": "blue", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": reference}}
+        of_set = {"clusterName": "blue", "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        await _sets_of(person, CLUSTER_API.group, folder, **of_set)
+        path = OPENSHIFT.path("machinesets")
+        await person.create(path, {"metadata": {"name": "set"}, "spec": {"replicas": 0}})
     for node_name, machine in machines:
         wish = Wish(keep=True)
         asked = HoldRequest(cluster=CLUSTER, node=node_name, machine=machine, wish=wish)
@@ -309,21 +318,29 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
             not_after=datetime.now(UTC) + timedelta(seconds=20),
         )
         assert (await environment.run(preservation.give_up, give_up)).kept == ""
+        going = replace(asked, wish=NO_WISH, machine_uid=ended.machine_uid, owner=begun.owner)
+        assert (await environment.run(preservation.hold, going)).override == "hibernation"
 
 
 async def _of_gardener(person: ApiClient) -> tuple[str, ObjectRef]:
     """Its pool's word is on the MachineDeployment above the MachineSet."""
     await person.create("/api/v1/namespaces", {"metadata": {"name": kept.REF.namespace}})
     group = f"/apis/{kept.GROUP}/v1alpha1/namespaces/{kept.REF.namespace}"
-    for kind, owner in (("MachineDeployment", ""), ("MachineSet", "MachineDeployment")):
-        owners = [{"apiVersion": f"{kept.GROUP}/v1alpha1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
-        metadata = {"name": "set", "ownerReferences": owners if owner else []}
-        await person.create(f"{group}/{kind.lower()}s", {"metadata": metadata, "spec": {"template": {}}})
+    await _sets_of(person, kept.GROUP, group)
     made = kept.machine("Failed")
     made["metadata"]["labels"] = {"node": "node-0"}
     await person.create(f"{group}/machines", made)
     await person.patch(f"{group}/machines/{kept.REF.name}/status", {"status": made["status"]})
     return "node-0", kept.REF
+
+
+async def _sets_of(person: ApiClient, group: str, path: str, **spec: Any) -> None:
+    """Scaled to nothing: a MachineSet, and a MachineDeployment above it."""
+    for kind, owner in (("MachineDeployment", ""), ("MachineSet", "MachineDeployment")):
+        owners = [{"apiVersion": f"{group}/v1alpha1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
+        metadata = {"name": "set", "ownerReferences": owners if owner else []}
+        made = {"metadata": metadata, "spec": {"replicas": 0, "template": {}} | (spec if kind == "MachineSet" else {})}
+        await person.create(f"{path}/{kind.lower()}s", made)
 
 
 async def _to_be_given_up(person: ApiClient, system: System, name: str) -> tuple[str, ObjectRef]:

@@ -9,15 +9,17 @@ import pytest
 
 from policy.healthcheck import ObjectRef
 from policy.nodes import PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.book import PreservationBook
+from policy.preservation.book import FAREWELL, PreservationBook
 from policy.preservation.held import (
     BY_A_USER,
     BY_US,
     CONDITION,
     DRAINED,
+    EXPIRY_ANNOTATION,
     ISOLATION_ANNOTATION,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
+    STOPPED,
     TAINT,
     Held,
     MachinePhase,
@@ -223,6 +225,61 @@ def test_a_node_of_no_machine_is_a_machine_of_its_own_until_a_machine_claims_it(
     fleet.machine(1)
     (need,) = fleet.needs()
     assert need.machine is not None
+
+
+def test_whoever_keeps_a_machine_that_others_delete_is_told_until_its_hold_is_over() -> None:
+    """S26; also where machine-controller-manager itself has taken the expiry away: then the Node still says that it is kept."""
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    for expiry in (LATER, None):
+        fleet.machine(1, deleting=True, expiry=expiry)
+        (need,) = fleet.needs()
+        assert (need.victim, need.action, need.going) == ("n-1", "none", True)
+    said = Condition(type=CONDITION, status="False", reason=STOPPED, message="the machine is being deleted")
+    fleet.node(1, conditions=(said,), **{PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED_OURS: "true"})
+    assert fleet.actions() == {}
+    fleet.book.remove_machine("shoot/m-1")
+    fleet.book.remove_node("n-1")
+    assert fleet.actions() == {}, "it was told in time"
+
+
+def test_what_was_kept_until_it_was_gone_is_told_for_a_while() -> None:
+    """Its episode would else wait for the expiry of a machine that is nobody's any more. A Node that is left is cleaned up."""
+    fleet = Fleet()
+    for number in (1, 2):
+        fleet.kept(number)
+    fleet.node(3, **{PRESERVE_ANNOTATION: "now", EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z"})
+    fleet.needs()
+    for number in (1, 2):
+        fleet.book.remove_machine(f"shoot/m-{number}")
+    for number in (1, 3):
+        fleet.book.remove_node(f"n-{number}")
+    found = {need.victim: need for need in fleet.needs()}
+    assert {victim: need.going for victim, need in found.items()} == {"n-1": True, "n-2": False, "n-3": True}
+    assert found["n-1"].machine is not None
+    assert found["n-3"].machine is None
+    assert fleet.book.next_due(NOW) == NOW + FAREWELL
+    assert set(fleet.actions(NOW + FAREWELL - timedelta(seconds=1))) == {"n-1", "n-2", "n-3"}
+    assert set(fleet.actions(NOW + FAREWELL)) == {"n-2"}
+
+
+def test_so_many_that_are_gone_at_once_are_told_one_report_after_another() -> None:
+    """Hibernation takes a whole pool; and nobody who has to be acted for waits behind them."""
+    fleet = Fleet()
+    for number in range(2 * MAXIMUM_PRESERVATIONS):
+        fleet.kept(number)
+    fleet.needs()
+    for number in range(2 * MAXIMUM_PRESERVATIONS):
+        fleet.book.remove_machine(f"shoot/m-{number}")
+        fleet.book.remove_node(f"n-{number}")
+    fleet.node(999, **{PRESERVE_ANNOTATION: "now"})
+    told = {need.victim for need in fleet.needs()}
+    assert (len(told), "n-999" in told) == (MAXIMUM_PRESERVATIONS, True)
+    told |= {need.victim for need in fleet.needs(NOW + FAREWELL)}
+    told |= {need.victim for need in fleet.needs(NOW + 2 * FAREWELL)}
+    assert len(told) == 2 * MAXIMUM_PRESERVATIONS + 1
+    assert fleet.actions(NOW + 3 * FAREWELL).keys() == {"n-999"}
 
 
 def test_ten_thousand_that_are_kept_are_in_no_report() -> None:

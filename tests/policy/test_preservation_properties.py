@@ -202,7 +202,8 @@ class Pools:
         while True:
             found = effects(decision, drained=drained)
             if machine.held.deleting:
-                assert found.nothing, "an explicit deletion beats preservation (S26)"
+                begun = found.machine or found.node or found.taint is not None or found.expiry is not None or found.drain
+                assert not begun, "an explicit deletion beats preservation (S26)"
             for piece in pieces(decision, found):
                 if writes == 0:
                     return
@@ -233,6 +234,7 @@ class Pools:
         well = not before.failed and value is not Intent.NOW
         return (
             before.expired(self.now)
+            or before.deleting
             or decision.reason == RELEASED
             or decision.automatic is Automatic.RELEASED
             or value is Intent.FALSE

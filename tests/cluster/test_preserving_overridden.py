@@ -1,0 +1,223 @@
+"""A machine that is kept and that others delete: who has overridden its preservation, read live from the sets above it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.contracts.preservation import Hold, Wish
+from policy.healthcheck import ObjectRef
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.held import EXPIRY_ANNOTATION
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.test_preserving import (
+    DEFINITIONS,
+    GROUP,
+    MACHINES,
+    REF,
+    Object,
+    Surroundings,
+    condition,
+    definition,
+    machine,
+    node,
+)
+
+WAITS = ["example.com/wait"]
+MACHINE = machine_of("node-7")
+
+
+def of_a_set(kind: str, name: str, group: str, version: str, *, owner: str = "", replicas: int, revision: str = "") -> Object:
+    metadata: Object = {"name": name, "annotations": {"deployment.kubernetes.io/revision": revision} if revision else {}}
+    if owner:
+        metadata["ownerReferences"] = [owner_of("MachineDeployment", owner, group, version)]
+    return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, "spec": {"replicas": replicas}}
+
+
+def owner_of(kind: str, name: str, group: str, version: str) -> Object:
+    return {"apiVersion": f"{group}/{version}", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+
+
+class Fleet:
+    """One kept machine of a MachineSet `set`, in one system; sets are made as a test wants them."""
+
+    def __init__(self, person: ApiClient, connection: ClusterConnection, system: System | None) -> None:
+        """system: None for machine-controller-manager."""
+        self.world = Surroundings(person, connection)
+        self._system = system
+        self._group = system.group if system else GROUP
+        self._version = system.version if system else "v1alpha1"
+        self._namespace = system.namespace if system else "shoot"
+        self._machine = f"{MACHINES}/w-7" if system is None else system.path("machines", MACHINE)
+        self._ref = REF
+        if system is not None:
+            self._ref = ObjectRef(api_version=system.api_version, kind="Machine", name=MACHINE, namespace=self._namespace)
+
+    async def begin(self) -> None:
+        """It is kept, and waits for somebody once it is deleted."""
+        person = self.world.person
+        if self._system is None:
+            await person.create(DEFINITIONS, definition())
+            await person.create("/api/v1/namespaces", {"metadata": {"name": "shoot"}})
+            await self.world.has(node(), machine())
+        else:
+            await self._system.install(person)
+            await self._system.add_cluster(person)
+            await person.create("/api/v1/nodes", self._system.node("node-7"))
+            await self._system.add_machine(person, MACHINE, node="node-7")
+        owners = [owner_of("MachineSet", "set", self._group, self._version)]
+        await person.patch(self._machine, {"metadata": {"ownerReferences": owners, "finalizers": WAITS}})
+        for kind in ("MachineSet", "MachineDeployment"):
+            made = definition(kind, group=self._group, served=self._version)
+            if not await self._knows(made["metadata"]["name"]):
+                await person.create(DEFINITIONS, made)
+        begun = await self.hold(wish=Wish(keep=True))
+        assert (begun.preserved, begun.override, begun.owner) == (True, "", "MachineSet/set")
+        self.begun = begun
+
+    async def _knows(self, name: str) -> bool:
+        return name in {each["metadata"]["name"] for each in (await self.world.person.list(DEFINITIONS))["items"]}
+
+    async def hold(self, **changes: object) -> Hold:
+        return await self.world.hold(machine=self._ref, **changes)
+
+    async def again(self) -> Hold:
+        """As its episode looks again."""
+        begun = self.begun
+        return await self.hold(node_uid=begun.node_uid, machine_uid=begun.machine_uid, owner=begun.owner)
+
+    async def has(self, kind: str, name: str, *, owner: str = "", replicas: int, revision: str = "") -> None:
+        made = of_a_set(kind, name, self._group, self._version, owner=owner, replicas=replicas, revision=revision)
+        if self._group == CLUSTER_API.group and kind == "MachineSet":
+            template = {"clusterName": "blue", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": INFRASTRUCTURE}
+            made["spec"] |= {"clusterName": "blue", "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": template}}
+        path = f"/apis/{self._group}/{self._version}/namespaces/{self._namespace}/{kind.lower()}s"
+        await self.world.person.create(path, made)
+
+    async def delete(self) -> None:
+        """By somebody, or by its set: nobody can tell that from the Machine."""
+        await self.world.person.delete(self._machine)
+
+    async def machine(self) -> Object:
+        return await self.world.person.get(self._machine)
+
+    async def let_go(self) -> None:
+        """Its controller is done with it."""
+        await self.world.person.patch(self._machine, {"metadata": {"finalizers": []}})
+
+
+INFRASTRUCTURE = {"apiGroup": "example.io", "kind": "ExampleMachine", "name": "x"}
+ALL = pytest.mark.parametrize("fleet", [None, OPENSHIFT, CLUSTER_API], ids=["mcm", "openshift", "cluster-api"], indirect=True)
+WITH_DEPLOYMENTS = pytest.mark.parametrize("fleet", [None, CLUSTER_API], ids=["mcm", "cluster-api"], indirect=True)
+
+
+@pytest.fixture
+async def fleet(request: pytest.FixtureRequest, person: ApiClient, connection: ClusterConnection) -> Fleet:
+    made = Fleet(person, connection, request.param)
+    await made.begin()
+    return made
+
+
+async def ended(fleet: Fleet, override: str, *words: str) -> None:
+    """The preservation ends with the next look, which says why, on the Node as well; another one has nothing left to say."""
+    hold = await fleet.again()
+    assert (hold.preserved, hold.override) == (False, override)
+    for word in ("the machine is being deleted", *words):
+        assert word in hold.gone
+    there = condition(await fleet.world.node())
+    assert (there["status"], override in there["message"]) == ("False", True)
+    found = await fleet.machine()
+    assert EXPIRY_ANNOTATION not in (found["metadata"].get("annotations") or {})
+    assert not ((found.get("status") or {}).get("currentStatus") or {}).get("preserveExpiryTime")
+    again = await fleet.again()
+    assert (again.override, again.changed) == (override, ())
+
+
+@ALL
+async def test_an_explicit_deletion_ends_it_and_says_how_many_its_set_is_to_have(fleet: Fleet) -> None:
+    """S21, S26."""
+    await fleet.has("MachineSet", "set", replicas=3)
+    await fleet.delete()
+    await ended(fleet, "deletion", "asked for by somebody, or by MachineSet set, which is to have 3")
+
+
+@ALL
+async def test_a_set_that_is_scaled_to_nothing_ends_it(fleet: Fleet) -> None:
+    """Hibernation; S21. Also where nobody looked before the Machine was gone."""
+    await fleet.has("MachineSet", "set", replicas=0)
+    await fleet.delete()
+    await ended(fleet, "hibernation", "MachineSet set is scaled to 0")
+    await fleet.let_go()
+    hold = await fleet.again()
+    assert (hold.override, hold.gone) == ("hibernation", "the Machine is gone, hibernation: MachineSet set is scaled to 0")
+
+
+@WITH_DEPLOYMENTS
+async def test_a_deployment_that_is_scaled_to_nothing_ends_it(fleet: Fleet) -> None:
+    """Hibernation; S21."""
+    await fleet.has("MachineDeployment", "pool", replicas=0)
+    await fleet.has("MachineSet", "set", owner="pool", replicas=1)
+    await fleet.delete()
+    await ended(fleet, "hibernation", "MachineDeployment pool is scaled to 0")
+
+
+@WITH_DEPLOYMENTS
+async def test_a_rolling_update_ends_it(fleet: Fleet) -> None:
+    """S21: the sets of another deployment say nothing."""
+    await fleet.has("MachineDeployment", "pool", replicas=2)
+    await fleet.has("MachineSet", "set", owner="pool", replicas=1, revision="7")
+    await fleet.has("MachineSet", "other", owner="elsewhere", replicas=5, revision="9")
+    await fleet.has("MachineSet", "set-new", owner="pool", replicas=1, revision="8")
+    await fleet.delete()
+    await ended(
+        fleet, "rolling update", "MachineDeployment pool replaces the machines of MachineSet set by those of MachineSet set-new"
+    )
+
+
+@WITH_DEPLOYMENTS
+async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_kept(fleet: Fleet) -> None:
+    """S21, S22: an update that is paused, or waits for others, is no reason to give it up."""
+    await fleet.has("MachineDeployment", "pool", replicas=2)
+    await fleet.has("MachineSet", "set", owner="pool", replicas=1, revision="7")
+    await fleet.has("MachineSet", "set-new", owner="pool", replicas=1, revision="8")
+    hold = await fleet.again()
+    assert (hold.preserved, hold.override, hold.expiry) == (True, "", fleet.begun.expiry)
+
+
+@ALL
+async def test_sets_that_cannot_be_read_hinder_no_end(fleet: Fleet, api: ApiServer) -> None:
+    await fleet.delete()
+    await ended(fleet, "deletion", "no MachineSet is known above it")
+    for plural in ("machinesets", "machinedeployments"):
+        await fleet.world.person.delete(f"{DEFINITIONS}/{plural}.{fleet._group}")
+    assert (await fleet.again()).override == "deletion"
+
+
+async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiClient, connection: ClusterConnection) -> None:
+    world = Surroundings(person, connection)
+    await world.has(node(**{PRESERVE_ANNOTATION: "now"}), None)
+    begun = await world.hold(machine=None)
+    await person.delete("/api/v1/nodes/node-7")
+    hold = await world.hold(machine=None, node_uid=begun.node_uid)
+    assert (hold.override, hold.gone) == (
+        "deletion",
+        "there is neither a Machine nor a Node of that name, deletion: somebody has deleted the Node",
+    )
+
+
+async def test_another_node_of_a_machine_that_is_there_is_nobodys_deletion(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """S9."""
+    fleet = Fleet(person, connection, None)
+    await fleet.begin()
+    fleet.begun = replace(fleet.begun, node_uid="another")
+    hold = await fleet.again()
+    assert (hold.gone, hold.override) == ("another Node has taken the name", "")
+    assert fleet.begun.expiry is not None
+    assert fleet.begun.expiry > fleet.begun.at + timedelta(hours=1)

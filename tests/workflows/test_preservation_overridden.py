@@ -1,0 +1,93 @@
+"""A machine that is kept and that others delete: its preservation ends, and says what has overridden it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from temporalio import activity, workflow
+from temporalio.testing import WorkflowEnvironment
+
+from activities.contracts.preservation import Hold, HoldRequest
+from policy.episodes import Outcome, Phase, PreservationNews
+from policy.preservation.overriding import Override
+from tests.workflows import kept_machine
+from tests.workflows.kept_machine import KeptMachine, machine, preserving
+from workflows import handing_over
+from workflows.messages import PersonRequest
+from workflows.preservation import Preservation
+
+SET = "MachineSet/set"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[HoldRequest]:
+    """What a look was asked with; it says who controls the machine, and what has overridden its preservation."""
+    requests: list[HoldRequest] = []
+    real = kept_machine.ScriptedMachine.hold
+
+    @activity.defn(name="preservation.hold")
+    async def hold(self, request: HoldRequest) -> Hold:  # type: ignore[no-untyped-def]
+        requests.append(request)
+        found: Hold = await real(self, request)
+        if not found.gone:
+            return replace(found, owner=SET)
+        why = f"{found.gone}, rolling update: MachineDeployment w replaces it"
+        return replace(found, gone=why, override=Override.ROLLING_UPDATE.value, node_uid="" if request.owner else found.node_uid)
+
+    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    return requests
+
+
+def delete(world: KeptMachine) -> None:
+    """By others; its controller is not done with it yet."""
+    world.held = replace(world.held, deleting=True)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["being deleted", "gone with its Node"])
+async def test_an_override_is_recorded_by_its_name_and_told(
+    env: WorkflowEnvironment, asked: list[HoldRequest], *, gone: bool
+) -> None:
+    """S21: in the record, in the result, and as an Event on the Node, also on one that is gone."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        if gone:
+            world.present = False
+        else:
+            delete(world)
+        await run.handle.signal(Preservation.look_again, PreservationNews())
+        result = await run.result()
+    assert result.outcome is Outcome.RELEASED
+    assert "rolling update: MachineDeployment w replaces it" in result.message
+    (entry,) = [entry for entry in result.record if entry.act == "override"]
+    assert (entry.outcome, entry.detail) == ("rolling update", result.message)
+    assert [event for event in world.events if event.startswith("PreservationEnded: ") and result.message in event]
+    assert asked[-1].owner == SET
+
+
+async def test_who_controls_the_machine_is_remembered_over_a_new_version(
+    env: WorkflowEnvironment, asked: list[HoldRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that is gone nobody else knows it."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED and len(asked) > 1)
+        world.present = False
+        await run.handle.signal(Preservation.look_again, PreservationNews())
+        await run.result()
+    assert [request.owner for request in asked][1:] == [SET] * (len(asked) - 1)
+
+
+async def test_what_ends_by_a_persons_word_was_not_overridden(env: WorkflowEnvironment, asked: list[HoldRequest]) -> None:
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.result()
+    assert asked
+    assert not [entry for entry in result.record if entry.act == "override"]
