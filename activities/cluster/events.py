@@ -78,6 +78,10 @@ class EventRecorder:
         await self.tell(happening)
         return True
 
+    async def tell_unless_told(self, happening: Happening) -> bool:
+        """Tell what is told once, whoever has told it: not as long as the server keeps that. Whether an Event was written."""
+        return await self.tell(happening, quiet=timedelta.max)
+
     async def tell(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
         """Create the Event, or count it once more. quiet: not if any worker has told it so shortly ago. Whether it was told."""
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE

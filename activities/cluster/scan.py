@@ -20,6 +20,7 @@ from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import utc_now
+from activities.cluster.mistakes import MistakeKeeping
 from activities.cluster.nodefences import NodeFences
 from activities.cluster.progress import marks_of
 from activities.cluster.publishing import Publishing
@@ -78,6 +79,7 @@ class ClusterScan(ScanActivities):
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
         self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
+        self._mistakes = MistakeKeeping(self.view.mistakes, connection_of=self.view.connection_of, on_change=self.view.poke)
         self._publishing = Publishing(self.view, clock=own_clock)
         self._fences = fences
         self._sweeping: asyncio.Task[int] | None = None
@@ -92,6 +94,7 @@ class ClusterScan(ScanActivities):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._lease.stop()
         await self._risks.close()
+        await self._mistakes.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -135,7 +138,7 @@ class ClusterScan(ScanActivities):
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
             report = self.view.report(lease=lease, known_inventory=request.inventory, marks=marks, watching=request.watching)
-            attended = self._risks.attend(activity.metric_meter()) if _ours_to_tell(lease, request.holder) else float("inf")
+            attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()
             if report.digest != request.known_digest:
                 pause = min(pause, self._held_back(request.known_digest, report))
@@ -144,6 +147,11 @@ class ClusterScan(ScanActivities):
                 return report
             pause = min(pause, attended)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
+
+    def _attend(self) -> float:
+        """See to what people are to be told of, episode or not. In how many seconds to do so again."""
+        mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # else a Machine's Node may be still to come
+        return min(self._risks.attend(activity.metric_meter()), mistakes)
 
     def _held_back(self, known_digest: str, report: ScanReport) -> float:
         """Seconds for which this report need not be told yet: none where a decision could depend on the change."""

@@ -26,6 +26,7 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.overlaps import Overlap
 from policy.preservation.book import PreservationBook
+from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import Pool
 from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
@@ -142,6 +143,11 @@ class ClusterView:
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
         return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
+
+    @property
+    def mistakes(self) -> Mistakes:
+        """What people have written to have machines kept, and what means nothing."""
+        return self._book.mistakes
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""

@@ -28,6 +28,7 @@ from policy.preservation.held import (
     MachinePhase,
 )
 from policy.preservation.last_to_go import PRIORITY_OURS
+from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.survey import Deployment, part_of, survey
@@ -82,6 +83,7 @@ class PreservationBook:
         self._ends: list[tuple[datetime, str]] = []
         self._gone: dict[str, _Farewell] = {}
         """By victim: what was kept until it was gone."""
+        self.mistakes = Mistakes()
         self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._part_of: dict[str, tuple[str, str]] = {}
         self.version = 0
@@ -89,7 +91,7 @@ class PreservationBook:
     @property
     def asked(self) -> bool:
         """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
-        return bool(self._open or self._quiet or self._gone) or any(pool.cap for pool in self._pools.values())
+        return bool(self._open or self._quiet or self._gone or self.mistakes) or any(pool.cap for pool in self._pools.values())
 
     # What is seen ---------------------------------------------------------------------------------------------------
 
@@ -301,7 +303,15 @@ class PreservationBook:
             annotated = on_node or not ON_MACHINE.isdisjoint(held.annotations)
             interesting = bool(held.failed) or held.expiry is not None or annotated
         (self._open.add if interesting else self._open.discard)(key)
+        self._note_mistakes(key, entry, node)
         self._count(key, entry, node)
+
+    def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
+        if entry is not None:
+            self.mistakes.look(replace(entry.held, node=node), key, entry.ref)
+        else:
+            alone = node is not None and node.name not in self._machine_of
+            self.mistakes.look(_alone(node) if alone and node is not None else None, key, None)
 
     def _count(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
         """To which part of which pool it belongs: the cap is spread over all of them, not only over those that failed."""

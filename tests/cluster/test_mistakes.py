@@ -1,0 +1,152 @@
+"""People hear that what they wrote to have a machine kept means nothing, over real HTTP: one Event for each value, no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster import mistakes
+from activities.cluster.mistakes import REASON
+from activities.contracts.preservation import Wish
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import NODES, node, until
+from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.test_at_risk import Scans
+from tests.cluster.test_preserving import Surroundings, world  # noqa: F401
+from tests.cluster.test_preserving import machine as mcm_machine
+from tests.cluster.test_preserving import node as mcm_node
+
+pytestmark = pytest.mark.timeout(20)
+
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture
+async def scans(api: ApiServer) -> AsyncIterator[Scans]:
+    async with AsyncExitStack() as stack:
+        yield Scans(api, stack)
+
+
+async def told(person: ApiClient) -> list[dict[str, Any]]:
+    return [event for event in (await person.list(EVENTS))["items"] if event["reason"] == REASON]
+
+
+async def annotate(person: ApiClient, name: str, **values: str | None) -> None:
+    await person.patch(f"{NODES}/{name}", {"metadata": {"annotations": values}})
+
+
+async def until_told(person: ApiClient, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(8):
+        while len(found := await told(person)) < count:
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_each_value_is_told_once_and_by_no_other_worker_again(person: ApiClient, scans: Scans, api: ApiServer) -> None:
+    """No episode is open; and while nothing changes the API is asked for nothing."""
+    await person.create(NODES, node("node-1", **{PRESERVE_ANNOTATION: "noww"}))
+    scan = await scans.open()
+    watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=1.0))
+    (event,) = await until_told(person, 1)
+    assert (event["type"], event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Warning", "Node", "node-1")
+    assert event["involvedObject"]["uid"] == (await person.get(f"{NODES}/node-1"))["metadata"]["uid"]
+    assert "expected one of now, true, when-failed, auto-preserved, false, got 'noww'; it changes nothing" in event["message"]
+    await annotate(person, "node-1", **{PRESERVE_ANNOTATION: "nowww"})
+    assert len(await until_told(person, 2)) == 2
+    asked = asked_of_events(api)
+    await annotate(person, "node-1", note="of somebody else")
+    seen = scan.view.stamp
+    await until(lambda: scan.view.stamp > seen, 4)
+    await annotate(person, "node-1", note=None)
+    assert asked_of_events(api) == asked
+
+    second = await scans.open()
+    again = asyncio.create_task(scans.observe_until(second, lambda _: False, wait=1.0))
+    await until(lambda: second._mistakes._seen == second.view.mistakes.version > 0, 4)
+    await annotate(person, "node-1", **{PRESERVE_ANNOTATION: None, PRESERVE_FOR_ANNOTATION: "a while"})
+    events = await until_told(person, 3)
+    await until(lambda: not second.view.mistakes or second._mistakes._seen == second.view.mistakes.version, 4)
+    assert [event["count"] for event in events] == [1, 1, 1], "after a restart, the server still has what was told"
+    for task in (watching, again):
+        task.cancel()
+    await asyncio.gather(watching, again, return_exceptions=True)
+
+
+def asked_of_events(api: ApiServer) -> int:
+    """By whomever but the test itself."""
+    return sum(
+        count for (agent, _, resource), count in api.requests.counts.items() if resource == "events" and agent != "a-person"
+    )
+
+
+async def test_a_machine_without_a_node_is_told_of_where_it_lives(person: ApiClient, scans: Scans) -> None:
+    await CLUSTER_API.install(person)
+    await CLUSTER_API.add_cluster(person)
+    await person.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check())
+    await CLUSTER_API.add_machine(person, machine_of("node-7"), annotations={PRESERVE_ANNOTATION: "noww"})
+    scan = await scans.open()
+    watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=1.0))
+    (event,) = await until_told(person, 1)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["namespace"]) == ("Machine", machine_of("node-7"), CLUSTER_API.namespace)
+    assert event["metadata"]["namespace"] == CLUSTER_API.namespace
+
+
+async def test_whoever_annotates_a_whole_fleet_wrongly_is_told_little_by_little(
+    person: ApiClient, scans: Scans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what could not be told is told later: nothing is lost."""
+    monkeypatch.setattr(mistakes, "MOST", 4)
+    for number in range(9):
+        await person.create(NODES, node(f"node-{number}", **{PRESERVE_ANNOTATION: "noww"}))
+    scan = await scans.open()
+    scan._mistakes._pause = 0.5
+    watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=2.0))
+    first = await until_told(person, 1)
+    await until(lambda: scan._mistakes._working is None and scan._mistakes._not_before > 0, 4)
+    assert len(first) <= len(await told(person)) == 4
+    assert len(await until_told(person, 9)) == 9
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_what_could_not_be_told_is_told_later(
+    person: ApiClient, scans: Scans, api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mistakes, "TRY_AGAIN_SECONDS", 0.3)
+    await person.create(NODES, node("node-1", **{PRESERVE_ANNOTATION: "noww"}))
+    refusal = Fault(verb="create", path="/events$", accident=Accident.STATUS, status=500, count=3)
+    api.faults.add(refusal)
+    scan = await scans.open()
+    watching = asyncio.create_task(scans.observe_until(scan, lambda _: False, wait=2.0))
+    (event,) = await until_told(person, 1)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert event["count"] == 1
+
+
+async def test_a_hold_ends_at_its_expiry_under_a_word_that_means_nothing(world: Surroundings) -> None:  # noqa: F811
+    """It changes nothing meanwhile, which is said at every look."""
+    await world.has(mcm_node(**{PRESERVE_ANNOTATION: "now"}), mcm_machine())
+    begun = await world.hold()
+    await world.annotate("/api/v1/nodes/node-7", **{PRESERVE_ANNOTATION: "noww", PRESERVE_FOR_ANNOTATION: "ever"})
+    world.now += timedelta(hours=1)
+    hold = await world.hold()
+    assert (hold.preserved, hold.expiry, hold.changed, len(hold.warnings)) == (True, begun.expiry, (), 2)
+    assert begun.expiry is not None
+    world.now = begun.expiry
+    ended = await world.hold()
+    assert (ended.preserved, ended.ended) == (False, True)
+    assert "preserveExpiryTime" not in (await world.machine())["status"]["currentStatus"]
+    assert (await world.hold(wish=Wish())).changed == ()
