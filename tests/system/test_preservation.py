@@ -14,11 +14,12 @@ import pytest
 from policy.episodes import EpisodeResult, Kind, Outcome, Phase
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, SCALE_DOWN_DISABLED, TAINT
+from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import Fleet, MachineOptions
 from simulator.objects import JsonObject, condition_of
-from simulator.resources import NODES
+from simulator.resources import EVENTS, NODES
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
 from workflows.ids import episode_id
@@ -126,3 +127,29 @@ async def test_a_hold_that_expires_while_no_worker_runs_ends_at_once_when_one_is
     there = await live(system, node)
     assert {PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED}.isdisjoint(there["metadata"].get("annotations") or {})
     assert machine in fleet.names
+
+
+async def test_a_kept_machine_that_others_delete_is_let_go_at_once_and_it_is_said(system: System) -> None:
+    """S21, S26: the override is recorded, in the result, and told on the Node, long before the hold would have expired; a word
+    that means nothing is told as well."""
+    node, fleet = "node-1", machines(system)
+    machine = fleet.of_node(node)
+    await annotate(system, node, **{PRESERVE_ANNOTATION: "now", PRESERVE_FOR_ANNOTATION: "for ever"})
+
+    async def kept() -> bool:
+        return await expiry_of(system, machine) is not None
+
+    await system.until(kept, f"{machine} is preserved", seconds=30)
+    found = fleet.machine(machine)
+    assert found is not None
+    assert PRIORITY_OURS in found["metadata"]["annotations"]
+    path = fleet.system.machines.path(machine, namespace=fleet.system.namespace)
+    await system.client.delete(path)
+    result = await result_of(system, node)
+    assert result.outcome is Outcome.RELEASED
+    (entry,) = [entry for entry in result.record if entry.act == "override"]
+    assert (entry.outcome, entry.detail) == ("deletion", result.message)
+    listed = (await system.client.list(EVENTS.path(namespace="default")))["items"]
+    told = {event["reason"]: event["message"] for event in listed if event["involvedObject"]["name"] == node}
+    assert "deletion: asked for by somebody, or by MachineSet" in told["PreservationEnded"]
+    assert "got 'for ever'" in told["InvalidPreservation"]
