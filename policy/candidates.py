@@ -7,11 +7,12 @@ Who of them is really admitted is `policy/admission.py`; what else a report show
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import nsmallest
 
+from policy.brakes import Closed
 from policy.episodes import NeedKind
 from policy.fence_policies import switched_off_node
 from policy.fencing_requests import FencingRequest, Stage
@@ -57,34 +58,67 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    brakes = known.brakes
-    if not any(brake.allowed for brake in brakes.values()):
-        return ranked, waiting
-    seen: set[str] = set()
-    for target in known.sick.values():
-        victim = target.victim
-        if victim in seen:
-            continue
-        seen.add(victim)
-        said = known.say(victim)
-        offended = [
-            key for key, pairs in said.items() if brakes[key].allowed and any(verdict.calls_for_action for _, verdict in pairs)
-        ]
-        if not offended:
-            continue
-        closed = sorted(key for key in said if not brakes[key].allowed) if known.overlap is Overlap.STRICTEST else []
+    for target, said, offended, closed in _offending(known, {key for key, brake in known.brakes.items() if brake.allowed}):
+        victim, name = target.victim, target.victim_name
         if closed:
             for key in offended:
                 waiting[key][closed[0]] += 1
             continue
+        if name in known.spared.unsettled:
+            continue
         since, key, refused = _under_which(known, said, offended)
-        refused = excluded(known, victim) or lost_its_storage(known, victim) or refused
+        refused = excluded(known, victim) or lost_its_storage(known, victim) or known.spared.kept.get(name, "") or refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
         rank = 3 if refused else 1 if victim in watching else 2 if braked(known, victim) else 0
         ranked.append((rank, since, victim, key, refused))
     return ranked, waiting
+
+
+def _offending(
+    known: Known, acting: Collection[str]
+) -> Iterator[tuple[Target, Mapping[str, list[tuple[Target, Verdict]]], list[str], list[str]]]:
+    """Each victim that one of the checks in `acting` would have acted on: one of its targets, what all checks say of it, which of
+    those in `acting` would, and which others that hold them back."""
+    if not acting:
+        return
+    seen: set[str] = set()
+    for target in known.sick.values():
+        if target.victim in seen:
+            continue
+        seen.add(target.victim)
+        said = known.say(target.victim)
+        offended = [key for key, pairs in said.items() if key in acting and any(verdict.calls_for_action for _, verdict in pairs)]
+        if offended:
+            closed = sorted(key for key in said if key not in acting) if known.overlap is Overlap.STRICTEST else []
+            yield target, said, offended, closed
+
+
+def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None]:
+    """Whom a check calls unhealthy and nothing but a pool would keep from being acted on, by name, and since when it does.
+
+    Under a closed brake nobody is acted on, so that nobody has to be kept from it: no preservation begins in a storm (S17). Where
+    another controller acts on the check, whom that would act on is meant. watching: nodes that an episode holds, or that are held
+    off after one: what was decided of their failure stands.
+    """
+    acting = {
+        key
+        for key, brake in known.brakes.items()
+        if brake.allowed or (brake.reason is Closed.OBSERVE_ONLY and not brake.breached)
+    }
+    found: dict[str, datetime | None] = {}
+    for target, said, offended, closed in _offending(known, acting):
+        victim = target.victim
+        if closed or target.unseen or target.victim_name in watching:
+            continue
+        if excluded(known, victim) or lost_its_storage(known, victim) or braked(known, victim):
+            continue
+        verdicts = [verdict for key in offended for _, verdict in said[key] if verdict.standing is Standing.UNHEALTHY]
+        moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
+        if verdicts:
+            found[target.victim_name] = min(moments, default=None)
+    return found
 
 
 def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
@@ -132,7 +166,9 @@ def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
     ranked = []
     for key, request in known.requests.items():
         if request.asks:
-            refused = why_not_asked_for(known, request)
+            if request.node in known.spared.unsettled:
+                continue
+            refused = why_not_asked_for(known, request) or known.spared.kept.get(request.node, "")
             rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
             ranked.append((rank, request.created or NEVER, request.node, key, refused))
     return ranked

@@ -17,6 +17,7 @@ from policy.fencing_requests import FencingRequest
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
+from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.remediations import Remediation
 from policy.report import ControlPlane
 from policy.scopes import GroupTally
@@ -41,7 +42,7 @@ class Known:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way.
+    requests_held: why none of them is carried out, "" where nothing is in the way. spared: whom preservation keeps.
     """
 
     now: datetime
@@ -65,6 +66,7 @@ class Known:
     groups: GroupTally
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
     requests_held: str = ""
+    spared: Spared = NOBODY_SPARED
 
     def together(self, victim: str) -> list[Target]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from policy.brakes import Brake, Circumstances, Closed, brake, threshold_breached
+from policy.candidates import failing
 from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.fencing_requests import FencingRequest
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
@@ -25,6 +26,7 @@ from policy.known import BadCheck, Known
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
+from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.remediations import Remediation
 from policy.report import ReportParts
 from policy.reporting import draw_up, shown
@@ -32,7 +34,7 @@ from policy.rules import Rules, rules_of
 from policy.storms import Storm, advance, over, stricter
 from policy.surroundings import Surroundings
 from policy.tallies import Tally
-from policy.targets import Target
+from policy.targets import MACHINE, Target
 from policy.verdicts import HEALTHY, Health, Standing
 
 _SPARE_DEADLINES = 1024
@@ -244,19 +246,27 @@ class Ledger:
                 self._storms[key] = replace(storm, cooling=now.replace(microsecond=0))
                 self._version += 1
 
-    def report_parts(self, now: datetime, watching: Collection[str] = ()) -> ReportParts:
+    def report_parts(self, now: datetime, watching: Collection[str] = (), spared: Spared = NOBODY_SPARED) -> ReportParts:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
-        return draw_up(self.known(now), watching=frozenset(watching), names=self._inventory.names())
+        known = replace(self.known(now), spared=spared)
+        return draw_up(known, watching=frozenset(watching), names=self._inventory.names())
+
+    def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
+        """Whom a check would have acted on now unless a pool keeps it, by name, and since when it is called unhealthy."""
+        return failing(self.known(now), frozenset(watching))
 
     @property
     def sick_nodes(self) -> list[str]:
-        """The names of the Nodes that something ails."""
-        return [target.node_name for target in self._sick.values() if target.node_name]
+        """The names of the Nodes that something ails, and of Machines without one."""
+        return [target.victim_name for target in self._sick.values()]
 
     def sickness_of(self, node: str) -> str:
-        """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does."""
+        """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does. node: or
+        the name under which a Machine without one is a victim."""
         inventory = self._inventory
         targets = [inventory.nodes.get(node), *inventory.machines_of.get(node, {}).values()]
+        if node.startswith(MACHINE):
+            targets += [inventory.machines.get(f"{dialect}/{node.removeprefix(MACHINE)}") for dialect in Dialect]
         for target in targets:
             for key, verdict in sorted(target.verdicts.items()) if target is not None else ():
                 if verdict.health is Health.UNHEALTHY:

@@ -15,6 +15,9 @@ from policy.surroundings import being_updated
 from policy.verdicts import Health, Standing, Verdict
 
 SICKNESS = {Health.UNHEALTHY: 0, Health.SOON: 1, Health.SKIPPED: 2, Health.HEALTHY: 3}
+MACHINE = "machine/"
+"""Begins the name of a victim that is a Machine without a Node."""
+
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -86,7 +89,7 @@ class Target:
         """The same for people and for ids: a Machine that has never had a Node is `machine/<namespace>/<name>`."""
         if self.machine is None or (self.node_name and not self.unseen):
             return self.node_name
-        return f"machine/{self.machine.namespace}/{self.machine.name}"
+        return f"{MACHINE}{self.machine.namespace}/{self.machine.name}"
 
     @property
     def unreadable(self) -> str:

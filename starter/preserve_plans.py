@@ -33,6 +33,7 @@ from policy.healthcheck import Dialect
 from policy.moments import written
 from policy.nodes import NodeView
 from policy.preservation import pools as pool_objects
+from policy.preservation.automatic import Queue
 from policy.preservation.deciding import Decision
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import Pool
@@ -84,8 +85,11 @@ def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> Preser
     checks.finish()
     errors += [described(mistake) for mistake in checks.mistakes]
     blocked = "a pool's configuration can't be used" if world.bad_pools else ""
-    machines = _machines(world, _unhealthy(checks))
-    found_all = survey(machines, world.pools, world.deployments.values(), now=now, blocked=blocked)
+    unhealthy, failing = _unhealthy(checks), checks.ledger.failing(now)
+    machines = [_since(held, failing) for held in _machines(world, unhealthy)]
+    words = set(unhealthy.values())
+    queue = Queue(barred={held.key for held in machines if held.failed in words and held.victim not in failing})
+    found_all = survey(machines, world.pools, world.deployments.values(), now=now, blocked=blocked, queue=queue)
     return PreservePlan(survey=found_all, errors=tuple(dict.fromkeys(errors)))
 
 
@@ -233,6 +237,11 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
         if name not in taken:
             machines.append(_called_failed(node_alone(node), unhealthy.get(f"node/{name}")))
     return machines
+
+
+def _since(held: Held, failing: Mapping[str, datetime | None]) -> Held:
+    """With the moment since which a check calls it unhealthy that may act on it."""
+    return replace(held, failed_at=failing.get(held.victim))
 
 
 def _called_failed(held: Held, said: str | None) -> Held:

@@ -366,6 +366,7 @@ class HealthScanner:
             watching=tuple(dict.fromkeys((*self._granting.watched(), *self._asking))),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
+            begun=tuple(each.victim for each in self._preserving.told),
         )
 
     def _roll_is_due(self) -> bool:

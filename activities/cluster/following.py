@@ -1,7 +1,8 @@
 """Which collections of a cluster are followed, and what each change of them is to the ledger.
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
-health check on that needs them, so that a cluster without Machines is asked for none. Kinds that the server does not know are
+health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
+asked for none. Kinds that the server does not know are
 looked for from time to time. Cluster API's objects may live behind another connection (a management cluster). How fresh all of it
 is, is judged in `view.py`.
 """
@@ -114,6 +115,7 @@ class Watches:
         )
         """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
+        self._machines: dict[Dialect, Following] = {}
         self._surroundings: tuple[Following, ...] = ()
         self._at_risk = at_risk or DataAtRisk(forced=False)
         self.volumes: Following | None = None
@@ -121,7 +123,13 @@ class Watches:
         waits for it."""
         self._book = book or PreservationBook()
         self._preservations = PreservationWatches(
-            connection, self._book, clock=clock, on_change=on_change, on_state=on_state, limits=limits
+            connection,
+            self._book,
+            clock=clock,
+            on_change=on_change,
+            on_state=on_state,
+            on_pool=self._follow_machines,
+            limits=limits,
         )
         self._patience = patience
         self._refused_since: dict[Following, float] = {}
@@ -133,6 +141,7 @@ class Watches:
         yield from self._policies.values()
         yield from self._requests
         yield from self._preservations
+        yield from self._machines.values()
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
@@ -145,7 +154,8 @@ class Watches:
         """What is followed over the other connection; nothing where there is only one."""
         if self.machines is self._connection:
             return []
-        return [self._policies[Dialect.CLUSTER_API], *self._companions.get(Dialect.CLUSTER_API, ())]
+        theirs = [self._machines[Dialect.CLUSTER_API]] if Dialect.CLUSTER_API in self._machines else []
+        return [self._policies[Dialect.CLUSTER_API], *theirs, *self._companions.get(Dialect.CLUSTER_API, ())]
 
     def here(self) -> list[Following]:
         """What is followed over the cluster's own connection, but for the unlisted."""
@@ -179,7 +189,7 @@ class Watches:
 
     def _needed_by(self, reflector: Following) -> tuple[Dialect, ...]:
         for dialect, policy in self._policies.items():
-            if reflector is policy or reflector in self._companions.get(dialect, ()):
+            if reflector in (policy, self._machines.get(dialect), *self._companions.get(dialect, ())):
                 return (dialect,)
         if reflector in self._requests or reflector in tuple(self._preservations):
             return ()
@@ -344,13 +354,21 @@ class Watches:
         if dialect in LEADER_LEASES:
             companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
         if dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}:
-            machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
-            changed = partial(self._machine_changed, dialect)
-            companions += (self._reflector(machines, machine_decoding(dialect), changed),)
+            self._follow_machines(dialect)
         if dialect is Dialect.CLUSTER_API:
             companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
         self._companions[dialect] = companions
         self._begin(companions)
+
+    def _follow_machines(self, *dialects: Dialect) -> None:
+        """Of those systems, by default of both: a pool may have the Machines of either. They stay followed."""
+        for dialect in dialects or (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
+            if dialect in self._machines:
+                continue
+            machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
+            changed = partial(self._machine_changed, dialect)
+            self._machines[dialect] = self._reflector(machines, machine_decoding(dialect), changed)
+            self._begin((self._machines[dialect],))
 
     def _leader(self, name: str, connection: ClusterConnection, on_change: Callable[[str, JsonObject | None], None]) -> Following:
         """The Lease by which a controller elects its leader, wherever it is installed."""

@@ -1,7 +1,7 @@
 """What is followed for preservation alone: Machines of machine-controller-manager with their sets, and PreservationPolicies.
 
-Nodes, and the Machines of OpenShift and Cluster API where health checks have them followed, come from `following.py`. Kinds that
-the server does not know cost a question now and then.
+Nodes, and the Machines of OpenShift and Cluster API, come from `following.py`: those where health checks or a pool have them
+followed. Kinds that the server does not know cost a question now and then.
 """
 
 from __future__ import annotations
@@ -49,9 +49,12 @@ class PreservationWatches:
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
         on_state: Callable[[], None],
+        on_pool: Callable[[], None],
         limits: WatchLimits | None,
     ) -> None:
+        """on_pool: is called when there is a pool, whose Machines are to be followed."""
         self._book = book
+        self._on_pool = on_pool
         self._clock = clock
         self._on_change = on_change
 
@@ -126,6 +129,7 @@ class PreservationWatches:
         if found is None:
             self._changed(lambda: self._book.put_pool(name, None))
             return
+        self._on_pool()
         head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
         try:
             pool = read_policy({**head, **found})

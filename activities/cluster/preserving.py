@@ -134,7 +134,11 @@ class ClusterPreservation(PreservationActivities):
             decision = replace(decision, expiry=request.wish.until)
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
-        return replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        if held.failed == request.unhealthy and held.expiry is None and not held.ended:
+            # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
+            return replace(hold, terminate=False)
+        return hold
 
     async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""

@@ -137,7 +137,13 @@ class ClusterScan(ScanActivities):
                 self.view.follow_volumes()
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
-            report = self.view.report(lease=lease, known_inventory=request.inventory, marks=marks, watching=request.watching)
+            report = self.view.report(
+                lease=lease,
+                known_inventory=request.inventory,
+                marks=marks,
+                watching=request.watching,
+                begun=request.begun,
+            )
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()
             if report.digest != request.known_digest:

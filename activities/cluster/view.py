@@ -167,9 +167,16 @@ class ClusterView:
         return self.ledger.report_parts(self._clock(), watching)
 
     def report(
-        self, *, lease: ClusterLease, known_inventory: int = 0, marks: Marks = NO_MARKS, watching: Collection[str] = ()
+        self,
+        *,
+        lease: ClusterLease,
+        known_inventory: int = 0,
+        marks: Marks = NO_MARKS,
+        watching: Collection[str] = (),
+        begun: Collection[str] = (),
     ) -> ScanReport:
-        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen."""
+        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
+        has had kept."""
         now = self._clock()
         self._weigh()
         self._watches.hold(now)
@@ -177,10 +184,15 @@ class ClusterView:
         view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
         preservations, more = self._book.needs(
-            now, self.ledger.sickness_of, self.ledger.sick_nodes, doubt=self._watches.pools_doubt
+            now,
+            self.ledger.sickness_of,
+            self.ledger.sick_nodes,
+            failing=self.ledger.failing(now, watching) if self._book.keeps_failed else None,
+            begun=begun,
+            doubt=self._watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching),
+            self.ledger.report_parts(now, watching, self._book.spared),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,

@@ -100,7 +100,7 @@ class Hold:
     @property
     def well(self) -> bool:
         """Whether the machine is there and has not failed."""
-        return not (self.gone or self.terminate or self.phase.startswith("Failed"))
+        return not self.gone and self.phase.partition(":")[0] not in {"Failed", "Terminating"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ class ScanRequest:
     seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
     address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
     watching: nodes of open episodes and held-off ones, observed even without our
-    mark.
+    mark. begun: whose preservation was begun, or told to look again: a pool's place that was given is not given twice.
     """
 
     cluster: str
@@ -32,6 +32,7 @@ class ScanRequest:
     watching: tuple[str, ...] = ()
     wait: timedelta = timedelta(seconds=60)
     check_versions: tuple[SeenVersion, ...] = ()
+    begun: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

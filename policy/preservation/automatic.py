@@ -1,21 +1,39 @@
 """Automatic preservation: how many failed machines of a pool are kept without anybody having asked.
 
 The cap is spread over the parts of a pool (its zones, or MachineDeployments) as Gardener spreads a worker pool: all get the same,
-and of what is left over the first ones get one more. Newest machines are kept first; when the cap falls exactly the surplus goes,
-the earliest expiry first (S23, S24). Machines that somebody asked for neither count nor are released.
+and of what is left over the first ones get one more. The newest are kept first: what a health check alone calls failed by that
+moment, which is later than any machine's creation, all others by their creation as in the shipped system. When the cap falls
+exactly the surplus goes, the earliest expiry first (S23, S24). Machines that somebody asked for neither count nor are released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from policy.moments import LATEST
+from policy.nodes import MARK_ANNOTATION
 from policy.preservation.held import BY_US, Held
 from policy.preservation.requests import Intent, requested
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What is known of machines as candidates beside what they say, by their keys.
+
+    barred: the cap begins to keep them at another moment at best. begun: somebody was told to keep them, and the objects do not
+    say so yet: they go first, or the place would be given away twice.
+    """
+
+    barred: AbstractSet[str] = field(default_factory=frozenset)
+    begun: AbstractSet[str] = field(default_factory=frozenset)
+
+
+PLAIN = Queue()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +54,7 @@ def shares(cap: int, parts: Sequence[str]) -> dict[str, int]:
     return {part: each + (1 if index < rest else 0) for index, part in enumerate(ordered)}
 
 
-def choose(machines: Iterable[Held], cap: int, *, now: datetime) -> Choice:
+def choose(machines: Iterable[Held], cap: int, *, now: datetime, queue: Queue = PLAIN) -> Choice:
     """Which machines of one part begin to be kept, and which are released. A hold that ends by itself gives its place up."""
     count, held, candidates = 0, [], []
     for machine in machines:
@@ -44,14 +62,15 @@ def choose(machines: Iterable[Held], cap: int, *, now: datetime) -> Choice:
             count += 1
             if machine.failed and not machine.deleting and not machine.expired(now):
                 held.append(machine)
-        elif _is_candidate(machine):
+        elif machine.key not in queue.barred and _is_candidate(machine):
             candidates.append(machine)
     surplus = len(held) - cap
     if surplus > 0:
         held.sort(key=lambda machine: (machine.expiry or LATEST, machine.created or _BEGINNING, machine.key))
         return Choice(count=count, released=tuple(held[:surplus]))
     candidates.sort(key=lambda machine: machine.key)
-    candidates.sort(key=lambda machine: machine.created or _BEGINNING, reverse=True)
+    candidates.sort(key=lambda machine: machine.failed_at or machine.created or _BEGINNING, reverse=True)
+    candidates.sort(key=lambda machine: machine.key not in queue.begun)
     return Choice(count=count, selected=tuple(candidates[:-surplus] if surplus else ()))
 
 
@@ -64,7 +83,10 @@ def is_automatic(machine: Held) -> bool:
 
 
 def _is_candidate(machine: Held) -> bool:
-    """Failed, not asked for in whatever way (`false` is a way), and not the failure that was preserved before (S25)."""
+    """Failed, not asked for in whatever way (`false` is a way), not the failure that was preserved before (S25), and in nobody's
+    hands: what an episode of ours has begun with it goes on, and takes no place meanwhile."""
     if not machine.failed or machine.deleting or machine.expiry is not None or machine.ended:
+        return False
+    if MARK_ANNOTATION in machine.on_node:
         return False
     return requested(machine.annotated, node_exists=machine.node is not None).intent is Intent.NONE

@@ -1,7 +1,8 @@
 """Which machines of a cluster are not as their preservation wants them: what the scanner acts on, kept change by change.
 
 Only machines that have failed, are kept, or that somebody annotated are ever looked at when a report is drawn up; of all others
-it is only counted to which part of which pool they belong. What is kept on request and is as it should be is quiet: it is looked
+it is only counted to which part of which pool they belong, and those of a pool that keeps failed machines are looked at while
+a health check calls them unhealthy. What is kept on request and is as it should be is quiet: it is looked
 at again when something of it changes, when its time is over, or when a health check calls it unhealthy, and costs nothing until
 then, however much of it there is. It has no clock.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import heappop, heappush, nsmallest
@@ -18,9 +19,12 @@ from heapq import heappop, heappush, nsmallest
 from policy.healthcheck import ObjectRef
 from policy.moments import later, moment_of
 from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.automatic import Queue, is_automatic
 from policy.preservation.deciding import Action, Automatic, Decision
 from policy.preservation.effects import effects
 from policy.preservation.held import (
+    BY_US,
+    CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
     SCALE_DOWN_DISABLED_OURS,
@@ -31,11 +35,16 @@ from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
+from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.preservation.survey import Deployment, part_of, survey
 from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
+from policy.targets import MACHINE
 
 Words = Callable[[str], str]
-"""What covering health checks say of a Node by that name, "" while none calls it unhealthy."""
+"""What covering health checks say of the Node of that name, "" while none calls it unhealthy; or of a Machine without a Node, by
+the name under which it is a victim."""
+
+NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
 ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED_OURS, ENDED_ANNOTATION})
 ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
@@ -86,12 +95,21 @@ class PreservationBook:
         self.mistakes = Mistakes()
         self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._part_of: dict[str, tuple[str, str]] = {}
+        self._settling: dict[str, datetime] = {}
+        """Keys of what a health check has called unhealthy so lately that no pool decides yet, until when."""
+        self.spared = NOBODY_SPARED
+        """Whom nobody is let at, as of the last `needs`."""
         self.version = 0
 
     @property
     def asked(self) -> bool:
         """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
         return bool(self._open or self._quiet or self._gone or self.mistakes) or any(pool.cap for pool in self._pools.values())
+
+    @property
+    def keeps_failed(self) -> bool:
+        """Whether any pool keeps failed machines without having been asked."""
+        return any(pool.cap for pool in self._pools.values()) or any(each.cap for each, _ in self._deployments.values())
 
     # What is seen ---------------------------------------------------------------------------------------------------
 
@@ -159,17 +177,39 @@ class PreservationBook:
     # What follows ---------------------------------------------------------------------------------------------------
 
     def needs(
-        self, now: datetime, unhealthy: Words, sick: Iterable[str] = (), *, doubt: str = ""
+        self,
+        now: datetime,
+        unhealthy: Words,
+        sick: Iterable[str] = (),
+        *,
+        failing: Mapping[str, datetime | None] | None = None,
+        begun: Iterable[str] = (),
+        doubt: str = "",
     ) -> tuple[tuple[PreservationNeed, ...], int]:
-        """What is not as it should be, the most urgent first, and how much more of it there is. sick: the names of all Nodes of
-        which `unhealthy` has something to say. doubt: why the pools are not known, "" where they are: nobody is released then."""
+        """What is not as it should be, the most urgent first, and how much more of it there is. Whom nobody is to be let at
+        meanwhile is in `spared`.
+
+        sick: the names of all of whom `unhealthy` has something to say. failing: those of them that a check would have acted on,
+        and since when; only those does a pool begin to keep by a check's word. begun: whom somebody was told to keep. doubt: why
+        the pools are not known, "" where they are: nobody is released then.
+        """
         self._wake(now)
-        quiet_ones = {key for name in sick if (key := self._machine_of.get(name, f"node/{name}")) in self._quiet}
-        looked_at = sorted(self._open | quiet_ones)
+        self._settling, self.spared = {}, NOBODY_SPARED
+        failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
+        quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
+        looked_at = sorted(self._open | quiet_ones | failed_at.keys())
         farewells = self._farewells(now)
         if not looked_at and not farewells:
             return (), 0
-        machines = [held for key in looked_at if (held := self._held(key, now, unhealthy)) is not None]
+        machines, barred, settling = list[Held](), set[str](), set[str]()
+        for key in looked_at:
+            held = self._held(key, now, unhealthy, failed_at.get(key))
+            if held is not None:
+                machines.append(held)
+                if held.failed and not self._says_failed(key) and not self._settled(key, failed_at, now):
+                    barred.add(key)
+            elif key in failed_at and (entry := self._machines.get(key)) is not None:
+                settling.add(entry.held.victim)
         parts = {pool: tuple(counter) for pool, counter in self._parts.items()}
         found = survey(
             machines,
@@ -178,7 +218,9 @@ class PreservationBook:
             now=now,
             blocked="; ".join((*([doubt] if doubt else []), *sorted(self._bad_pools.values()))),
             parts=parts,
+            queue=Queue(barred=barred, begun={self._key_of(name) for name in begun}),
         )
+        self.spared = self._spare(found.decisions, settling)
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
         named = {need.victim for need in wanted}
         wanted += [need for need in farewells if need.victim not in named]
@@ -190,6 +232,29 @@ class PreservationBook:
             if farewell is not None and farewell.need is need and farewell.until is None:
                 farewell.until = later(now, FAREWELL)
         return tuple(chosen), len(wanted) - len(chosen)
+
+    def _settled(self, key: str, failed_at: Mapping[str, datetime | None], now: datetime) -> bool:
+        """Whether a pool may begin to keep what a health check alone calls failed."""
+        if key not in failed_at:
+            return False
+        moment = failed_at[key]
+        end = later(moment, self._settle(key)) if moment is not None else now
+        if end > now:
+            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            self._settling[key] = end
+        return end <= now
+
+    def _spare(self, decisions: Iterable[Decision], settling: Iterable[str]) -> Spared:
+        """Of whom a pool may keep, nobody is let at those that are kept, or not decided upon (S21). What is being released is
+        still kept until that is written."""
+        kept, unsettled = dict[str, str](), set(settling)
+        for decision in decisions:
+            held = decision.held
+            if decision.preserved or held.expiry is not None:
+                kept[held.victim] = f"it is preserved: {decision.reason}"
+            elif held.key in self._settling and decision.intent is Intent.NONE and not held.ended:
+                unsettled.add(held.victim)
+        return Spared(kept=kept, unsettled=frozenset(unsettled))
 
     def _wake(self, now: datetime) -> None:
         """What was quiet until now."""
@@ -204,7 +269,7 @@ class PreservationBook:
         on_request = decision.intent in {Intent.NOW, Intent.WHEN_FAILED} and decision.preserved and held.expiry is not None
         if held.key not in self._open or not on_request or decision.action is not Action.NONE:
             return
-        if effects(decision).nothing and (not held.failed or _says_failed(self._machines.get(held.key))):
+        if effects(decision).nothing and (not held.failed or self._says_failed(held.key)):
             assert held.expiry is not None
             self._open.discard(held.key)
             self._quiet[held.key] = held.expiry
@@ -216,6 +281,7 @@ class PreservationBook:
             heappop(self._ends)
         moments = [self._ends[0][0]] if self._ends else []
         moments += [farewell.until for farewell in self._gone.values() if farewell.until is not None]
+        moments += [end for end in self._settling.values() if end > now]
         for key in self._open:
             entry = self._machines.get(key)
             expiry = entry.held.expiry if entry is not None else None
@@ -234,15 +300,16 @@ class PreservationBook:
         if action is Action.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
-        victim = _victim(held)
-        told = f"{action.value} {decision.expiry} {decision.intent.value} {held.failed} {differs}"
+        told = f"{action.value} {decision.intent.value} {held.failed}"
+        if action is not Action.PRESERVE:  # the end of one that begins moves on until it is written, which is no news
+            told += f" {decision.expiry} {differs}"
         return PreservationNeed(
-            victim=victim,
+            victim=held.victim,
             machine=entry.ref if entry is not None else None,
             action=action.value,
             automatic=decision.automatic is Automatic.SELECTED,
             released=decision.reason if decision.automatic is Automatic.RELEASED else "",
-            unhealthy=held.failed if held.failed and not _says_failed(entry) else "",
+            unhealthy=held.failed if held.failed and not self._says_failed(held.key) else "",
             reason=decision.reason,
             stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
             going=held.deleting,
@@ -252,7 +319,7 @@ class PreservationBook:
         """Whoever keeps it would else wait for its expiry. What is over before its object goes has been told already."""
         if held.expiry is None:
             return
-        victim = _victim(held)
+        victim = held.victim
         need = PreservationNeed(
             victim=victim,
             machine=ref,
@@ -267,8 +334,8 @@ class PreservationBook:
         self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
         return [each.need for each in self._gone.values()]
 
-    def _held(self, key: str, now: datetime, unhealthy: Words) -> Held | None:
-        """With its Node and its deployment, and as a health check sees it. None: nothing to be said of it yet."""
+    def _held(self, key: str, now: datetime, unhealthy: Words, called_at: datetime | None = None) -> Held | None:
+        """With its Node and its deployment, and as a health check sees it, since `called_at`. None: nothing to be said yet."""
         entry = self._machines.get(key)
         if entry is None:
             name = key.removeprefix("node/")
@@ -279,13 +346,33 @@ class PreservationBook:
         else:
             held = replace(entry.held, node=self._nodes.get(entry.held.node_name), deployment=self._deployment_name(entry))
             failed_at = entry.failed_at
-        if not held.failed and held.node_name and (words := unhealthy(held.node_name)):
-            return replace(held, failed=words, phase=MachinePhase.FAILED)
+        if not held.failed and (words := unhealthy(held.victim)):
+            return replace(held, failed=words, phase=MachinePhase.FAILED, failed_at=called_at)
+        if not held.failed and held.node is not None and not held.well and held.expiry is not None and is_automatic(held):
+            # Nobody is made well by a check that is gone, or begins its time anew: it would be kept twice for one failure (S25).
+            return replace(held, failed=NOT_WELL, phase=MachinePhase.FAILED)
         settling = failed_at is not None and now < later(failed_at, self._settle(key))
         if settling and held.expiry is None:
             # Not yet: whoever annotates it in the moment of its failure is heard first.
             return None
         return held
+
+    def _key_of(self, name: str) -> str:
+        """Of a Node, or of a Machine by the name under which it is a victim."""
+        if name.startswith(MACHINE):
+            return name.removeprefix(MACHINE)
+        return self._machine_of.get(name, f"node/{name}")
+
+    def _cap(self, key: str) -> int:
+        """How many the pool of that machine keeps without having been asked."""
+        if key in self._part_of:
+            return self._pools[self._part_of[key][0]].cap
+        entry = self._machines.get(key)
+        return self._deployment(self._deployment_name(entry)).cap if entry is not None else 0
+
+    def _says_failed(self, key: str) -> bool:
+        entry = self._machines.get(key)
+        return entry is not None and bool(entry.held.failed)
 
     # Bookkeeping ----------------------------------------------------------------------------------------------------
 
@@ -380,22 +467,22 @@ _ORDER = (Action.STOP, Action.TERMINATE, Action.PRESERVE, Action.DRAIN, Action.N
 _URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
 
 
-def _victim(held: Held) -> str:
-    return held.node_name or f"machine/{held.namespace}/{held.machine}"
-
-
 def _alone(node: NodeView) -> Held:
     return Held(
         key=f"node/{node.name}",
         node_name=node.name,
         node=node,
         deleting=node.deleting,
-        expiry=moment_of(node.annotations.get(EXPIRY_ANNOTATION)),
+        expiry=moment_of(node.annotations.get(EXPIRY_ANNOTATION)) or _told_expiry(node),
     )
 
 
-def _says_failed(entry: _Entry | None) -> bool:
-    return entry is not None and bool(entry.held.failed)
+def _told_expiry(node: NodeView) -> datetime | None:
+    """Of a Node that is kept automatically with a Machine which we do not see: its condition ends with the moment."""
+    condition = node.condition(CONDITION)
+    if condition is None or (condition.status, condition.reason) != ("True", BY_US):
+        return None
+    return moment_of(condition.message.rpartition(" ")[2].removesuffix("."))
 
 
 def _matters(before: NodeView, node: NodeView) -> bool:

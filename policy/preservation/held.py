@@ -76,7 +76,8 @@ class Held:
     is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
     deployment: the MachineDeployment or MachineSet that it is a replica of. priority: who goes first when that is scaled down,
     the lowest. timeout: of the Machine's own specification. pool_isolates: its pool wants it isolated once it has failed.
-    has_priority: whether its set looks at a priority at all. uid: of the Machine.
+    has_priority: whether its set looks at a priority at all. uid: of the Machine. failed_at: since when a health check calls it
+    unhealthy, None where nobody says so, or something else calls it failed.
     """
 
     key: str
@@ -98,11 +99,17 @@ class Held:
     uid: str = ""
     timeout: timedelta | None = None
     pool_isolates: bool = False
+    failed_at: datetime | None = None
 
     @property
     def name(self) -> str:
         """For people: the Machine, or the Node where there is none."""
         return self.machine or self.node_name
+
+    @property
+    def victim(self) -> str:
+        """By which its episode is called, as `Target.victim_name` has it."""
+        return self.node_name or f"machine/{self.namespace}/{self.machine}"
 
     @property
     def on_node(self) -> Mapping[str, str]:

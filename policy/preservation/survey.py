@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from policy.nodes import ZONE_LABEL
-from policy.preservation.automatic import Choice, choose, is_automatic, shares
+from policy.preservation.automatic import PLAIN, Choice, Queue, choose, is_automatic, shares
 from policy.preservation.deciding import Action, Automatic, Decision, decide
 from policy.preservation.held import Held
 from policy.preservation.ordering import scale_down_order
@@ -60,11 +60,12 @@ def survey(
     now: datetime,
     blocked: str = "",
     parts: Mapping[str, Collection[str]] | None = None,
+    queue: Queue = PLAIN,
 ) -> Survey:
     """Who is kept at this moment, and why.
 
     blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep.
-    parts: of each pool, where these are not all its machines.
+    parts: of each pool, where these are not all its machines. queue: see `choose`.
     """
     known = {each.name: each for each in deployments}
     ordered = sorted(pools, key=lambda pool: pool.name)
@@ -91,14 +92,16 @@ def survey(
             timeouts[machine.key] = (deployment.timeout if deployment else None) or DEFAULT_TIMEOUT
     chosen = []
     for pool in ordered:
-        choice = _spread(pool, members[pool.name], (parts or {}).get(pool.name) or _parts_of(pool, known), now, warnings)
+        others = (parts or {}).get(pool.name) or _parts_of(pool, known)
+        choice, doubtful = _spread(pool, members[pool.name], others, now, queue)
+        warnings += doubtful
         if blocked:
             # Which pool a machine is of, and how many that keeps, is not known as long as one of them can't be read.
             choice = replace(choice, released=())
         chosen.append(PoolSurvey(name=pool.name, cap=pool.cap, choice=choice))
     for name, machines_of in sorted(own.items()):
         if name in known and not blocked:
-            choice = choose(machines_of, known[name].cap, now=now)
+            choice = choose(machines_of, known[name].cap, now=now, queue=queue)
         else:
             # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
             choice = Choice(count=sum(is_automatic(machine) for machine in machines_of))
@@ -134,8 +137,11 @@ def _held_back(decision: Decision, blocked: str) -> Decision:
     return replace(decision, action=Action.NONE, reason=f"{decision.reason}; but nothing is given up while {blocked}")
 
 
-def _spread(pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, warnings: list[str]) -> Choice:
-    """The pool's cap, spread over its parts, and what each part makes of it."""
+def _spread(
+    pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, queue: Queue
+) -> tuple[Choice, list[str]]:
+    """The pool's cap, spread over its parts, and what each part makes of it; with what is doubtful about that."""
+    warnings = list[str]()
     parts: defaultdict[str, list[Held]] = defaultdict(list)
     for machine in machines:
         parts[part_of(machine, pool)].append(machine)
@@ -147,12 +153,13 @@ def _spread(pool: Pool, machines: Sequence[Held], others: Collection[str], now: 
             f"{pool.name}: {CAP} {pool.cap} is less than its {len(named)} parts ({', '.join(named)}): some keep no machine"
         )
     caps = shares(pool.cap, list(parts))
-    choices = [choose(parts[part], caps[part], now=now) for part in sorted(parts)]
-    return Choice(
+    choices = [choose(parts[part], caps[part], now=now, queue=queue) for part in sorted(parts)]
+    whole = Choice(
         count=sum(choice.count for choice in choices),
         selected=tuple(machine for choice in choices for machine in choice.selected),
         released=tuple(machine for choice in choices for machine in choice.released),
     )
+    return whole, warnings
 
 
 def _parts_of(pool: Pool, known: Mapping[str, Deployment]) -> list[str]:
