@@ -281,7 +281,7 @@ class Watches:
         self._changed(lambda: self.intake.put_config_map(name, found))
 
     def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
-        self._preservations.other_machine_changed(dialect, key, machine)
+        self._preservations.other_machine_changed(self._machines[dialect].resource, key, machine)
         if machine is None:
             namespace, _, name = key.partition("/")
             self._changed(lambda: self._ledger.remove_machine(machine_key(dialect, namespace, name)))

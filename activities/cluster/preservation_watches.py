@@ -17,25 +17,21 @@ import msgspec
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import OBJECT_DECODING, Decoding
 from activities.cluster.paths import (
-    CAPI_MACHINES,
     MCM_MACHINE_DEPLOYMENTS,
     MCM_MACHINE_SETS,
     MCM_MACHINES,
-    OPENSHIFT_MACHINES,
     PRESERVATION_POLICIES,
     Resource,
 )
 from activities.cluster.preservation_decoding import MCM_MACHINE_DECODING, FoundMachine, deployment_of, held_of
 from activities.cluster.reflector import Reflector, WatchLimits
 from policy.errors import PolicyError
-from policy.healthcheck import Dialect, ObjectRef
+from policy.healthcheck import ObjectRef
 from policy.machines import MachineView
 from policy.preservation.book import PreservationBook
 from policy.preservation.pools import read_policy
 
 log = logging.getLogger(__name__)
-
-_OTHERS = {Dialect.OPENSHIFT: OPENSHIFT_MACHINES, Dialect.CLUSTER_API: CAPI_MACHINES}
 
 
 class PreservationWatches:
@@ -88,8 +84,8 @@ class PreservationWatches:
             return ""
         return f"PreservationPolicies can't be listed: {policies.problem or 'their first list is still to come'}"
 
-    def other_machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
-        """A Machine of OpenShift or Cluster API, None for one that is gone."""
+    def other_machine_changed(self, resource: Resource, key: str, machine: MachineView | None) -> None:
+        """A Machine of OpenShift or Cluster API, None for one that is gone. resource: in the version that the server knows."""
         if machine is None or machine.unreadable:
             self._changed(lambda: self._book.remove_machine(key))
             return
@@ -98,7 +94,6 @@ class PreservationWatches:
         except ValueError as error:
             log.warning("Machine %s is left out of preservation: %s", key, error)
             return
-        resource = _OTHERS[dialect]
         ref = ObjectRef(api_version=resource.api_version, kind="Machine", name=machine.name, namespace=machine.namespace)
         self._changed(lambda: self._book.put_machine(ref, held, machine.controller, self._clock()))
 

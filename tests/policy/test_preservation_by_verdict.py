@@ -15,6 +15,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from policy.admission import admit
+from policy.fence_policies import FENCING_LABEL, OFF
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView
@@ -236,12 +237,12 @@ def test_what_a_person_asked_for_is_kept_without_a_place_and_not_fenced(value: s
 def test_the_newest_failure_is_kept_first() -> None:
     """By the moment at which the check called it unhealthy, not by name, and not by the node's age."""
     fleet = fleet_of(4, cap=1)
-    for name in ("n-2", "n-3", "n-1"):
+    for name in ("n-1", "n-3", "n-2"):
         fleet.turn(name, "Unknown")
         fleet.wait(1)
     fleet.wait(30)
     found = fleet.scan()
-    assert (found.keeps, found.admitted) == ({"n-1"}, {"n-2", "n-3"})
+    assert (found.keeps, found.admitted) == ({"n-2"}, {"n-1", "n-3"})
 
 
 def test_a_place_that_was_given_is_not_given_to_a_newer_one_before_it_is_written() -> None:
@@ -286,9 +287,12 @@ def test_when_the_cap_falls_the_surplus_is_released_and_then_fenced() -> None:
     found = fleet.settle()
     assert (found.keeps, found.admitted) == (set(), {"n-2"})
     assert ENDED_ANNOTATION in fleet.nodes["n-2"].annotations
-    fleet.set_cap(4)
+    fleet.set_cap(2)
+    failed(fleet, "n-3")
+    fleet.turn("n-2", "False")
+    fleet.wait((LIMIT + SETTLE).total_seconds())
     found = fleet.scan()
-    assert (found.keeps, found.admitted) == (set(), {"n-2"}), "S25"
+    assert (found.keeps, found.admitted) == ({"n-3"}, {"n-2"}), "S25: nor does it take the place of another"
 
 
 def test_what_has_expired_is_fenced() -> None:
@@ -340,11 +344,14 @@ def test_in_a_storm_nobody_is_kept_since_nobody_is_acted_on() -> None:
     assert fleet.book.next_due(fleet.now) is None
     fleet.turn("n-2", "True")
     assert fleet.scan().keeps == {"n-1"}
+    fleet.ledger.put_check(a_check("second", pauseRequests=["an upgrade"]))
+    assert fleet.scan().keeps == set(), "one closed brake is enough"
 
 
-def test_what_people_keep_out_of_remediation_is_not_kept_by_a_pool() -> None:
+@pytest.mark.parametrize("label", [{EXCLUDE_LABEL: "true"}, {FENCING_LABEL: OFF}])
+def test_what_people_keep_out_of_remediation_is_not_kept_by_a_pool(label: dict[str, str]) -> None:
     fleet = fleet_of(3, cap=1)
-    fleet.put(replace(fleet.nodes["n-1"], labels={WORKER: "", EXCLUDE_LABEL: "true"}))
+    fleet.put(replace(fleet.nodes["n-1"], labels={WORKER: "", **label}))
     failed(fleet, "n-1")
     found = fleet.scan()
     assert (found.keeps, found.admitted) == (set(), set())

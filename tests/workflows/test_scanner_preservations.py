@@ -16,7 +16,7 @@ from activities.contracts.preservation import PreservationStarts, PreserveOutcom
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput
 from policy.report import ClusterLease, PreservationNeed, ViewState
-from tests.workflows.test_scanner import Scan, ScriptedCluster, report
+from tests.workflows.test_scanner import Scan, ScriptedCluster, candidate, report
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, scanner_id
 from workflows.messages import ScannerInput
 from workflows.scanner import HealthScanner
@@ -123,6 +123,27 @@ async def test_who_is_to_be_kept_is_begun_with_before_anybody_is_let_at_its_node
         await keepers.until(1)
         await scan.has_opened(1)
     assert order == ["preserve", "open"]
+
+
+async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvironment) -> None:
+    """S21, S23: of two that a health check calls failed, whom the pool keeps is never let at, however often the scanner decides;
+    who is kept is named to the next scan, so that the place is not given to another before that is written."""
+    world, keepers = ScriptedCluster(), Keepers()
+    chosen = need("node-1", automatic=True, unhealthy="workers calls it unhealthy: ReadyUnknown")
+    kept = replace(candidate("node-1"), refused="it is preserved: it has failed, and the pool keeps failed machines")
+    world.show(report("node-2", candidates=(kept, candidate("node-2")), preservations=(chosen,)))
+    async with scanning(env, world, keepers, "keepfive") as scan:
+        await keepers.until(1)
+        await scan.has_opened(1)
+        world.show(report("node-2", candidates=(kept, candidate("node-2"))))
+        await scan.until(lambda status: status.scans >= 2)
+        refused = {each.node: each.message for each in (await scan.until(lambda status: bool(status.refused))).refused}
+        world.show(report("node-1", "node-2"))
+        await scan.has_opened(2)
+    assert [need.victim for request in keepers.told for need in request.needs] == ["node-1"]
+    assert "preserved" in refused["node-1"]
+    assert [episode.node for episode in world.opened] == ["node-2", "node-1"], "released, it is fenced"
+    assert [request.begun for request in world.requests][:3] == [(), ("node-1",), ()]
 
 
 class _Noting(list[FencingInput]):

@@ -1,0 +1,158 @@
+"""What only a health check calls failed, over live watches: the pool keeps the newest, the same report lets fencing at others.
+
+The scans are real, and so is what an episode writes; who begins it is `tests/workflows/test_scanner_preservations.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.cluster_lease import ScannerLease
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.preserving import ClusterPreservation
+from activities.cluster.scan import ClusterScan
+from activities.contracts.preservation import Hold, HoldRequest, Wish
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.held import EXPIRY_ANNOTATION
+from policy.report import PreservationNeed, ScanReport
+from simulator.api.server import ApiServer
+from simulator.client import ApiClient
+from tests.cluster.builders import DEFINITIONS, NODES, node, now
+from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
+from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until, with_policy
+
+pytestmark = pytest.mark.timeout(20)
+
+CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+POLICIES = "/apis/nodewarden.io/v1alpha1/preservationpolicies"
+Open = Callable[[], Any]
+
+
+@pytest.fixture
+async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            lease = ScannerLease(connection, duration=timedelta(seconds=3))
+            return await stack.enter_async_context(
+                ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease)
+            )
+
+        yield opened
+
+
+async def with_pool(person: ApiClient, cap: int) -> None:
+    path = CRDS / "preservationpolicies.nodewarden.io.yaml"
+    await person.create(DEFINITIONS, yaml.safe_load(path.read_text(encoding="utf-8")))
+    pool = {"metadata": {"name": "workers"}, "spec": {"selector": {}, "autoPreserveFailedMax": cap}}
+    await person.create(POLICIES, {"apiVersion": "nodewarden.io/v1alpha1", "kind": "PreservationPolicy", **pool})
+
+
+async def fail_two(person: ApiClient) -> None:
+    """Both so long ago that it has settled; node-2 is the newer failure."""
+    for name, age in (("node-1", 60), ("node-2", 30)):
+        await turn(person, name, "Unknown", since=now() - timedelta(seconds=age))
+
+
+async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
+    """What the episode's first look writes."""
+    activities = ClusterPreservation("prod", connection)
+    wish = Wish(automatic=need.automatic)
+    request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}
+    found = await ActivityEnvironment().run(activities.hold, HoldRequest(**(request | changes)))
+    assert isinstance(found, Hold)
+    return found
+
+
+def kept(report: ScanReport) -> dict[str, str]:
+    return {need.victim: need.machine.name if need.machine else "" for need in report.preservations if need.action == "preserve"}
+
+
+def refused(report: ScanReport) -> dict[str, str]:
+    return {candidate.node: candidate.refused for candidate in report.candidates}
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=str)
+async def test_of_two_machines_that_a_health_check_calls_failed_the_pool_keeps_one(
+    system: System, person: ApiClient, connection: ClusterConnection, open_scan: Open
+) -> None:
+    """S21, S23: the newer one is kept as a Machine; the other is a candidate as ever, before and after that is written."""
+    await system.install(person)
+    await with_pool(person, 1)
+    await system.fleet(person)
+    await person.create(system.path("machinehealthchecks"), system.check(timeout=1, most="60%"))
+    await fail_two(person)
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    assert kept(report) == {"node-2": machine_of("node-2")}
+    assert refused(report)["node-1"] == ""
+    assert "preserved" in refused(report)["node-2"]
+    (need,) = report.preservations
+    hold = await held(connection, need)
+    assert (hold.preserved, hold.phase) == (True, "Failed:Preserved")
+    annotations = (await person.get(system.path("machines", machine_of("node-2"))))["metadata"]["annotations"]
+    assert annotations[PRESERVE_ANNOTATION] == "auto-preserved"
+    report = await observe_until(scan, report, lambda seen: "auto" in refused(seen).get("node-2", ""))
+    assert (kept(report), refused(report)["node-1"]) == ({}, "")
+
+
+async def test_of_nodes_without_a_machine_too(person: ApiClient, connection: ClusterConnection, open_scan: Open) -> None:
+    """S21, S23. When the cap falls while it is kept, it is released, and only then is anybody let at it."""
+    await with_pool(person, 1)
+    for number in range(6):
+        await person.create(NODES, node(f"node-{number}"))
+    await with_policy(person, duration="1s")
+    await fail_two(person)
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    assert (kept(report), refused(report)["node-1"]) == ({"node-2": ""}, "")
+    assert (await held(connection, report.preservations[0])).preserved
+    await person.patch(f"{POLICIES}/workers", {"spec": {"autoPreserveFailedMax": 0}})
+    report = await observe_until(scan, report, lambda seen: any(need.released for need in seen.preservations))
+    assert "preserved" in refused(report)["node-2"]
+    (need,) = [need for need in report.preservations if need.released]
+    assert (await held(connection, need, wish=Wish(surplus=True))).ended
+    report = await observe_until(scan, report, lambda seen: not seen.preservations and len(seen.candidates) == 2)
+    assert refused(report) == {"node-1": "", "node-2": ""}
+
+
+async def test_a_pool_has_the_machines_followed_that_a_health_check_of_nodes_knows_nothing_of(
+    person: ApiClient, open_scan: Open
+) -> None:
+    """Else the Node would be kept as one of nobody, and nobody would know it as kept, since that stands on the Machine (S23)."""
+    await OPENSHIFT.install(person)
+    await with_pool(person, 1)
+    await OPENSHIFT.fleet(person, 6)
+    await with_policy(person, duration="1s")
+    await fail_two(person)
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    assert kept(report) == {"node-2": machine_of("node-2")}
+
+
+async def test_false_that_is_written_in_the_last_moment_leaves_it_to_whoever_fences_it(
+    person: ApiClient, connection: ClusterConnection, open_scan: Open
+) -> None:
+    """S26: it is not kept; and as its Machine says nothing of a failure, its Machine is not given up either."""
+    await OPENSHIFT.install(person)
+    await with_pool(person, 1)
+    await OPENSHIFT.fleet(person)
+    await person.create(OPENSHIFT.path("machinehealthchecks"), OPENSHIFT.check(timeout=1, most="60%"))
+    await turn(person, "node-1", "Unknown", since=now() - timedelta(seconds=60))
+    scan = await open_scan()
+    report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
+    await person.patch(f"{NODES}/node-1", {"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
+    hold = await held(connection, report.preservations[0])
+    assert (hold.preserved, hold.terminate) == (False, False)
+    assert EXPIRY_ANNOTATION not in (await person.get(f"{NODES}/node-1"))["metadata"]["annotations"]
+    report = await observe_until(scan, report, lambda seen: not seen.preservations)
+    assert refused(report) == {"node-1": ""}
