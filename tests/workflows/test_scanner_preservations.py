@@ -138,7 +138,9 @@ async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvi
         world.show(report("node-2", candidates=(kept, candidate("node-2"))))
         await scan.until(lambda status: status.scans >= 2)
         refused = {each.node: each.message for each in (await scan.until(lambda status: bool(status.refused))).refused}
-        world.show(report("node-1", "node-2"))
+        await scan.release(world.opened[0])
+        await scan.until(lambda status: not status.permits)
+        world.show(report("node-1"))
         await scan.has_opened(2)
     assert [need.victim for request in keepers.told for need in request.needs] == ["node-1"]
     assert "preserved" in refused["node-1"]
