@@ -17,7 +17,9 @@ from tests import report
 ALONE = ("tests/simulator/cluster/", "tests/system/")
 """Where accidents and time-outs are measured in fractions of a second."""
 
-PATIENT = tuple(f"tests/system/test_{each}.py" for each in ("kills", "platforms", "racks", "management_cluster"))
+PATIENT = tuple(
+    f"tests/system/test_{each}.py" for each in ("kills", "platforms", "racks", "management_cluster", "preservation_caps")
+)
 """Of those the ones that wait for results and no moments: they run beside all others."""
 
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

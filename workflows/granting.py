@@ -170,6 +170,13 @@ class Granting:
             self.table.enqueue(request)
         return PermitAnswer(decision=answer.decision, reason=answer.reason, holder=self._grantor.holder)
 
+    def opens(self, request: PermitRequest) -> bool:
+        """Whether another episode is being opened under the id of the one that asks."""
+        line = self.table.of(request.node)
+        if line is None or line.holding is not Holding.RESERVED:
+            return False
+        return line.workflow_id == request.workflow_id and line.incident != request.incident
+
     def take_release(self, release: Release) -> None:
         """An episode ended or parked. Its node is left alone until a scan that is younger than its end."""
         self._note_power(release)

@@ -265,7 +265,7 @@ class HealthScanner:
             if not self._can_answer(request) and self._scan is not None:
                 # The running long poll was told that there is no work, or not of this node; the next one takes the Lease.
                 self._scan.cancel()
-            await workflow.wait_condition(lambda: self._can_answer(request), timeout=ANSWER_PATIENCE)
+            await workflow.wait_condition(lambda: self._may_answer(request), timeout=ANSWER_PATIENCE)
         except TimeoutError:
             return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
@@ -334,6 +334,10 @@ class HealthScanner:
         fresh = self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
         return fresh and self._sees(request.node)
 
+    def _may_answer(self, request: PermitRequest) -> bool:
+        """Also that nothing is being opened under the id of the one that asks, which in a moment comes to nothing."""
+        return self._can_answer(request) and not self._granting.opens(request)
+
     def _sees(self, node: str) -> bool:
         """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
         report = self._report
@@ -349,6 +353,8 @@ class HealthScanner:
     def _why_not(self, request: PermitRequest) -> str:
         if self._is_fresh() and not self._sees(request.node):
             return f"no scan has seen {request.node} yet"
+        if self._can_answer(request):
+            return f"it is not known yet what became of opening another episode of {request.node}"
         lease = self._report.lease.problem if self._report else ""
         if self._fresh and not self._is_fresh():
             return "no scan has been answered lately: does a worker serve the cluster?"

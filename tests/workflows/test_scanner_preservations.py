@@ -8,16 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from temporalio import activity
+from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.contracts.episodes import Opened
+from activities.contracts.episodes import Opened, OpenRequest, OpenResult
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput
+from policy.permits import Decision, Holding, PermitRequest
 from policy.report import ClusterLease, PreservationNeed, ViewState
 from tests.workflows.test_scanner import Scan, ScriptedCluster, candidate, report
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, scanner_id
+from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id, scanner_id
 from workflows.messages import ScannerInput
 from workflows.scanner import HealthScanner
 
@@ -146,6 +148,37 @@ async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvi
     assert "preserved" in refused["node-1"]
     assert [episode.node for episode in world.opened] == ["node-2", "node-1"], "released, it is fenced"
     assert [request.begun for request in world.requests][:3] == [(), ("node-1",), ()]
+
+
+@dataclass
+class _Slow(ScriptedCluster):
+    """Episodes take until `go` to be opened."""
+
+    opening: asyncio.Event = field(default_factory=asyncio.Event)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @activity.defn(name="episodes.open")
+    async def open(self, request: OpenRequest) -> OpenResult:
+        self.opening.set()
+        async with asyncio.timeout(10):
+            await self.go.wait()
+        return await super().open(request)
+
+
+async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_nothing(env: WorkflowEnvironment) -> None:
+    """S13: a machine whose preservation has ended is being given up, and the scan calls its node failed as well: what is opened
+    for that is refused by the id, and until then the one that has the id is not sent away for minutes."""
+    world, keepers = _Slow(outcomes={"node-1": Opened.REFUSED}), Keepers()
+    world.show(report("node-1"))
+    async with scanning(env, world, keepers, "keepsix") as scan:
+        await asyncio.wait_for(world.opening.wait(), 20)
+        await scan.until(lambda status: any(permit.holding is Holding.RESERVED for permit in status.permits))
+        request = PermitRequest(node="node-1", workflow_id=episode_id("keepsix", "node-1"), incident="of-the-remediation")
+        accepted = WorkflowUpdateStage.ACCEPTED
+        asked = await scan.client_handle().start_update(HealthScanner.request_permit, request, wait_for_stage=accepted)
+        world.go.set()
+        answer = await asyncio.wait_for(asked.result(), 20)
+    assert answer.decision is Decision.GRANTED
 
 
 class _Noting(list[FencingInput]):
