@@ -95,6 +95,8 @@ class KeptMachine:
     ended_at: datetime | None = None
     """The look that ended the hold, and the expiries of all that have ended."""
     expiries: list[datetime] = field(default_factory=list)
+    alone: bool = False
+    """It is a Node without a Machine."""
     devices: World | None = None
     """What may be cut off of it; None: nothing is configured."""
 
@@ -189,8 +191,8 @@ class ScriptedMachine(PreservationActivities):
             reason=decision.reason,
             warnings=decision.warnings,
             node_uid="uid-node",
-            machine=MACHINE,
-            machine_uid="uid-machine",
+            machine=None if world.alone else MACHINE,
+            machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,
             ready=world.held.node is not None and world.held.node.ready,
         )

@@ -184,6 +184,21 @@ async def test_a_machine_given_up_while_it_is_cut_off_stays_cut_and_that_is_said
     assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
 
 
+async def test_a_node_without_a_machine_that_has_failed_stays_cut_when_its_time_is_over(env: WorkflowEnvironment) -> None:
+    """S35: nobody replaces it, and it is not well: our mark goes on telling of what is cut."""
+    world = failed(switched(tries=1))
+    world.alone = True
+    assert world.devices is not None
+    world.devices.stuck.add(PORT.endpoint)
+    async with preserving(env, world, machine=None) as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.devices.stuck.clear()
+        result = await run.timeout()
+    assert result.outcome is Outcome.RELEASED
+    assert f"left cut: {PORT.endpoint}" in result.message
+    assert "restore-path" not in cuts(world)
+
+
 async def test_an_abort_leaves_a_failed_machine_cut_off_and_says_so(env: WorkflowEnvironment) -> None:
     world = failed(switched())
     async with preserving(env, world) as run:
