@@ -32,7 +32,7 @@ from policy.preservation.held import (
     MachinePhase,
 )
 from policy.preservation.last_to_go import PRIORITY_OURS
-from policy.preservation.mistakes import Mistakes
+from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.spared import NOBODY_SPARED, Spared
@@ -394,11 +394,14 @@ class PreservationBook:
         self._count(key, entry, node)
 
     def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
+        """Hardly any machine bears such a word: of all others nothing is drawn up."""
+        on_node = node is not None and not WORDS.isdisjoint(node.annotations)
         if entry is not None:
-            self.mistakes.look(replace(entry.held, node=node), key, entry.ref)
+            said = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            self.mistakes.look(replace(entry.held, node=node) if said else None, key, entry.ref)
         else:
-            alone = node is not None and node.name not in self._machine_of
-            self.mistakes.look(_alone(node) if alone and node is not None else None, key, None)
+            alone = node if node is not None and node.name not in self._machine_of else None
+            self.mistakes.look(_alone(alone) if alone is not None and on_node else None, key, None)
 
     def _count(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
         """To which part of which pool it belongs: the cap is spread over all of them, not only over those that failed."""

@@ -41,7 +41,7 @@ class Mistakes:
         return iter(list(self._known.values()))
 
     def look(self, held: Held | None, key: str, ref: ObjectRef | None) -> None:
-        """A machine as last seen, None for one that is gone. ref: of its Machine, None for a Node alone."""
+        """A machine as last seen, None for one that is gone or bears none of `WORDS`. ref: its Machine, None for a Node alone."""
         found = _mistake(held, ref) if held is not None else None
         if found == self._known.get(key):
             return
@@ -62,8 +62,6 @@ def mistaken(held: Held) -> tuple[str, ...]:
 
 
 def _mistake(held: Held, ref: ObjectRef | None) -> Mistake | None:
-    if WORDS.isdisjoint(held.on_node) and WORDS.isdisjoint(held.annotations):
-        return None
     words = mistaken(held)
     if not words:
         return None

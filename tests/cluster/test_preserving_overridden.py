@@ -12,6 +12,7 @@ from activities.contracts.preservation import Hold, Wish
 from policy.healthcheck import ObjectRef
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
+from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
@@ -190,12 +191,20 @@ async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_k
 
 
 @ALL
-async def test_sets_that_cannot_be_read_hinder_no_end(fleet: Fleet, api: ApiServer) -> None:
+async def test_sets_that_are_not_there_hinder_no_end(fleet: Fleet) -> None:
     await fleet.delete()
     await ended(fleet, "deletion", "no MachineSet is known above it")
     for plural in ("machinesets", "machinedeployments"):
         await fleet.world.person.delete(f"{DEFINITIONS}/{plural}.{fleet._group}")
     assert (await fleet.again()).override == "deletion"
+
+
+@pytest.mark.parametrize("fleet", [OPENSHIFT, CLUSTER_API], ids=["openshift", "cluster-api"], indirect=True)
+async def test_sets_that_may_not_be_read_hinder_no_end(fleet: Fleet, api: ApiServer) -> None:
+    """Under rights of an earlier version."""
+    await fleet.delete()
+    api.faults.add(Fault(verb="get", path="/machinesets/", accident=Accident.STATUS, status=403))
+    await ended(fleet, "deletion", "what is above it can't be read")
 
 
 async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiClient, connection: ClusterConnection) -> None:
