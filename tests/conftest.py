@@ -18,7 +18,8 @@ ALONE = ("tests/simulator/cluster/", "tests/system/")
 """Where accidents and time-outs are measured in fractions of a second."""
 
 PATIENT = tuple(
-    f"tests/system/test_{each}.py" for each in ("kills", "platforms", "racks", "management_cluster", "preservation_caps")
+    f"tests/system/test_{each}.py"
+    for each in ("kills", "platforms", "racks", "management_cluster", "preservation_caps", "preservation_kills")
 )
 """Of those the ones that wait for results and no moments: they run beside all others."""
 
