@@ -18,7 +18,7 @@ from policy.admission import admit
 from policy.fence_policies import FENCING_LABEL, OFF
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
-from policy.machines import MachineView
+from policy.machines import SKIP_ANNOTATION, MachineView
 from policy.moments import RESOLUTION
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.book import PreservationBook
@@ -352,6 +352,16 @@ def test_in_a_storm_nobody_is_kept_since_nobody_is_acted_on() -> None:
 def test_what_people_keep_out_of_remediation_is_not_kept_by_a_pool(label: dict[str, str]) -> None:
     fleet = fleet_of(3, cap=1)
     fleet.put(replace(fleet.nodes["n-1"], labels={WORKER: "", **label}))
+    failed(fleet, "n-1")
+    found = fleet.scan()
+    assert (found.keeps, found.admitted) == (set(), set())
+
+
+def test_a_word_on_its_machine_keeps_it_out_as_well() -> None:
+    """Though the check is one of Nodes, and knows nothing of Machines."""
+    fleet = fleet_of(3, cap=1)
+    fleet.ledger.put_cluster(PROD, NOW)
+    fleet.ledger.put_machine(a_machine("m1", node_name="n-1", annotations={SKIP_ANNOTATION: ""}), NOW)
     failed(fleet, "n-1")
     found = fleet.scan()
     assert (found.keeps, found.admitted) == (set(), set())
