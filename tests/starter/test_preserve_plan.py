@@ -196,3 +196,33 @@ async def test_a_file_that_is_not_there_is_code_1(tmp_path: Path) -> None:
 async def test_wrong_usage_is_code_2(words: tuple[str, ...], said: str) -> None:
     result = await nodewarden("preserve", "plan", *words, text="")
     assert (result.exit_code, result.stderr) == (2, f"nodewarden: {said}\n")
+
+
+@pytest.mark.parametrize(("healthy", "selected"), [(1, ["n-2"]), (3, [])])
+async def test_of_nodes_that_a_check_calls_failed_the_newest_is_kept_unless_its_brake_is_closed(
+    healthy: int, selected: list[str]
+) -> None:
+    """As the scanner does it: in a storm nobody is remediated, and so nobody has to be kept (S17)."""
+    check = {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": "all"},
+        "spec": {
+            "selector": {"matchLabels": {"pool": "a"}},
+            "minHealthy": healthy,
+            "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "5m"}],
+            "remediationTemplate": {
+                "apiVersion": "nodewarden.io/v1alpha1",
+                "kind": "FencingTemplate",
+                "name": "t",
+                "namespace": "n",
+            },
+        },
+    }
+    nodes = []
+    for number, (status, since) in enumerate([("True", "10"), ("Unknown", "09"), ("Unknown", "11"), ("True", "10")]):
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": f"2026-11-21T{since}:00:00Z"}
+        metadata = {"name": f"n-{number}", "labels": {"pool": "a"}}
+        nodes.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"conditions": [condition]}})
+    found, _ = await planned(check, policy(autoPreserveFailedMax=1), *nodes)
+    assert found["auto"]["selected"] == selected
