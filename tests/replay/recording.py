@@ -29,6 +29,9 @@ KEPT = {
     "test_a_person_is_granted_queued_or_refused": "scanner-requests",
     "test_a_scanner_without_memory_finds_its_holders_again_before_it_admits": "scanner-rebuilt",
     "test_stop_gives_the_lease_back": "scanner-stopped",
+    "test_diagram_2_a_node_that_is_healthy_before_the_timeout_runs_on": "preservation-recovered",
+    "test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_after_a_restart": "preservation-isolated",
+    "test_diagram_2_value_false_terminates_a_failed_machine_at_once": "remediation-replaced",
     "test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way": "device-check-hourly",
 }
 

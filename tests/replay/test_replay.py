@@ -14,6 +14,8 @@ from tests.replay.recording import HISTORIES, KEPT
 from workers.plugin import PLUGIN
 from workflows.device_check import DeviceCheck
 from workflows.fencing import Fencing
+from workflows.preservation import Preservation
+from workflows.remediation import Remediation
 from workflows.scanner import HealthScanner
 
 STORED = sorted(HISTORIES.glob("*.json"))
@@ -31,7 +33,8 @@ def test_every_history_that_should_be_kept_is_there() -> None:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 async def test_a_stored_history_replays(path: Path) -> None:
-    await Replayer(workflows=[DeviceCheck, Fencing, HealthScanner], plugins=[PLUGIN]).replay_workflow(load(path))
+    kinds = [DeviceCheck, Fencing, HealthScanner, Preservation, Remediation]
+    await Replayer(workflows=kinds, plugins=[PLUGIN]).replay_workflow(load(path))
 
 
 async def test_a_changed_sequence_of_commands_is_noticed() -> None:

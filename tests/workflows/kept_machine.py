@@ -52,6 +52,7 @@ from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from policy.vetoes import preserved_as_failed
 from tests.preserved_objects import carried_out
+from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by
 from tests.workflows.world import ScriptedTarget, World
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
@@ -317,6 +318,7 @@ class Run:
         """How it ended, whatever kind it was at the end."""
         result = await asyncio.wait_for(self.handle.result(), 30)
         assert self.world.broken == []
+        await keep_history(self.handle)
         return result
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
