@@ -44,6 +44,8 @@ class Bookkeeping:
         """delegate: who holds the node's lease on our behalf, since he asked us to act; "" for nobody."""
         self._episode = episode
         self._delegate = delegate
+        self.adopted = ""
+        """The incident whose marks were adopted."""
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the turn it means."""
@@ -70,7 +72,7 @@ class Bookkeeping:
         try:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                NodeLeaseRequest(target=self._episode.target),
+                NodeLeaseRequest(target=self._episode.target, adopted=self.adopted),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
         except ActivityError as error:

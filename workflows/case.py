@@ -129,6 +129,7 @@ def open_case(episode: Episode, pin: PinResult) -> Case:
         episode.note("plan", "warning", warning)
     if pin.adopted_incident:
         episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
+        desk.adopted = pin.adopted_incident
         power.expect_in_flight()
         isolation.adopt(pin.adopted_paths)
     return Case(

@@ -62,12 +62,12 @@ async def take_node_lease(connection: ClusterConnection, request: NodeLeaseReque
 
 
 async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRequest) -> None:
-    """Delete the node's lease if this episode took it."""
+    """Delete the node's lease if this episode took it, or the one whose marks it adopted."""
     path = node_lease_path(request.target.pinned.node)
     for _ in range(ATTEMPTS):
         try:
             document = await connection.get(path)
-            if read_lease(document).holder != IDENTITY or not _taken_by(document, request.target.incident):
+            if read_lease(document).holder != IDENTITY or not _taken_by(document, request):
                 return
             metadata = document["metadata"]
             await connection.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
@@ -132,6 +132,6 @@ def _taken(document: JsonObject, lease: LeaseView, request: NodeLeaseRequest, no
     return {**document, "metadata": metadata, "spec": spec}
 
 
-def _taken_by(document: JsonObject, incident: str) -> bool:
+def _taken_by(document: JsonObject, request: NodeLeaseRequest) -> bool:
     by = (document["metadata"].get("annotations") or {}).get(INCIDENT_ANNOTATION, "")
-    return by in ("", incident)
+    return by in ("", request.target.incident, request.adopted)

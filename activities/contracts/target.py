@@ -206,10 +206,14 @@ class FreeDumpingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeaseRequest:
-    """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand."""
+    """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand.
+
+    adopted: the incident whose marks this one adopted; what that one had taken is released with our own.
+    """
 
     target: Target
     seconds: int = 300
+    adopted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -242,6 +242,7 @@ async def test_marks_without_an_owner_are_only_cleaned_up(env: WorkflowEnvironme
     assert world.count("off") == 0
     assert world.count("cordon") == 0
     assert world.count("uncordon") == 1
+    assert world.released == ["old"], "and the lease on the node, which it could not give back"
 
 
 async def test_workloads_that_stay_are_told_and_not_waited_for_for_ever(env: WorkflowEnvironment) -> None:

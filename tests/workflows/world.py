@@ -84,6 +84,8 @@ class World:
     paths: dict[str, PowerState] = field(default_factory=dict)
     noted: set[str] = field(default_factory=set)
     adopted_paths: tuple[str, ...] = ()
+    released: list[str] = field(default_factory=list)
+    """Whose node lease was released beside the episode's own, each time."""
     word: bool = False
     """A person has said that paths may be given back."""
     boots: bool = True
@@ -267,6 +269,7 @@ class ScriptedTarget:
 
     async def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         await self.world.act("release-lease")
+        self.world.released.append(request.adopted)
 
     async def note_off(self, request: contract.NoteOffRequest) -> contract.ActResult:
         await self.world.act("note-off" if request.off_proven else "note-on")

@@ -122,6 +122,16 @@ async def test_release_leaves_the_lease_of_our_next_episode(world: World) -> Non
     assert (await world.node_lease())["spec"]["holderIdentity"] == "nodewarden"
 
 
+async def test_release_takes_the_lease_of_an_adopted_episode_along(world: World) -> None:
+    """S28, S35: it was terminated before it could; nobody waits ten minutes for a lease that covers nothing any more."""
+    target = await world.pinned()
+    await world.target.take_lease(await world.lease_request(target))
+    after = replace(await world.lease_request(replace(target, incident="incident-2")), adopted=target.incident)
+    await world.target.release_lease(after)
+    with pytest.raises(ApiError, match="NotFound"):
+        await world.node_lease()
+
+
 async def test_release_does_not_delete_a_lease_that_changed_hands_meanwhile(world: World) -> None:
     """S28."""
     await world.target.take_lease(await world.lease_request())
