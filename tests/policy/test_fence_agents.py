@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy.credential_names import names_a_credential
@@ -132,6 +132,8 @@ PARAMETER = st.sampled_from(["ip", "ipaddr", "--ip", "plug", "port", "ipport", "
 VALUE = st.one_of(st.sampled_from(["1", "2", "161", "10.0.0.7", "host", "1:1", "a,b", ""]), st.text(max_size=4))
 
 
+@example(agent="fence_drac5", parameters={"ip": "1"})
+@example(agent="fence_drac5", parameters={"ip": "1", "port": "server-2"})
 @given(agent=st.sampled_from(sorted(PUBLISHED)), parameters=st.dictionaries(PARAMETER, VALUE, max_size=4))
 def test_an_endpoint_is_made_or_refused_and_never_two_in_one(agent: str, parameters: dict[str, str]) -> None:
     """S9: what reaches a task queue, a table and a URL holds nothing but what may stand there."""
@@ -143,7 +145,10 @@ def test_an_endpoint_is_made_or_refused_and_never_two_in_one(agent: str, paramet
         assert made.isascii()
         assert made.isprintable()
         assert " " not in made
-        assert (agent in SINGLE_MACHINE_AGENTS) == ("/" not in made.partition("://")[2].partition("?")[0])
+        has_plug = "/" in made.partition("://")[2].partition("?")[0]
+        # A DRAC/MC has a plug for each of its blades, a DRAC 5 none: only what is said of that agent's device tells which it is.
+        says_plug = agent != "fence_drac5" or bool(parameters.get("plug") or parameters.get("port"))
+        assert has_plug == (agent not in SINGLE_MACHINE_AGENTS and says_plug)
 
 
 @pytest.mark.parametrize(
