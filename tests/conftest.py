@@ -1,11 +1,12 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs three processes (pytest-xdist): first all take what is not hurried, then two of them have the machine for
-themselves and run simulated clusters and whole systems, which mostly wait.
+`make test` runs three processes (pytest-xdist): first all take what keeps a processor busy, then each has a lane of its own in
+which simulated clusters and whole systems run one after the other. Those mostly wait, so that three of them leave two cores room.
 """
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import hypothesis
@@ -14,31 +15,53 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests import report
 
-ALONE = ("tests/simulator/cluster/", "tests/system/")
-"""Where accidents and time-outs are measured in fractions of a second."""
+WHOLE = ("tests/simulator/cluster/", "tests/system/")
+"""Simulated clusters and whole systems."""
 
-PATIENT = tuple(
-    f"tests/system/test_{each}.py"
-    for each in ("kills", "platforms", "racks", "management_cluster", "preservation_caps", "preservation_kills")
+
+def _files(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/system/test_{name}.py" for name in names)
+
+
+PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
+"""Whole systems that wait for results and no moments, many machines or many systems at once: most of the work."""
+
+CALM = _files(
+    *("scanner_life", "worker_ends", "management_cluster", "deployment_version", "temporal_cli", "isolated"),
+    *("preservation", "preservation_kills", "fence_check"),
 )
-"""Of those the ones that wait for results and no moments: they run beside all others."""
+"""Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away."""
+
+LANES = {"patient": PATIENT, "calm": CALM, "prompt": WHOLE}
+"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second. The longest lane is first."""
 
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
 
 
+def _lane(nodeid: str) -> str:
+    """The lane of a test, "" where it needs none."""
+    return next((name for name, begin in LANES.items() if nodeid.startswith(begin)), "")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What wants the machine for itself comes last, in one process or in several."""
-    items.sort(key=lambda item: (item.nodeid.startswith(ALONE), not item.nodeid.startswith(PATIENT)))
+    """The lanes come last, in one process or in several."""
+    order = ["", *LANES]
+    items.sort(key=lambda item: order.index(_lane(item.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay until the end: looking through them again and again for garbage takes 5% of the
+    time, and stands in the way of tests that measure moments."""
+    gc.collect()
+    gc.freeze()
 
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together, and so do all that want the machine for themselves, but for those that are patient."""
+    """A file's tests stay together, and so do those of a lane."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if nodeid.startswith(PATIENT):
-            return "patient"
-        return "alone" if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+        return _lane(nodeid) or nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -22,11 +22,13 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
+from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
 from policy.episodes import EpisodeResult
@@ -280,14 +282,26 @@ class System:
         async def closed() -> bool:
             handle = self.warden.client.get_workflow_handle(episode_id(self.cluster_name, before.node), result_type=EpisodeResult)
             described = await handle.describe()
-            if described.start_time < before.at or described.close_time is None:
+            run_id: str | None = described.run_id
+            if described.start_time < before.at:
                 return False
-            pinned = self.warden.client.get_workflow_handle(handle.id, run_id=described.run_id, result_type=EpisodeResult)
+            if described.close_time is None:
+                run_id = await self._completed_before(described, since=before.at)
+            if run_id is None:
+                return False
+            pinned = self.warden.client.get_workflow_handle(handle.id, run_id=run_id, result_type=EpisodeResult)
             found.append(await pinned.result(follow_runs=False))
             return True
 
         await self.until(closed, f"the episode of {before.node} ends", seconds=seconds, tolerate=True)
         return found[0]
+
+    async def _completed_before(self, now: WorkflowExecutionDescription, *, since: datetime) -> str | None:
+        """The run of another kind that ended before this one began, under the same id: a preservation may begin so soon after a
+        fencing that nobody has seen the end of that one. None where there is none."""
+        query = f"WorkflowId = '{now.id}' AND ExecutionStatus = 'Completed' AND WorkflowType != '{now.workflow_type}'"
+        runs = [run async for run in self.warden.client.list_workflows(query) if run.start_time >= since]
+        return min(runs, key=lambda run: run.start_time).run_id if runs else None
 
     async def judge(self, before: Before, result: EpisodeResult, *, seconds: float = 15.0) -> list[str]:
         """Everything that is wrong with an episode that should have recovered its node and left no trace; also its permit."""
