@@ -134,6 +134,8 @@ class Watches:
         self._patience = patience
         self._refused_since: dict[Following, float] = {}
         self._started = False
+        if self._book.has_pools:
+            self._follow_machines()
 
     def __iter__(self) -> Iterator[Following]:
         """Everything that is followed now."""

@@ -107,6 +107,11 @@ class PreservationBook:
         return bool(self._open or self._quiet or self._gone or self.mistakes) or any(pool.cap for pool in self._pools.values())
 
     @property
+    def has_pools(self) -> bool:
+        """Whether there is a pool, however many it keeps."""
+        return bool(self._pools)
+
+    @property
     def keeps_failed(self) -> bool:
         """Whether any pool keeps failed machines without having been asked."""
         return any(pool.cap for pool in self._pools.values()) or any(each.cap for each, _ in self._deployments.values())

@@ -22,7 +22,9 @@ from activities.cluster.scan import ClusterScan
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
+from policy.preservation.pools import Pool
 from policy.report import PreservationNeed, ScanReport
+from policy.selectors import Selector
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import DEFINITIONS, NODES, node, now
@@ -33,19 +35,18 @@ pytestmark = pytest.mark.timeout(20)
 
 CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 POLICIES = "/apis/nodewarden.io/v1alpha1/preservationpolicies"
-Open = Callable[[], Any]
+Open = Callable[..., Any]
 
 
 @pytest.fixture
 async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
     async with AsyncExitStack() as stack:
 
-        async def opened() -> ClusterScan:
+        async def opened(**changes: Any) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
-            return await stack.enter_async_context(
-                ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease)
-            )
+            scan = ClusterScan("prod", connection, limits=LIVE, watch_limits=WATCHES, lease=lease, **changes)
+            return await stack.enter_async_context(scan)
 
         yield opened
 
@@ -125,16 +126,21 @@ async def test_of_nodes_without_a_machine_too(person: ApiClient, connection: Clu
     assert refused(report) == {"node-1": "", "node-2": ""}
 
 
+@pytest.mark.parametrize("source", ["an object", "the settings"])
 async def test_a_pool_has_the_machines_followed_that_a_health_check_of_nodes_knows_nothing_of(
-    person: ApiClient, open_scan: Open
+    person: ApiClient, open_scan: Open, source: str
 ) -> None:
     """Else the Node would be kept as one of nobody, and nobody would know it as kept, since that stands on the Machine (S23)."""
     await OPENSHIFT.install(person)
-    await with_pool(person, 1)
+    pools: tuple[Pool, ...] = ()
+    if source == "an object":
+        await with_pool(person, 1)
+    else:
+        pools = (Pool(name="workers", selector=Selector(), cap=1),)
     await OPENSHIFT.fleet(person, 6)
     await with_policy(person, duration="1s")
     await fail_two(person)
-    scan = await open_scan()
+    scan = await open_scan(pools=pools)
     report = await observe_until(scan, await observe(scan, asked()), lambda seen: bool(seen.preservations))
     assert kept(report) == {"node-2": machine_of("node-2")}
 
