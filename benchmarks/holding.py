@@ -27,6 +27,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import EventRequest
 from policy.episodes import PreservationInput
@@ -97,6 +98,18 @@ async def hold(request: HoldRequest) -> Hold:
     return Hold(at=now, phase="Running:Preserved", preserved=True, expiry=now + timedelta(hours=72), machine_uid=request.node)
 
 
+@activity.defn(name="evidence.collect")
+async def collect(request: CollectRequest) -> Collected:  # noqa: ARG001 - whatever is asked for
+    """There is a directory, and nothing worth keeping."""
+    return Collected()
+
+
+@activity.defn(name="evidence.seal")
+async def seal(request: SealRequest) -> Sealed:
+    """Written."""
+    return Sealed(path=f"/evidence/{request.bundle.node}", sha256="0" * 64, files=0, size=0)
+
+
 @activity.defn(name="target.record-event")
 async def record_event(request: EventRequest) -> None:
     """Told."""
@@ -109,7 +122,7 @@ async def of_the_worker(count: int, seconds: float) -> None:
         dev_server_existing_path=temporal, plugins=[PLUGIN], search_attributes=search.ALL
     ) as env:
         workflows = Worker(env.client, task_queue=WORKFLOW_QUEUE, workflows=[Preservation])
-        acts = Worker(env.client, task_queue=cluster_queue(CLUSTER), activities=[hold, record_event])
+        acts = Worker(env.client, task_queue=cluster_queue(CLUSTER), activities=[hold, collect, seal, record_event])
         async with workflows, acts:
             await asyncio.sleep(2)
             before = _process(), await _idle(seconds)

@@ -70,6 +70,9 @@ async def test_of_two_machines_that_fail_one_is_kept_and_the_other_fenced(make_s
     assert (power.count("off"), power.count("on")) == (0, 0), "S21"
     assert fleet.deletions() == []
     assert set(fleet.names) == there
+    status = await system.scanner()
+    assert status is not None
+    assert kept not in {held.node for held in status.held_off}, "nobody even tried to fence it"
 
     await system.client.patch(f"{POLICIES}/workers", {"spec": {"autoPreserveFailedMax": 0}})
     await system.until(
