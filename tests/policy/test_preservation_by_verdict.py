@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from policy.admission import admit
 from policy.fence_policies import FENCING_LABEL, OFF
+from policy.fencing_requests import FencingRequest
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import SKIP_ANNOTATION, MachineView
@@ -28,7 +29,7 @@ from policy.preservation.held import BY_US, CONDITION, ENDED_ANNOTATION, EXPIRY_
 from policy.preservation.pools import Pool
 from policy.report import PreservationNeed, ReportParts
 from policy.selectors import Selector
-from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, mark_text
+from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_report, mark_text
 from tests.policy.pools import PROD, a_machine, openshift
 from tests.preserved_objects import carried_out
 
@@ -174,6 +175,22 @@ def test_what_is_beyond_the_cap_is_fenced_as_it_always_was() -> None:
     failed(fleet, "n-2")
     found = fleet.scan()
     assert (found.keeps, found.admitted) == (set(), {"n-2"})
+
+
+def test_an_object_of_another_system_that_asks_for_a_node_waits_as_well() -> None:
+    """S21: until the failure has settled nothing is said of it, then it is told that the node is kept."""
+    fleet = fleet_of(3, cap=1)
+    ref = ObjectRef(api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name="n-1")
+    fleet.ledger.remove_check(a_check().ref.key)
+    fleet.ledger.put_check(a_check(minHealthy=0, remediationTemplate={**TEMPLATE, "kind": "FenceAgentsRemediationTemplate"}))
+    fleet.ledger.put_request(FencingRequest(ref=ref, uid="u", node="n-1", created=NOW, requester="workers"))
+    fleet.turn("n-1", "Unknown")
+    fleet.wait(LIMIT.total_seconds())
+    assert fleet.scan().parts.candidates == ()
+    fleet.wait(SETTLE.total_seconds())
+    found = fleet.scan()
+    assert (found.keeps, found.admitted) == ({"n-1"}, set())
+    assert {each.check.kind: "preserved" in each.refused for each in found.parts.candidates}["FenceAgentsRemediation"]
 
 
 def test_until_a_failure_has_settled_it_is_neither_kept_nor_fenced() -> None:
