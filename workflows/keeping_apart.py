@@ -82,7 +82,7 @@ class KeepingApart:
 
     async def carry_out(self, hold: Hold) -> bool:
         """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
-        if not hold.isolate or self.progress is Isolation.CUT or workflow.now() < self._next:
+        if not hold.isolate or self.progress is Isolation.CUT or workflow.now() < self._next or self._objection():
             return False
         before, self._episode.not_beyond = self.progress, hold.expiry
         try:

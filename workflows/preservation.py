@@ -121,7 +121,7 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
-            if await self._apart.carry_out(hold) or self._why_look_again():
+            if await self._apart.carry_out(hold) or self._heard():
                 continue
             await self._show(hold)
             if handing_over.roll_is_due() and not self.unheard and self._evidence.may_be_left():
@@ -234,12 +234,16 @@ class PreservationStory:
             remaining = min(remaining, again - workflow.now())
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
 
+    def _heard(self) -> str:
+        """What has been said since the last look, "" where nothing was."""
+        abort = self.episode.abort_asked
+        return f"aborted by {abort.who}: {abort.reason}" if abort is not None else self._spoken
+
     def _why_look_again(self) -> str:
         """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
-        if (abort := self.episode.abort_asked) is not None:
-            return f"aborted by {abort.who}: {abort.reason}"
         expiry = self._hold.expiry if self._hold is not None else None
-        return "its time is over" if expiry is not None and workflow.now() >= expiry else self._spoken
+        over = "its time is over" if expiry is not None and workflow.now() >= expiry else ""
+        return self._heard() or over
 
     async def _drain(self) -> None:
         """Rounds of evictions under our mark, until nothing is left that may be asked for. No pod is ever deleted (S30, S36)."""

@@ -98,6 +98,10 @@ class KeptMachine:
     expiries: list[datetime] = field(default_factory=list)
     alone: bool = False
     """It is a Node without a Machine."""
+    behind: timedelta = timedelta(0)
+    """So much earlier is it by the clock of its API than by the workflow's."""
+    looks: int = 0
+    """How often it was looked at."""
     devices: World | None = None
     """What may be cut off of it; None: nothing is configured."""
 
@@ -153,7 +157,8 @@ class ScriptedMachine(PreservationActivities):
         world = self._world
         if world.errors:
             raise world.errors.popleft()
-        at = now()
+        world.looks += 1
+        at = now() - world.behind
         if not world.present:
             return Hold(at=at, gone="the Machine is gone")
         held, wish = world.held, request.wish

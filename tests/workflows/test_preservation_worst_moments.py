@@ -97,3 +97,14 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         gate.set()
         await asyncio.sleep(2)
         assert not ("preserved until" in told and "delete" in world.acts), told
+
+
+async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_at_once_a_second(env: WorkflowEnvironment) -> None:
+    """A hold never ends early, and the wait for a clock that is behind fills no history."""
+    world = machine()
+    world.annotate("now")
+    world.timeout, world.behind = timedelta(hours=1), timedelta(seconds=8)
+    async with preserving(env, world) as run:
+        result = await run.timeout()
+    assert result.outcome is Outcome.RELEASED
+    assert world.looks <= 15
