@@ -351,8 +351,9 @@ class Episode:
         return answer
 
     async def give_back_permit(self, release: Release) -> None:
-        """Tell the scanner; a failed signal is swallowed because the scanner also describes its holders."""
-        self.permit = False
+        """Tell the scanner, also that nobody waits for one any more; a failed signal is swallowed because the scanner also
+        describes its holders."""
+        self.permit, self.queued = False, ""
         uid = self._target.pinned.uid if self._target else ""
         release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid)
         scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))

@@ -83,6 +83,8 @@ class KeepingApart:
     async def carry_out(self, hold: Hold) -> bool:
         """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
         if not hold.isolate or self.progress is Isolation.CUT or workflow.now() < self._next or self._objection():
+            if self._episode.permit:
+                await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
             return False
         before, self._episode.not_beyond = self.progress, hold.expiry
         try:
@@ -201,7 +203,7 @@ class KeepingApart:
 
     async def _leave(self) -> None:
         """No permit, and no lease of the node, while nothing is done to it."""
-        if self._episode.permit:
+        if self._episode.permit or self._episode.queued:
             release = Release(node=self._episode.node, incident=self._episode.incident, outcome=Outcome.RELEASED.value)
             await self._episode.give_back_permit(release)
         if self.marked:

@@ -291,6 +291,23 @@ async def test_whoever_releases_it_while_it_waits_for_a_permit_is_heard(env: Wor
     assert cuts(world) == []
 
 
+async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: WorkflowEnvironment) -> None:
+    """S14: it would count until the hold is over, and others would wait for it so long."""
+    world = failed(switched())
+    world.answers.extend([PermitAnswer(decision=Decision.QUEUED, reason="3 of 3 permits are held")] * 200)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "waits for a permit" in status.doing and bool(status.queued))
+        assert world.held.node is not None
+        asked = world.held.node.annotations | {ISOLATE_ANNOTATION: "false"}
+        world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
+        await news(run)
+        await run.until(lambda status: "waits for a permit" not in status.doing and not status.queued)
+        await run.handle.signal(Preservation.permit_granted)
+        await run.until(lambda status: not status.permit)
+        assert world.acts.count("permit") >= 1
+    assert cuts(world) == []
+
+
 async def test_an_instance_without_any_configuration_has_its_volumes_detached(env: WorkflowEnvironment) -> None:
     """The volumes of a cloud machine are known by themselves: detached, read `available`, and only then pods freed (S1)."""
     world = failed(plan(levels=((INSTANCE,),)))
