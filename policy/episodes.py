@@ -149,7 +149,10 @@ class PreservationNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationInput:
-    """Input of the `Remediation` workflow: the deletion of one Machine that has failed, whose owner then makes another one."""
+    """Input of the `Remediation` workflow: the deletion of one Machine that has failed, whose owner then makes another one.
+
+    asked: a run before this one has asked for the deletion, and its permit is ours.
+    """
 
     cluster: str = ""
     node: str = ""
@@ -163,6 +166,7 @@ class RemediationInput:
     marked: bool = False
     isolated: IsolatedBoot | None = None
     unhealthy: str = ""
+    asked: bool = False
     started: datetime | None = None
     record: tuple[RecordEntry, ...] = ()
 

@@ -37,7 +37,8 @@ LONGEST_PAUSE = timedelta(hours=1)
 """Between two tries of an isolation that can't be carried out: whatever is in the way is a person's to mend, who may say so."""
 
 LOOK_FOR_RESTART = timedelta(minutes=1)
-"""While a path may not be given back before the machine has booted anew, or a person has said so."""
+"""While a path may not be given back before the machine has booted anew, or a person has said so: at first, and ever more seldom,
+since that may take weeks. The scanner, which sees our mark, tells of a restart."""
 
 
 class KeepingApart:
@@ -217,6 +218,7 @@ class KeepingApart:
         if self.boot is None:
             return ""
         self._episode.resumed = None  # what was said earlier was about something else
+        pause = LOOK_FOR_RESTART
         while True:
             try:
                 sequence = await self._open()
@@ -234,7 +236,8 @@ class KeepingApart:
                 return self.left
             if self._episode.phase is not Phase.NEEDS_HUMAN or self._episode.problem != problem:
                 await self._desk.ask_for_a_person(problem)
-            await self._episode.rest(LOOK_FOR_RESTART, "a restart, or a person's word")
+            await self._episode.rest(pause, "a restart, or a person's word")
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed, or a person says so, or whoever wrote behind the cut has gone with its boot."""

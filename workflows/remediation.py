@@ -7,6 +7,7 @@ the request is live and the last word: somebody who asks for the machine to be p
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
@@ -17,11 +18,10 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
 from policy.permits import PermitRequest, Release
-from workflows import options
+from workflows import handing_over, options
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
 from workflows.episode import Episode
-from workflows.handing_over import go_on_as
 from workflows.messages import AbortRequest
 from workflows.turns import is_unclear
 
@@ -46,7 +46,8 @@ class RemediationStory:
         self.episode.record += request.record
         self.episode.holder = request.holder
         self._desk = Bookkeeping(self.episode)
-        self._asked = self._unclear = False
+        self.episode.permit = self._asked = request.asked
+        self._unclear = False
         """Whether the deletion was asked for, and whether it may have been for all that we know: an answer was lost."""
         info = workflow.info()
         self.episode.target = Target(
@@ -58,8 +59,8 @@ class RemediationStory:
             run_id=info.run_id,
         )
 
-    async def run(self) -> EpisodeResult | PreservationInput:
-        """Ask for the deletion, and follow it until the Machine is gone."""
+    async def run(self) -> EpisodeResult | PreservationInput | RemediationInput:
+        """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days."""
         self.episode.introduce(zone="", reason=self.episode.reason)
         self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
         pause = PAUSE
@@ -98,6 +99,8 @@ class RemediationStory:
             if not self._asked:
                 self._asked = True
                 self.episode.note("delete-machine", "asked", found.detail)
+            if handing_over.roll_is_due():
+                return self._rolled()
             self.episode.enter(phase=Phase.TERMINATING, doing="waits until the machine is gone")
             await self.episode.rest(LOOK_AGAIN, "until the machine is looked for again")
 
@@ -184,6 +187,16 @@ class RemediationStory:
             ),
         )
 
+    def _rolled(self) -> RemediationInput:
+        return replace(
+            self._request,
+            incident=self.episode.incident,
+            holder=self.episode.holder,
+            asked=True,
+            started=self.episode.started,
+            record=tuple(self.episode.record),
+        )
+
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         if self._request.marked:
             await self._desk.remove_marks(UNMARK_PAUSE)
@@ -220,4 +233,5 @@ class Remediation(EpisodeConversation):
         await workflow.wait_condition(workflow.all_handlers_finished)
         if isinstance(result, EpisodeResult):
             return result
-        raise go_on_as(Kind.PRESERVATION, result, incident=self.episode.incident)
+        kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
+        raise handing_over.go_on_as(kind, result, incident=self.episode.incident)

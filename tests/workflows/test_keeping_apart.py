@@ -138,6 +138,21 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
     assert isolation_of(world) == ""
 
 
+async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnvironment) -> None:
+    """S35: it waits for a person for as long as that takes; a look a minute would fill its history within days."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        world.recovers()
+        world.annotate("false")
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert world.devices is not None
+        before = world.devices.count("glance")
+        await run.skip(timedelta(hours=10))
+        assert world.devices.count("glance") - before < 30
+
+
 async def test_or_on_a_persons_word(env: WorkflowEnvironment) -> None:
     """S35; a word that was said before it was asked for does not count."""
     world = failed(switched())

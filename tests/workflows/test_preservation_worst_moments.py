@@ -108,3 +108,21 @@ async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_a
         result = await run.timeout()
     assert result.outcome is Outcome.RELEASED
     assert world.looks <= 15
+
+
+async def test_a_deletion_that_hangs_for_days_goes_on_in_a_new_history(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S14, S33: it is asked for once, and its permit is not asked for again."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 100)
+    world = machine()
+    world.fails()
+    world.annotate("false")
+    world.lingers = 30
+    async with preserving(env, world) as run:
+        result = await run.timeout()
+        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
+    assert result.outcome is Outcome.REPLACED
+    assert len(runs) > 2
+    assert (world.acts.count("delete"), world.acts.count("permit")) == (1, 1)
+    assert sum(entry.act == "delete-machine" for entry in result.record) == 1
