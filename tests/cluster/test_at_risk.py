@@ -92,11 +92,13 @@ class Scans:
 
     async def observe_until(self, scan: ClusterScan, fits: Callable[[ScanReport], object], **changes: Any) -> ScanReport:
         report = await self.observe(scan, **changes)
-        for _ in range(8):
-            if fits(report):
-                return report
-            report = await self.observe(scan, known_digest=report.digest, inventory=report.inventory, **changes)
-        raise AssertionError(report)
+        try:
+            async with asyncio.timeout(30):
+                while not fits(report):
+                    report = await self.observe(scan, known_digest=report.digest, inventory=report.inventory, **changes)
+        except TimeoutError:
+            raise AssertionError(report) from None
+        return report
 
 
 @pytest.fixture
