@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from heapq import heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 
 from policy.healthcheck import ObjectRef
 from policy.moments import later, moment_of
@@ -43,6 +43,8 @@ from policy.targets import MACHINE
 Words = Callable[[str], str]
 """What covering health checks say of the Node of that name, "" while none calls it unhealthy; or of a Machine without a Node, by
 the name under which it is a victim."""
+
+SPARE_ENDS = 1024
 
 NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
@@ -279,6 +281,10 @@ class PreservationBook:
             self._open.discard(held.key)
             self._quiet[held.key] = held.expiry
             heappush(self._ends, (held.expiry, held.key))
+            if len(self._ends) > SPARE_ENDS + 2 * len(self._quiet):
+                # Each change of what is quiet leaves an end behind; they must not pile up until they would be due.
+                self._ends = [(end, key) for key, end in self._quiet.items()]
+                heapify(self._ends)
 
     def next_due(self, now: datetime) -> datetime | None:
         """The first moment at which time alone changes something: an expiry, or a failure that has settled."""

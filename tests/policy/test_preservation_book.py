@@ -162,6 +162,18 @@ def test_a_changed_word_on_a_quiet_machine_is_heard(value: str | None, action: s
     assert fleet.actions() == ({"n-1": action} if action else {})
 
 
+def test_a_quiet_machine_that_changes_all_the_time_is_remembered_once() -> None:
+    """For 72 hours: what nobody decides by (an annotation of somebody's) must not cost memory with every change."""
+    fleet = Fleet()
+    fleet.kept(1)
+    for turn in range(3000):
+        fleet.machine(1, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now", "turn": str(turn)})
+        fleet.actions()
+    assert len(fleet.book._ends) < 2000
+    assert fleet.book.next_due(NOW) == LATER
+    assert fleet.actions(LATER) == {"n-1": "stop"}
+
+
 def test_a_quiet_machine_that_fails_is_to_be_drained() -> None:
     fleet = Fleet()
     fleet.kept(1)
