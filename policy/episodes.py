@@ -87,11 +87,12 @@ class FencingInput:
 class IsolatedBoot:
     """The boot of a machine during which it was cut off from its volumes or its network: once it is over, what was freed
     elsewhere has no second writer. boot_id: "" where the Node did not say. freed: whether pods were freed behind the cut. cut:
-    whether all of it has been carried out."""
+    whether all of it has been carried out. left: what is cut, in words to end a sentence with."""
 
     boot_id: str = ""
     freed: bool = False
     cut: bool = False
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,12 +68,14 @@ class KeepingApart:
         if self._boot is None or self._sequence is None:
             return self._boot
         cut = self.progress is Isolation.CUT
-        return replace(self._boot, freed=self._boot.freed or self._sequence.freed, cut=cut)
+        return replace(self._boot, freed=self._boot.freed or self._sequence.freed, cut=cut, left=self.left)
 
     @property
     def left(self) -> str:
         """What is still cut, in words to end a sentence with."""
-        return self._sequence.left if self._sequence is not None else ""
+        if self._sequence is not None:
+            return self._sequence.left
+        return self._boot.left if self._boot is not None else ""
 
     def next_try(self, hold: Hold) -> datetime | None:
         """When it is due again, None where nothing of it is left to be done."""

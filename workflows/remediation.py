@@ -95,7 +95,7 @@ class RemediationStory:
             if found.gone:
                 return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
             if found.kept:
-                return await self._back(found.kept)
+                return await self._back(found)
             if not self._asked:
                 self._asked = True
                 self.episode.note("delete-machine", "asked", found.detail)
@@ -161,9 +161,10 @@ class RemediationStory:
             **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
         )
 
-    async def _back(self, why: str) -> PreservationInput:
-        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit."""
-        request = self._request
+    async def _back(self, found: GiveUpResult) -> PreservationInput:
+        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
+        health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
+        request, why = self._request, found.kept
         await self.episode.give_back_permit(
             Release(node=self.episode.node, incident=self.episode.incident, outcome=Outcome.RELEASED.value, problem=why)
         )
@@ -176,6 +177,7 @@ class RemediationStory:
             requester=request.requester,
             incident=self.episode.incident,
             keep=False,
+            unhealthy="" if found.well else request.unhealthy,
             holder=self.episode.holder,
             state=PreservationState(
                 started=self.episode.started,

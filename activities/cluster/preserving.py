@@ -254,7 +254,7 @@ class ClusterPreservation(PreservationActivities):
         if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
             operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: None})
             await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
-        return GiveUpResult(kept=why, detail=why)
+        return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
 
     async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
         """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""

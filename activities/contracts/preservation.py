@@ -127,11 +127,12 @@ class GiveUpRequest:
 class GiveUpResult:
     """kept: why it was not asked for after all, "" where it was (now, or before): somebody preserves the machine, or it is well.
 
-    gone: the Machine is no longer there.
+    gone: the Machine is no longer there. well: its Node says that it is healthy.
     """
 
     kept: str = ""
     gone: bool = False
+    well: bool = False
     detail: str = ""
 
 

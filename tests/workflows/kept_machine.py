@@ -141,6 +141,10 @@ def machine(**changes: object) -> KeptMachine:
     return KeptMachine(replace(held, **changes))  # type: ignore[arg-type]
 
 
+def _as_called(held: Held, unhealthy: str) -> Held:
+    return replace(held, phase=MachinePhase.FAILED, failed=unhealthy) if unhealthy and not held.failed else held
+
+
 def now() -> datetime:
     """The server's time for this attempt."""
     return activity.info().started_time
@@ -161,7 +165,7 @@ class ScriptedMachine(PreservationActivities):
         at = now() - world.behind
         if not world.present:
             return Hold(at=at, gone="the Machine is gone")
-        held, wish = world.held, request.wish
+        held, wish = _as_called(world.held, request.unhealthy), request.wish
         wanted = {PRESERVE_ANNOTATION: "now"} if wish.keep else {}
         wanted |= {ISOLATE_ANNOTATION: "true"} if wish.isolate else {}
         if wanted:
@@ -174,7 +178,7 @@ class ScriptedMachine(PreservationActivities):
             decision = replace(decision, expiry=wish.until)
         found = effects(decision, drained=request.drained, isolation=request.isolation)
         before = world.held.expiry
-        world.held = carried_out(held, found)
+        world.held = replace(carried_out(held, found), phase=world.held.phase, failed=world.held.failed)
         if before is not None and world.held.expiry is not None and wish.until is None and before != world.held.expiry:
             world.broken.append(f"S22: the expiry moved from {before} to {world.held.expiry}")
         if decision.ended:
@@ -210,8 +214,8 @@ class ScriptedMachine(PreservationActivities):
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
         if request.withdraw:
             return GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
-        if world.gave_up_at is None and keeps(world.held, now()):
-            return GiveUpResult(kept="somebody asks for it to be preserved")
+        if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), now()):
+            return GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(now()):
             world.broken.append("S21: deleted while preserved")
         if world.gave_up_at is None:

@@ -15,7 +15,7 @@ from policy.nodes import PRESERVE_ANNOTATION
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState, VolumeState
-from policy.preservation.held import ISOLATION_ANNOTATION
+from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, plan
@@ -333,6 +333,40 @@ async def test_an_instance_without_any_configuration_has_its_volumes_detached(en
     order = [act for act in world.devices.acts if act.startswith(("detach", "free"))]
     assert order == ["detach vol-1", "detach vol-2", "free-cut-pods"]
     assert cuts(world) == ["free-cut-pods"]
+
+
+async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_back_from_its_deletion(
+    env: WorkflowEnvironment,
+) -> None:
+    """S27: whoever asks for it at the last moment keeps it as it was, failed and cut off, though no controller calls it failed."""
+    world = failed(switched(tries=1), **{PRESERVE_ANNOTATION: "when-failed"})
+    world.held = replace(world.held, phase=MachinePhase.RUNNING, failed="")
+    assert world.devices is not None
+    world.devices.stuck.add(PORT.endpoint)  # nothing is freed: given back it would be at once
+    async with preserving(env, world, unhealthy="workers calls it unhealthy") as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.devices.stuck.clear()
+        world.late = "when-failed"
+        await run.handle.execute_update(Preservation.release, WORD)
+        await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
+    assert "restore-path" not in cuts(world)
+
+
+async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S35: whoever reads the record of the deletion learns of it."""
+    grown = asyncio.Event()
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        first = (await run.handle.describe()).run_id
+        grown.set()
+        await news(run)
+        async with asyncio.timeout(10):
+            while (await run.handle.describe()).run_id == first:
+                await asyncio.sleep(0.02)
+        result = await run.timeout()
+    assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
 
 
 async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
