@@ -229,7 +229,9 @@ class KeepingApart:
             else:
                 assert self._looks is not None
                 await self._looks.refresh()
-                left = await sequence.undo(may_restore=self._may_restore, patient=False)
+                # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
+                may = self._may_restore()
+                left = await sequence.undo(may_restore=self._may_restore, patient=False) if may else sequence.left
                 if not left:
                     await self._leave()
                     return ""

@@ -88,6 +88,7 @@ class PreservationStory:
         self._hold: Hold | None = None
         self._warned: tuple[str, ...] = ()
         self._desk = Bookkeeping(self.episode)
+        self._ending = ""
         self._evidence = Evidence(self.episode, state)
         isolated = state.isolated if state is not None else None
         self._apart = KeepingApart(self.episode, self._desk, isolated, objection=self._why_look_again)
@@ -331,6 +332,7 @@ class PreservationStory:
         return await self._end(outcome, hold.reason)
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        self._ending = f"{outcome.value}: {message}"
         self._evidence.end()
         if self._hold is not None and self._hold.well:
             message += await self._apart.give_back()
@@ -430,6 +432,12 @@ class PreservationStory:
         return f"{self.episode.node} is cut off while it is kept as failed"
 
     @property
+    def ending(self) -> str:
+        """Why it ends whatever is said from now on, "" while it may go on: what was cut off may take days to be given back."""
+        abort = self.episode.abort_asked
+        return self._ending or self._wish.release or (f"aborted by {abort.who}: {abort.reason}" if abort is not None else "")
+
+    @property
     def unheard(self) -> bool:
         """Whether somebody has said what was not carried out yet: nothing is handed over before that."""
         return self._wish != NO_WISH or self.episode.abort_asked is not None or self.episode.held is not None
@@ -489,7 +497,7 @@ class Preservation(EpisodeConversation):
     @isolate.validator
     def _check_isolate(self, request: PersonRequest) -> None:
         by_a_person(request.who, request.reason)
-        self._still_open("isolate")
+        self._goes_on("isolate")
 
     @workflow.update
     def extend(self, request: ExtendRequest) -> str:
@@ -499,7 +507,7 @@ class Preservation(EpisodeConversation):
     @extend.validator
     def _check_extend(self, request: ExtendRequest) -> None:
         by_a_person(request.who, request.reason)
-        self._still_open("extend")
+        self._goes_on("extend")
         if (request.until is None) is (request.hold is None):
             raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")
         until = request.until or workflow.now() + (request.hold or timedelta(0))
@@ -507,3 +515,8 @@ class Preservation(EpisodeConversation):
             raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
         if until <= workflow.now():
             raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")
+
+    def _goes_on(self, what: str) -> None:
+        self._still_open(what)
+        if why := self._story.ending:
+            raise ValueError(f"{what}: expected a preservation that goes on; this one ends: {why}")

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 from temporalio import workflow
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episodes import EpisodeStatus, Outcome, Phase, PreservationNews
@@ -20,7 +21,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, plan
 from workflows import handing_over
-from workflows.messages import PersonRequest
+from workflows.messages import ExtendRequest, PersonRequest
 from workflows.preservation import Preservation
 
 PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
@@ -136,6 +137,42 @@ async def test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_afte
     assert cuts(world)[-2:] == ["restore-path", "note back"]
     assert world.acts[-1] == "unmark Preservation"
     assert isolation_of(world) == ""
+
+
+async def test_a_quarantine_is_lifted_with_the_path_and_not_before(env: WorkflowEnvironment) -> None:
+    """What was freed may run elsewhere: the old one has neither its disks nor its network before the machine has booted anew."""
+    instance = PlannedMethod(name="quarantine", act=Act.QUARANTINE, device=INSTANCE)
+    world = failed(switched(isolation=(CORDON, instance, FC_OFF)))
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        world.recovers()
+        world.annotate("false")
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        assert world.devices is not None
+        assert world.devices.count("lift-quarantine") == 0
+        await run.handle.execute_update(Preservation.resume, WORD)
+        world.devices.word = True
+        await run.result()
+    assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
+
+
+async def test_nobody_is_told_that_it_is_kept_while_it_ends(env: WorkflowEnvironment) -> None:
+    """A preservation that is over waits for a restart; whoever extends it then would find it gone."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until_cut(run)
+        world.recovers()
+        world.annotate("false")
+        await news(run)
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(
+                Preservation.extend, ExtendRequest(who="ada", reason="not yet", hold=timedelta(hours=1))
+            )
+        assert "this one ends" in str(refused.value.cause)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await run.handle.execute_update(Preservation.isolate, WORD)
 
 
 async def test_a_restart_is_looked_for_more_and_more_seldom(env: WorkflowEnvironment) -> None:
