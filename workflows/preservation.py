@@ -255,7 +255,11 @@ class PreservationStory:
         problem = ""
         while self.episode.abort_asked is None and not self._wish.release:
             result: DrainResult | None = None
-            await self.episode.wait_while_held()
+            if self.episode.is_held:
+                await self._rest_while_held()
+                if await self._needless():
+                    return
+                continue
             try:
                 if not self._marked:
                     await self._desk.write(TargetActivities.mark, "marks the node, whose pods are moved")
@@ -289,6 +293,13 @@ class PreservationStory:
         that does not answer is no evidence that it stopped (S31), and waiting changes nothing."""
         silent = self._hold is not None and not self._hold.ready
         return silent and not result.evicted and not result.blocked
+
+    async def _rest_while_held(self) -> None:
+        """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
+        held, expiry = self.episode.held, self._hold.expiry if self._hold is not None else None
+        self.episode.enter(doing=f"held by {held.who}: {held.reason}" if held is not None else "is held")
+        remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
+        await self.episode.rest(remaining, "held by a person")
 
     async def _needless(self) -> bool:
         """Whether a fresh look says that nothing is to be drained any more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
+from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episodes import Outcome, Phase, PreservationNews
 from tests.workflows import kept_machine
@@ -97,6 +99,30 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         gate.set()
         await asyncio.sleep(2)
         assert not ("preserved until" in told and "delete" in world.acts), told
+
+
+@pytest.mark.parametrize("end", ["annotation", "expiry"])
+async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
+    """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
+    world = machine()
+    world.fails()
+    world.drains = deque([DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400)
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: "drains the node" in status.doing)
+        await run.handle.execute_update(Preservation.hold, PersonRequest(who="ada", reason="a dump is being copied"))
+        await run.until(lambda status: "held by ada" in status.doing)
+        if end == "annotation":
+            world.annotate("false")
+            await run.handle.signal(Preservation.look_again, PreservationNews())
+        else:
+            await run.skip(timedelta(hours=72, minutes=1))
+        await run.until(lambda _: "terminate" in world.acts)
+        assert world.ended_at is not None
+        assert end == "annotation" or world.ended_at - world.expiries[0] < timedelta(seconds=3)
+        assert "delete" not in world.acts
+        await run.handle.execute_update(Preservation.resume, PersonRequest(who="ada", reason="it is copied"))
+        result = await run.timeout()
+    assert result.outcome is Outcome.REPLACED
 
 
 async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_at_once_a_second(env: WorkflowEnvironment) -> None:
