@@ -350,7 +350,7 @@ async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: Workfl
     async with preserving(env, world) as run:
         await run.until(lambda status: "waits for a permit" in status.doing and bool(status.queued))
         assert world.held.node is not None
-        asked = world.held.node.annotations | {ISOLATE_ANNOTATION: "false"}
+        asked = {**world.held.node.annotations, ISOLATE_ANNOTATION: "false"}
         world.held = replace(world.held, node=replace(world.held.node, annotations=asked))
         await news(run)
         await run.until(lambda status: "waits for a permit" not in status.doing and not status.queued)
@@ -375,7 +375,7 @@ async def test_an_instance_without_any_configuration_has_its_volumes_detached(en
 async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_back_from_its_deletion(
     env: WorkflowEnvironment,
 ) -> None:
-    """S27: whoever asks for it at the last moment keeps it as it was, failed and cut off, though no controller calls it failed."""
+    """S27: whoever asks for it at the last moment keeps it as it was, cut off, though no controller calls it failed."""
     world = failed(switched(tries=1), **{PRESERVE_ANNOTATION: "when-failed"})
     world.held = replace(world.held, phase=MachinePhase.RUNNING, failed="")
     assert world.devices is not None
