@@ -87,12 +87,14 @@ class FencingInput:
 class IsolatedBoot:
     """The boot of a machine during which it was cut off from its volumes or its network: once it is over, what was freed
     elsewhere has no second writer. boot_id: "" where the Node did not say. freed: whether pods were freed behind the cut. cut:
-    whether all of it has been carried out. left: what is cut, in words to end a sentence with."""
+    whether all of it has been carried out. left: what is cut, in words to end a sentence with. volumes: those that
+    were had detached, which the cloud no longer lists, with the end of the command."""
 
     boot_id: str = ""
     freed: bool = False
     cut: bool = False
     left: str = ""
+    volumes: tuple[tuple[str, datetime], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,19 @@ class IsolationSequence:
         """Paths that an episode before us had noted as cut."""
         self._paths.adopt(endpoints)
 
+    @property
+    def detached(self) -> tuple[tuple[str, datetime], ...]:
+        """Every volume that was had detached, with the end of the command."""
+        return self._volumes.detached
+
+    def adopt_detached(self, volumes: tuple[tuple[str, datetime], ...]) -> None:
+        """Volumes that a run before this one has had detached."""
+        self._volumes.adopt(volumes)
+
+    def begin_anew(self) -> None:
+        """Go through all methods once more: what was cut an hour ago may have been given back by others."""
+        self._done.clear()
+
     async def carry_out(self) -> None:
         """Every method that is not done yet. A failing one is tried as often as it may, then it is the step's failure."""
         for index, method in enumerate(self._plan.isolation):

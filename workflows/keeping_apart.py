@@ -68,7 +68,8 @@ class KeepingApart:
         if self._boot is None or self._sequence is None:
             return self._boot
         cut = self.progress is Isolation.CUT
-        return replace(self._boot, freed=self._boot.freed or self._sequence.freed, cut=cut, left=self.left)
+        freed = self._boot.freed or self._sequence.freed
+        return replace(self._boot, freed=freed, cut=cut, left=self.left, volumes=self._sequence.detached)
 
     @property
     def left(self) -> str:
@@ -111,6 +112,7 @@ class KeepingApart:
         freed = self._boot.freed if self._boot is not None else sequence.consequences
         self._boot = IsolatedBoot(boot_id=self.target.pinned.boot_id, freed=freed)
         self._episode.enter(doing="cuts the machine off")
+        sequence.begin_anew()
         await sequence.carry_out()
         self.progress, self.problem = Isolation.CUT, ""
         freed_pods = f"; {sequence.freed_pods} pods freed behind the cut" if sequence.freed else ""
@@ -152,6 +154,8 @@ class KeepingApart:
         sequence = IsolationSequence(self._episode, plan, self._desk, looks, tries)
         if pin.adopted_paths:
             sequence.adopt(pin.adopted_paths)
+        if self._boot is not None:
+            sequence.adopt_detached(self._boot.volumes)
         self._looks, self._sequence = looks, sequence
         self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
         return sequence

@@ -7,7 +7,7 @@ does not tell of, is not detached (S3). What is freed on that proof is `workflow
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -33,6 +33,15 @@ class Volumes:
         """Every volume that we have had detached, with the end of the latest command."""
         self._tried: set[str] = set()
         """Those commanded in this try."""
+
+    @property
+    def detached(self) -> tuple[tuple[str, datetime], ...]:
+        """Every volume that we have had detached, with the end of the latest command."""
+        return tuple(self._ended.items())
+
+    def adopt(self, detached: Iterable[tuple[str, datetime]]) -> None:
+        """What a run before this one has had detached: it is read like our own before anything is freed."""
+        self._ended = dict(detached) | self._ended
 
     async def detach_all(self, device: PowerDevice, look: Callable[[], Awaitable[None]], patience: timedelta) -> PathProof | None:
         """Detach everything but what the machine boots from. The proof, None where nothing is attached; StepFailed otherwise."""

@@ -11,6 +11,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts.target import LookVerdict
 from policy.episodes import EpisodeStatus, Outcome, Phase, PreservationNews
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.permits import Decision, PermitAnswer
@@ -387,6 +388,38 @@ async def test_what_only_a_health_check_calls_failed_stays_cut_when_it_comes_bac
         await run.handle.execute_update(Preservation.release, WORD)
         await run.until(lambda status: world.acts.count("preserve") == 2 and status.phase is Phase.FAILED_PRESERVED)
     assert "restore-path" not in cuts(world)
+
+
+async def test_what_others_have_given_back_between_two_tries_is_cut_again(env: WorkflowEnvironment) -> None:
+    world = failed(switched())
+    assert world.devices is not None
+    world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
+    async with preserving(env, world) as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        world.devices.paths[PORT.endpoint] = PowerState.ON
+        await run.handle.execute_update(Preservation.isolate, WORD)
+        await run.skip(timedelta(minutes=30))
+        await until_cut(run)
+    assert cuts(world) == ["note cut", "cut-path", "note cut", "cut-path", "free-cut-pods"]
+
+
+async def test_volumes_that_are_detached_are_known_to_a_new_history(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1: the cloud lists them no more, and what used them is freed behind them all the same, once they are read again."""
+    grown = asyncio.Event()
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    world = failed(plan(levels=((INSTANCE,),)))
+    assert world.devices is not None
+    world.devices.volumes = {"vol-1": VolumeState.ATTACHED}
+    world.devices.looks.extend([LookVerdict.GO, LookVerdict.VETOED])
+    async with preserving(env, world) as run:
+        await run.until(lambda _: isolation_of(world) == "incomplete")
+        grown.set()
+        await news(run)
+        await until_cut(run)
+    assert world.devices.cut_pods == 0
+    assert world.devices.count("detach vol-1") == 1
 
 
 async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
