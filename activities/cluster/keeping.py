@@ -36,7 +36,7 @@ from policy.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
-from policy.preservation.survey import Deployment
+from policy.preservation.survey import Deployment, labels_of
 
 _MACHINES = {resource.api_version.partition("/")[0]: resource for resource in (MCM_MACHINES, OPENSHIFT_MACHINES, CAPI_MACHINES)}
 
@@ -105,7 +105,7 @@ class Keeping:
             held = replace(held, failed=unhealthy, phase=MachinePhase.FAILED)
         if deployment is not None:
             held = replace(held, deployment=deployment.name)
-        labels = {**(deployment.labels if deployment else {}), **(live.view.labels if live else {}), **held.labels}
+        labels = labels_of(held, deployment)
         pool = next((each for each in pools if each.matches(labels)), None)
         if pool is not None and pool.isolate:
             held = replace(held, pool_isolates=True)

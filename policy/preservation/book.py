@@ -36,7 +36,7 @@ from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.spared import NOBODY_SPARED, Spared
-from policy.preservation.survey import Deployment, part_of, survey
+from policy.preservation.survey import Deployment, labels_of, part_of, survey
 from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
 from policy.targets import MACHINE
 
@@ -440,9 +440,7 @@ class PreservationBook:
             self._count(key, self._machines.get(key), self._node_of(key))
 
     def _pool_of(self, held: Held) -> Pool | None:
-        labels = {**(held.node.labels if held.node is not None else {}), **held.labels}
-        if held.deployment:
-            labels = {**self._deployment(held.deployment).labels, **labels}
+        labels = labels_of(held, self._deployment(held.deployment) if held.deployment else None)
         return next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
 
     def _settle(self, key: str) -> timedelta:

@@ -18,6 +18,7 @@ from policy.durations import format_duration
 from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
 from policy.preservation.last_to_go import said_to_go_first
+from policy.preservation.mistakes import mistaken
 from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
 
 
@@ -102,10 +103,10 @@ class _Deciding:
         self._request = requested(held.annotated, node_exists=held.node is not None)
         self._intent = self._request.intent
         on_machine = held.annotations if held.machine else {}
-        own, mistake = asked_for(held.on_node, on_machine)
-        self._isolate, wrong = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
+        own, _ = asked_for(held.on_node, on_machine)
+        self._isolate, _ = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
         self._timeout = own or held.timeout or timeout
-        self._warnings = tuple(word for word in (self._request.unreadable, self._request.ignored, mistake, wrong) if word)
+        self._warnings = mistaken(held)
 
     def decide(self) -> Decision:
         held = self._held

@@ -75,7 +75,7 @@ def survey(
     timeouts: dict[str, timedelta] = {}
     found = []
     for machine in sorted(machines, key=lambda machine: machine.key):
-        labels = _labels(machine, known.get(machine.deployment))
+        labels = labels_of(machine, known.get(machine.deployment))
         matching = [pool for pool in ordered if pool.matches(labels)]
         if len(matching) > 1:
             names = ", ".join(pool.name for pool in matching)
@@ -174,6 +174,7 @@ def part_of(machine: Held, pool: Pool) -> str:
     return machine.deployment or zone
 
 
-def _labels(machine: Held, deployment: Deployment | None) -> dict[str, str]:
+def labels_of(machine: Held, deployment: Deployment | None) -> dict[str, str]:
+    """By which a pool selects it: its own go before its Node's, and those before its deployment's."""
     node = machine.node.labels if machine.node is not None else {}
     return {**(deployment.labels if deployment else {}), **node, **machine.labels}
