@@ -21,9 +21,6 @@ EXCLUDE_LABEL = "remediation.medik8s.io/exclude-from-remediation"
 PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
 """Gardener's preservation request; `now`, `when-failed`, `auto-preserved` and the seed's `true` veto a fencing before off."""
 
-PRESERVING = frozenset({"now", "when-failed", "auto-preserved", "true"})
-"""Its values that preserve; any other one preserves nothing."""
-
 CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 ZONE_LABEL = "topology.kubernetes.io/zone"
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, PRESERVING, NodeView
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
+from policy.preservation.requests import KEEPING_WORDS
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
@@ -33,7 +34,7 @@ def preserved_by(node: NodeView) -> str:
     """Whether it is preserved, or somebody asks for that (S21): the annotation may be on the Machine alone, but then the
     condition tells."""
     preserve = node.annotations.get(PRESERVE_ANNOTATION)
-    if preserve in PRESERVING:
+    if preserve in KEEPING_WORDS:
         return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
     if kept(node):
         return f"the condition {CONDITION} says that the node is preserved"

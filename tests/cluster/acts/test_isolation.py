@@ -10,7 +10,8 @@ import pytest
 
 from activities.contracts.target import PathRequest
 from activities.errors import ErrorType
-from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, PRESERVING
+from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
+from policy.preservation.requests import KEEPING_WORDS
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
 
@@ -191,7 +192,7 @@ class TestWayBack:
         await empty.isolation.mark_schedulable(await empty.restore())
         assert taint in (await empty.node())["spec"]["taints"]
 
-    @pytest.mark.parametrize("value", sorted(PRESERVING))
+    @pytest.mark.parametrize("value", sorted(KEEPING_WORDS))
     async def test_a_preserved_node_stays_cordoned_and_only_mark_and_taint_go(self, empty: World, value: str) -> None:
         """S21."""
         await empty.add_node(annotations={PRESERVE_ANNOTATION: value}, unschedulable=True, taints=(CUSTOM_TAINT, OUT_OF_SERVICE))
