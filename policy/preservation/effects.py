@@ -125,8 +125,10 @@ def _memory(decision: Decision) -> dict[str, str | None]:
         # Also where its Node is healthy and it runs on: its controller may call it failed for a while yet.
         well = FOUND_WELL if decision.action is Action.STOP else ""
         return {ENDED_ANNOTATION: f"{written(held.expiry)}{well}"}
-    if held.ended and not held.failed and (held.node is None or held.well):
-        # Not by the word of whoever called it failed alone: a check that is paused makes nobody well.
+    begins = decision.action is Action.PRESERVE
+    if held.ended and not held.failed and (held.node is None or held.well) and not begins:
+        # Not by the word of whoever called it failed alone: a check that is paused makes nobody well. And whoever asks for it to
+        # be kept does not say what the checks say of it: the scanner knows, and tells of it when that is still to be written.
         return {ENDED_ANNOTATION: None}
     return {}
 

@@ -77,6 +77,16 @@ def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
     assert after.ended
 
 
+def test_s25_whoever_begins_to_keep_it_does_not_know_what_the_checks_say_of_it() -> None:
+    """A Node that is Ready, and that a check calls failed: a person's `preserve` forgets nothing; a later look may."""
+    machine = held("True", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "now"})
+    kept = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert ENDED_ANNOTATION in kept.annotations
+    called = replace(kept, failed="workers calls it unhealthy", phase=MachinePhase.FAILED)
+    assert ENDED_ANNOTATION in carried_out(called, effects(decide(called, now=NOW, timeout=HOURS), drained=True)).annotations
+    assert ENDED_ANNOTATION not in carried_out(kept, effects(decide(kept, now=NOW, timeout=HOURS))).annotations
+
+
 def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
     """A PreservationPolicy is edited into one that can't be read (or can't be listed): its machines fall to their
     MachineDeployment, which says no cap of its own, and all of them are released and deleted."""
