@@ -55,6 +55,8 @@ class IsolationSequence:
         self._done: set[int] = set()
         self.freed = False
         self.freed_pods = 0
+        self.pods_left = 0
+        """How many pods still stood behind the cut when the time for freeing them was over."""
 
     @property
     def began(self) -> bool:
@@ -185,6 +187,7 @@ class IsolationSequence:
                 break
             await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
             pause = longer(pause)
+        self.pods_left = left.pods
         detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
 

@@ -30,7 +30,7 @@ from workflows.episode import Episode
 from workflows.isolation import IsolationSequence
 from workflows.looks import Looks
 from workflows.tries import Tries
-from workflows.turns import AbortAsked, Hopeless, NeedGone, Turn, Vetoed, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn, Vetoed, turn_for
 
 PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
@@ -114,6 +114,8 @@ class KeepingApart:
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
         await sequence.carry_out()
+        if sequence.pods_left:
+            raise StepFailed(f"{sequence.pods_left} pods behind the cut are still there")
         self.progress, self.problem = Isolation.CUT, ""
         freed_pods = f"; {sequence.freed_pods} pods freed behind the cut" if sequence.freed else ""
         self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")

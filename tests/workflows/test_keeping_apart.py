@@ -293,6 +293,19 @@ async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: Work
     assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
 
 
+async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: WorkflowEnvironment) -> None:
+    """A pod with a finalizer runs nowhere else: the machine is not called cut off before it is gone."""
+    world = failed(switched(tries=1, free_timeout=timedelta(seconds=2)))
+    assert world.devices is not None
+    world.devices.cut_pods_stay = 1
+    async with preserving(env, world) as run:
+        status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
+        assert "1 pods behind the cut are still there" in status.problem
+        world.devices.cut_pods_stay = 0
+        await run.skip(timedelta(minutes=5))
+        await until_cut(run)
+
+
 async def test_a_plan_that_cuts_nothing_keeps_the_machine_and_says_what_is_missing(env: WorkflowEnvironment) -> None:
     world = failed(plan())
     async with preserving(env, world) as run:

@@ -63,6 +63,8 @@ class World:
     boot_id: str = "boot-1"
     pods: int = 3
     cut_pods: int = 2
+    cut_pods_stay: int = 0
+    """So many pods behind the cut do not go."""
     drains: deque[contract.DrainResult] = field(default_factory=deque)
     """What rounds of a drain answer; then it is done."""
     kdump: timedelta | None = None
@@ -364,7 +366,8 @@ class ScriptedTarget:
         world.cut_pods -= deleted
         world.storage = request.storage
         return contract.FreeResult(
-            deleted_pods=deleted, left=contract.Workload(pods=world.cut_pods, attachments=0, per_minute=world.per_minute)
+            deleted_pods=deleted,
+            left=contract.Workload(pods=max(world.cut_pods, world.cut_pods_stay), attachments=0, per_minute=world.per_minute),
         )
 
     async def free_while_dumping(self, request: contract.FreeDumpingRequest) -> contract.FreeResult:

@@ -166,6 +166,17 @@ async def test_a_node_that_says_ready_or_is_another_s_loses_nothing(cut: World) 
     assert await cut.pods() == ["db-0"]
 
 
+async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_nobody_s_loss(cut: World) -> None:
+    """A machine that failed may have a kubelet that is well: its pods were drained."""
+    await cut.set_ready("True")
+    result = await free(cut)
+    assert (result.deleted_pods, result.left.pods) == (0, 0)
+    await cut.add_pod("db-0", claims=("gold",))
+    with refused(ErrorType.NOT_PROVEN):
+        await free(cut)
+    assert await cut.pods() == ["db-0"]
+
+
 async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -> None:
     """S16: whoever runs it is not cut off from what its pods write."""
     freeing = ClusterFreeing(CLUSTER, cut.connection, own_node=NODE, clock=cut.clock)
