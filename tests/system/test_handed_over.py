@@ -155,7 +155,7 @@ async def served(
         untouched += [name for name in names if await opened_at(system, name) is not None]
         # Whoever obeys is given the time of an operator, for this machine may be busy; the other one is waited for.
         await asyncio.gather(
-            operator.ask_for(names[0], retrycount=5, timeout="20s"), operator.ask_for(names[1], retrycount=TRIES, timeout="5s")
+            operator.ask_for(names[0], retrycount=5, timeout="60s"), operator.ask_for(names[1], retrycount=TRIES, timeout="5s")
         )
         obeys, ignores = await asyncio.gather(_obeys(system, operator, befores[0]), _ignores(system, operator, befores[1]))
         yield Served(obeys=obeys, ignores=ignores, untouched=untouched, acts_of_ignored=await acts(system, names[1]))

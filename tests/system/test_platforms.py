@@ -36,7 +36,7 @@ from workers.embedded_process import free_ports
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 
 TRIES = 2
-PLAN = {"tries": TRIES, "restarts": 0, "retryInterval": "200ms", "offTimeout": "2s", "actDeadline": "3s", "bootTimeout": "40s"}
+PLAN = {"tries": TRIES, "restarts": 0, "retryInterval": "200ms", "offTimeout": "2s", "actDeadline": "6s", "bootTimeout": "40s"}
 OBEYS, IGNORES, LOSES, REFUSES = "obeys", "ignores off", "loses answers", "wrong credentials"
 MEMBERS = {OBEYS: "database-0", IGNORES: "database-1", LOSES: "database-2"}
 """Whose volume is at stake on the node."""
@@ -57,7 +57,7 @@ class Stand:
     loses_answers: bool = True
 
 
-AGENT_PLAN = {"actDeadline": "6s", "offTimeout": "2s"}
+AGENT_PLAN = {"actDeadline": "12s", "offTimeout": "2s"}
 """Each question and each command is a run of a program or two."""
 
 STANDS = {

@@ -38,7 +38,7 @@ CAP = 5
 
 CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
 POLICIES = {
-    "fence-cluster-config": "grace_timeout=5\npolicies=fleet racks",
+    "fence-cluster-config": "grace_timeout=10\npolicies=fleet racks",
     "fence-policy-fleet": f"cap={CAP}",
     "fence-policy-racks": f"scope={RACK}\npercentage=80\ncap=1",
 }
