@@ -224,7 +224,7 @@ class KeepingApart:
         """Whatever was cut of a machine that is well again and released. Answers what is left cut, to end a sentence with: an
         abort leaves it, and our mark goes on telling of it."""
         if self.boot is None:
-            return ""
+            return self.left  # of a predecessor, where it never came to an act of ours
         self._episode.resumed = None  # what was said earlier was about something else
         pause = LOOK_FOR_RESTART
         while True:

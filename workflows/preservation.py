@@ -281,6 +281,9 @@ class PreservationStory:
             pause = min(pause * 2, DRAIN_PAUSE_MAXIMUM)
             if await self._needless():
                 return
+        else:
+            self.episode.note("drain", "stopped", f"somebody has ended it; {evicted} pods evicted")
+            return
         self._drained = not problem
         left = f"; {problem}" if problem else ""
         self.episode.note("drain", "ok" if self._drained else "incomplete", f"{evicted} pods evicted{left}")

@@ -29,6 +29,8 @@ from policy.preservation.held import (
 )
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from simulator.machine_systems import machine_system_named
+from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.manifests import Manifest
 from starter.preserve_plans import PreservePlan, as_json, planned
 from tests.preserved_objects import carried_out
@@ -40,8 +42,7 @@ WORDS = {"": "", "A": "now", "B": "when-failed"}
 
 RAN = {"objects", "mcm_effective", "mcm_effective_cases", "mcm_manage", "mcm_terminate", "mcm_auto", "mcm_delete_order"}
 RAN |= {"released", "order"}
-NOT_OURS = {"mcm_may_fail"}
-"""Whether a machine may be called Failed at all: a brake of the controller that owns it, for remediation."""
+RAN |= {"mcm_may_fail"}
 
 
 def cases(*kinds: str) -> list[Any]:
@@ -314,5 +315,35 @@ def test_a_cap_is_spread_over_the_zones_of_a_pool() -> None:
     assert shares(0, ["a"]) == {"a": 0}
 
 
+@pytest.mark.parametrize("case", cases("mcm_may_fail"))
+def test_whether_a_machine_may_be_called_failed_at_all(case: Json) -> None:
+    """A brake of the controller that owns the machines: our simulated one has it, so that whole systems are tried with it."""
+    given = case["given"]
+
+    def one(name: str, phase: str, *, preserved: bool = False) -> Json:
+        current = {"phase": phase} | ({"preserveExpiryTime": moment(-3600)} if preserved else {})
+        metadata = {"name": name, "namespace": "shoot", "labels": {"name": "of-one-deployment"}}
+        conditions = [{"type": "Ready", "status": "Unknown" if phase == "Unknown" else "True"}]
+        status = {"currentStatus": current, "conditions": conditions}
+        return {"metadata": metadata, "spec": {"providerID": f"simulated:///{name}"}, "status": status}
+
+    silent = one("silent", "Unknown")
+    others = [
+        one(f"other-{index}", each["phase"], preserved=each.get("preserved", False)) for index, each in enumerate(given["others"])
+    ]
+    seen = Sighting(
+        machine=silent,
+        node=None,
+        has_instance=True,
+        refused=False,
+        in_phase=given["unknown_for_s"],
+        age=given["unknown_for_s"],
+        settings=MachineSettings(health_timeout=given["health_timeout_s"]),
+        siblings=[silent, *others],
+    )
+    found = machine_system_named("gardener").judge(seen).status.get("currentStatus", {}).get("phase")
+    assert (found == "Failed") is case["expect"]["may_mark_failed"]
+
+
 def test_no_case_is_left_out() -> None:
-    assert {case["kind"] for case in CASES} == RAN | NOT_OURS
+    assert {case["kind"] for case in CASES} == RAN
