@@ -17,7 +17,7 @@ from datetime import timedelta
 from policy.credential_names import names_a_credential
 from policy.durations import format_duration
 from policy.errors import PolicyError
-from policy.fencing_requests import FencingRequest, is_taken_up, why_ended
+from policy.fencing_requests import FencingRequest, is_taken_up, why_ended, why_withdrawn
 from policy.fields import Fields
 from policy.healthcheck import ObjectRef
 from policy.limits import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
@@ -69,6 +69,7 @@ def read_request(obj: Mapping[str, object]) -> FencingRequest:
         requester=f"{kind}/{owner}" if kind else "",
         delegate=f"{kind}-{owner}" if kind else "",
         ended=why_ended(obj),
+        withdrawn=why_withdrawn(obj),
         taken_up=is_taken_up(obj),
     )
     try:

@@ -91,8 +91,8 @@ class FencingRequest:
     """One such object as last seen. `node`: whom it is about, by name.
 
     delegate: how the operator that owns it calls itself on the node's lease; "" where nobody owns it. ended: why it asks no more,
-    "" while it does. taken_up: the controller that it was made for has it in its hands. problem: what is wrong with it as it is
-    written, so that it can't be carried out.
+    "" while it does. withdrawn: the same where its maker ended it, and no answer of ours. taken_up: the controller that
+    it was made for has it in its hands. problem: what is wrong with it as it is written, so that it can't be carried out.
     """
 
     ref: ObjectRef
@@ -102,6 +102,7 @@ class FencingRequest:
     requester: str = ""
     delegate: str = ""
     ended: str = ""
+    withdrawn: str = ""
     taken_up: bool = False
     problem: str = ""
 

@@ -183,7 +183,8 @@ class Observation:
     `unhealthy`: some check says so now, whether or not we may act on it. `soon`: none does, but a timeout runs; a running
     episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
     unknown. groups: as a candidate's; none for a Node that is gone. asked_by: uids of the objects of other systems that ask for
-    the node; only a scan says so. preserved: the Node says that it is kept now; also only of a scan.
+    the node, or have their answer and still stand; only a scan says so. preserved: the Node says that it is kept now; also only
+    of a scan.
     """
 
     node: str

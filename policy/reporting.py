@@ -209,7 +209,8 @@ def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, 
 
 def _observation(known: Known, name: str) -> Observation:
     target = known.nodes.get(name)
-    asked_by = tuple(sorted(each.uid for each in known.requests.values() if each.asks and each.node == name))
+    # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
+    asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
         return Observation(node=name, present=False, asked_by=asked_by)
     view, incident, problem = target.node, "", ""

@@ -113,6 +113,24 @@ async def test_a_request_that_ends_is_no_candidate_and_its_node_hears_of_it(pers
     assert report.observations[0].asked_by == ()
 
 
+async def test_the_end_of_a_request_that_was_told_of_a_failure_is_heard_though_nothing_else_changes(
+    person: ApiClient, scan_with: Open
+) -> None:
+    """S35: who waits for a person over it would otherwise wait until something else happens in the cluster."""
+    await furnish(person)
+    scan = await scan_with()
+    report = await observe(scan, asked(await first(scan), watching=(SICK,)))
+    uid = report.candidates[0].object_uid
+    said = {"status": "False", "reason": "FenceAgentFailed", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}
+    failed = [{"type": kind, **said} for kind in ("Processing", "Succeeded")]
+    await person.patch(f"{REMEDIATIONS}/{SICK}/status", {"status": {"conditions": failed}})
+    report = await observe(scan, asked(report, watching=(SICK,)))
+    assert (report.candidates, report.observations[0].asked_by) == ((), (uid,))
+    await person.delete(f"{REMEDIATIONS}/{SICK}")
+    report = await observe(scan, asked(report, watching=(SICK,)))
+    assert report.observations[0].asked_by == ()
+
+
 async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person: ApiClient, scan_with: Open) -> None:
     """S17: two that act on one object take one node down twice. The Event says why; the status is the other one's."""
     await furnish(person)
