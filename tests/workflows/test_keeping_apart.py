@@ -308,6 +308,7 @@ async def test_pods_that_stay_behind_the_cut_are_told_and_tried_again(env: Workf
 
 async def test_a_plan_that_cuts_nothing_keeps_the_machine_and_says_what_is_missing(env: WorkflowEnvironment) -> None:
     world = failed(plan())
+    world.timeout = timedelta(hours=6)
     async with preserving(env, world) as run:
         status = await run.until(lambda status: isolation_of(world) == "incomplete" and status.phase is Phase.FAILED_PRESERVED)
         assert "names no path to cut" in status.problem
