@@ -12,7 +12,8 @@ from typing import Any
 
 from activities.power.driver import Credentials, Deadline
 from activities.power.errors import invalid
-from activities.power.staged_child import StagedChild, StagedDriver, command_of
+from activities.power.staged_child import CAPABILITIES, StagedChild, StagedDriver, command_of
+from policy.power import PowerCapability
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.redfish import RedfishAddress, redfish_address
 
@@ -56,6 +57,15 @@ class RedfishDriver(StagedDriver):
     def endpoint(self) -> str:
         """Address, port and system."""
         return self.address.endpoint
+
+    @property
+    def capabilities(self) -> frozenset[PowerCapability]:
+        """As of all such drivers, and the event log."""
+        return CAPABILITIES | {PowerCapability.EVENT_LOG}
+
+    async def event_log(self, deadline: Deadline) -> str:
+        """The logs of the system and of its manager."""
+        return str((await self._perform("event-log", deadline))["text"])
 
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
         address = {

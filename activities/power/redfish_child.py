@@ -13,6 +13,7 @@ from uuid import UUID
 from activities.power import redfish_resources as resources
 from activities.power.operation_child import OperationError, run, say
 from activities.power.redfish_http import REFUSALS, Service, secrets_of
+from activities.power.redfish_log import read_event_log
 
 SYSTEMS = "/redfish/v1/Systems"
 
@@ -32,6 +33,7 @@ class Operation:
 
     def __init__(self, request: dict[str, Any]) -> None:
         self._name = request["operation"]
+        self._ends = request["ends"]
         self._service = Service(request)
         self._path = request["system"] or self._only_system()
 
@@ -41,6 +43,8 @@ class Operation:
             return self._state()
         if self._name == "identity":
             return self._identity()
+        if self._name == "event-log":
+            return self._event_log()
         return self._command()
 
     def _get(self, declared: Any, path: str, document: Any = None) -> Any:
@@ -148,6 +152,15 @@ class Operation:
             "firmware": firmware,
             "detail": "; ".join(notes),
         }
+
+    def _event_log(self) -> dict[str, Any]:
+        system = self._system()
+        try:
+            managers = self._get(resources.SystemManagers, self._path, system.json).managers
+            holders = [str(manager["@odata.id"]) for manager in managers]
+        except (OperationError, TypeError, KeyError):
+            holders = []  # the system may have a log of its own
+        return {"text": read_event_log(self._get, self._service.excerpt, [self._path, *holders], self._ends)}
 
     def _text(self, value: Any) -> str | None:
         return self._service.excerpt(value) or None if isinstance(value, str) else None

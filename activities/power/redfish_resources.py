@@ -57,3 +57,22 @@ class Manager(base.ResourceBase):  # type: ignore[misc]
     """A management controller."""
 
     firmware = base.Field("FirmwareVersion")
+
+
+class Logged(base.ResourceBase):  # type: ignore[misc]
+    """Whoever may keep logs: a system, or its manager."""
+
+    log_services = base.Field(["LogServices", "@odata.id"], default=None)
+
+
+class LogService(base.ResourceBase):  # type: ignore[misc]
+    """One log."""
+
+    entries = base.Field(["Entries", "@odata.id"], default=None)
+
+
+class Collection(base.ResourceBase):  # type: ignore[misc]
+    """A collection, or one page of it; `further` is where it goes on."""
+
+    members = base.Field("Members", default=[])
+    further = base.Field("Members@odata.nextLink", default=None)
