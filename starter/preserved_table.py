@@ -7,7 +7,7 @@ from rich.text import Text
 
 from policy.episodes import Phase
 from starter import wording
-from starter.preservations import PreservedNode, PreservedNodes
+from starter.preservations import PreservedNodes
 from starter.table import columns
 
 
@@ -24,21 +24,15 @@ def as_table(found: PreservedNodes) -> RenderableType:
             wording.countdown(each.until, found.at) if each.until else "-",
             f"{each.hours:.1f} h",
             each.requester or "-",
-            _why(each),
+            Text(each.reason or "-"),
         )
     for silent in found.silent:
         table.add_row(silent.node, Text("no answer", style="red"), "", "", "", "", Text(silent.problem, style="red"))
     hours = sum(each.hours for each in found.preservations)
     count = len(found.preservations)
     parts: list[RenderableType] = [table]
+    parts += [Text(f"{each.node}: {each.problem}", style="red") for each in found.preservations if each.problem]
     parts.append(Text(f"{count} node{'' if count == 1 else 's'} preserved, {hours:.1f} machine hours held so far", style="dim"))
     if found.left_out:
         parts.append(Text(f"… and {found.left_out} more", style="dim"))
     return Group(*parts)
-
-
-def _why(each: PreservedNode) -> Text:
-    text = Text(each.reason or "-")
-    if each.problem:
-        text.append(f"\n{each.problem}", style="red")
-    return text

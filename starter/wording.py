@@ -104,7 +104,9 @@ def standing(episode: EpisodeStatus | None) -> str:
         return "nobody has answered yet, it begins once a worker serves it"
     if episode.phase is Phase.NEEDS_HUMAN:
         return f"it waits for a person: {episode.problem or episode.doing}"
-    return "it has its permit" if episode.permit else f"it waits for a permit: {episode.queued}"
+    if episode.permit or not episode.queued:
+        return "it has its permit" if episode.permit else episode.doing
+    return f"it waits for a permit: {episode.queued}"
 
 
 def kept(episode: EpisodeStatus) -> str:

@@ -190,7 +190,7 @@ class Granting:
         if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
             reason = f"{release.problem} (incident {release.incident}); until it has been healthy once or a person asks"
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
-        elif release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
+        elif release.problem and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
             self._held_off[release.node] = HeldOff(node=release.node, reason=release.problem, until=until)
         self._hold_off_after_failures(release)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities.contracts.episodes import EpisodeDescription
+from policy.episodes import Kind
 from policy.permits import Holding, Permit, PermitRequest
 
 
@@ -82,6 +83,8 @@ class PermitTable:
         if permit is not None and episode.incident in {"", permit.incident}:
             self._confirm(permit, episode)
             return
+        if episode.kind is Kind.PRESERVATION and not episode.permit:
+            return  # its workflow id holds the node; a line here would outlive it, for it has no permit to give back
         asks = not episode.parked and not room
         self._permits[episode.node] = Permit(
             node=episode.node,

@@ -144,6 +144,8 @@ class ClusterPreservation(PreservationActivities):
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
         if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
             return hold
+        if not request.machine_uid and not request.node_uid:
+            return hold  # there never was one
         by = await self._keeping.overridden(request.machine, request.owner)
         return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
 

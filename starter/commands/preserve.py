@@ -120,7 +120,9 @@ def release(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """End the preservation of NODE now. A machine that has failed is then deleted, for its owner to replace it."""
+    """End the preservation of NODE now. A machine that has failed is then deleted, for its owner to replace it; a node that no
+    Machine belongs to is fenced where a health check asks for that.
+    """
 
     async def tell(episode: EpisodeHandle) -> str:
         return await episode.release(who=who or me(), reason=given("--reason", reason))

@@ -219,6 +219,6 @@ def test_who_did_not_answer_is_in_the_list_as_well() -> None:
         console.print(as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,), silent=(silent,), left_out=4)))
     lines = [" ".join(line.split()) for line in captured.get().splitlines()]
     assert lines[1] == "node-1 Running:Preserved 11-21 14:00:00Z 2h00m 5.0 h amy smoke"
-    assert lines[2] == "nodes is forbidden"
-    assert lines[3] == "node-2 no answer no answer within 10 s"
+    assert lines[2] == "node-2 no answer no answer within 10 s"
+    assert lines[3] == "node-1: nodes is forbidden"
     assert lines[4:] == ["1 node preserved, 5.0 machine hours held so far", "… and 4 more"]

@@ -72,6 +72,18 @@ def test_an_episode_that_does_not_say_who_it_is_changes_nothing() -> None:
     assert [permit.incident for permit in table.permits()] == ["mine"]
 
 
+def test_a_preservation_is_no_line_unless_it_has_a_permit() -> None:
+    """It disrupts nothing and gives nothing back: once it has ended, its line would keep everybody else from the node. One that
+    cuts its machine off has a permit, and counts (S14)."""
+    table = PermitTable()
+    table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
+    assert holdings(table) == {}
+    table.reconcile(described("node-1", permit=True, kind=Kind.PRESERVATION), NOW, room=True)
+    assert holdings(table) == {"node-1": Holding.OPEN}
+    table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
+    assert holdings(table) == {"node-1": Holding.OPEN}, "a grant may be younger than its answer"
+
+
 def test_a_line_younger_than_the_answer_is_left_alone() -> None:
     """What was asked before a grant says nothing about it."""
     table = PermitTable((replace(line("node-1"), granted_at=NOW),))
