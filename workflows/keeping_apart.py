@@ -55,7 +55,7 @@ class KeepingApart:
         self._sequence: IsolationSequence | None = None
         self._next = workflow.now()
         self._pause = PAUSE
-        self.target: Target | None = None
+        self._target: Target | None = None
         """Whom it is about, with the devices that are pinned; None before the first try."""
         self.marked = False
         self.problem = ""
@@ -108,9 +108,9 @@ class KeepingApart:
         sequence = await self._open()
         await self._obtain_permit()
         await self._pin_boot()
-        assert self.target is not None
+        assert self._target is not None
         freed = self._boot.freed if self._boot is not None else sequence.consequences
-        self._boot = IsolatedBoot(boot_id=self.target.pinned.boot_id, freed=freed)
+        self._boot = IsolatedBoot(boot_id=self._target.pinned.boot_id, freed=freed)
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
         await sequence.carry_out()
@@ -123,8 +123,8 @@ class KeepingApart:
 
     async def _open(self) -> IsolationSequence:
         """Everything about the node and its devices. What a predecessor cut is adopted: what it freed is not known."""
-        if self._sequence is not None and self.target is not None:
-            self._episode.target = self.target
+        if self._sequence is not None and self._target is not None:
+            self._episode.target = self._target
             return self._sequence
         need = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
         try:
@@ -141,7 +141,7 @@ class KeepingApart:
         info = workflow.info()
         self._control_plane = pin.control_plane
         self._episode.observation = pin.observation
-        self.target = self._episode.target = Target(
+        self._target = self._episode.target = Target(
             cluster=self._episode.cluster,
             pinned=pin.pinned,
             incident=self._episode.incident,
@@ -164,8 +164,8 @@ class KeepingApart:
 
     async def _obtain_permit(self) -> None:
         """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
-        assert self.target is not None
-        pinned = self.target.pinned
+        assert self._target is not None
+        pinned = self._target.pinned
         request = PermitRequest(
             node=self._episode.node,
             workflow_id=workflow.info().workflow_id,
@@ -188,11 +188,11 @@ class KeepingApart:
     async def _pin_boot(self) -> None:
         """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
         assert self._looks is not None
-        assert self.target is not None
+        assert self._target is not None
         seen = self._episode.observation if await self._looks.refresh() else None
-        pinned = self.target.pinned
+        pinned = self._target.pinned
         if seen is not None and seen.present and seen.uid == pinned.uid and seen.boot_id not in {"", pinned.boot_id}:
-            self.target = self._episode.target = replace(self.target, pinned=replace(pinned, boot_id=seen.boot_id))
+            self._target = self._episode.target = replace(self._target, pinned=replace(pinned, boot_id=seen.boot_id))
 
     async def _say_incomplete(self, problem: str) -> None:
         first, self.progress = self.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE

@@ -257,7 +257,7 @@ class PreservationStory:
             result: DrainResult | None = None
             if self.episode.is_held:
                 await self._rest_while_held()
-                if await self._needless():
+                if await self._needless(evicted):
                     return
                 continue
             try:
@@ -279,7 +279,7 @@ class PreservationStory:
             self.episode.enter(doing=f"drains the node{f': {problem}' if problem else ''}", until=deadline)
             await self.episode.rest(pause, "before the next round of evictions")
             pause = min(pause * 2, DRAIN_PAUSE_MAXIMUM)
-            if await self._needless():
+            if await self._needless(evicted):
                 return
         else:
             self.episode.note("drain", "stopped", f"somebody has ended it; {evicted} pods evicted")
@@ -304,9 +304,11 @@ class PreservationStory:
         remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
         await self.episode.rest(remaining, "held by a person")
 
-    async def _needless(self) -> bool:
-        """Whether a fresh look says that nothing is to be drained any more."""
+    async def _needless(self, evicted: int) -> bool:
+        """Whether a fresh look says that nothing is to be drained any more, after so many pods."""
         hold = await self._look()
+        if not hold.drain:
+            self.episode.note("drain", "stopped", f"{hold.reason or hold.gone}; {evicted} pods evicted")
         return not hold.drain
 
     async def _round(self, deadline: datetime) -> DrainResult:

@@ -394,3 +394,16 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
         result = await run.result()
     assert [each.outcome for each in result.record if each.act == "evidence"] == ["kept"]
     assert world.collected == len(world.sealed) == 1
+
+
+async def test_a_drain_that_a_release_ends_is_not_called_a_drain_that_went_well(env: WorkflowEnvironment) -> None:
+    """The record is what people judge by afterwards."""
+    world = machine()
+    world.annotate("now")
+    world.fails()
+    world.drains.extend([DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 50)
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "disruption budget" in status.doing)
+        await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
+        result = await run.timeout()
+    assert [entry.outcome for entry in result.record if entry.act == "drain"] == ["stopped"]
