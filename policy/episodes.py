@@ -12,6 +12,7 @@ from enum import StrEnum
 from policy.healthcheck import ObjectRef
 from policy.kdump import KernelDead
 from policy.power import PowerState, VolumeState
+from policy.remediation.escalation import Step as Rung
 
 
 class Kind(StrEnum):
@@ -152,9 +153,15 @@ class PreservationNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationInput:
-    """Input of the `Remediation` workflow: the deletion of one Machine that has failed, whose owner then makes another one.
+    """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
-    asked: a run before this one has asked for the deletion, and its permit is ours.
+    ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
+    that covers the node says, else the deletion of its Machine. failed: steps that have failed on it, or on those it replaces.
+    retry: which remediation in a row this is. exhausted: why a person is asked before anything is done. permit_granted: the
+    scanner reserved the permit before it started us.
+
+    With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
+    that. asked: a run before this one has asked for the deletion, and its permit is ours.
     """
 
     cluster: str = ""
@@ -172,6 +179,13 @@ class RemediationInput:
     asked: bool = False
     started: datetime | None = None
     record: tuple[RecordEntry, ...] = ()
+    need: Need | None = None
+    ladder: tuple[Rung, ...] | None = None
+    strategies: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    retry: int = 0
+    exhausted: str = ""
+    permit_granted: bool = False
 
 
 class Step(StrEnum):

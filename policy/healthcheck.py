@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+from policy.remediation.memory import AUTOSCALER_PATIENCE, RetryRules
 from policy.selectors import Selector
 from policy.storms import Storm
 
@@ -107,7 +108,10 @@ class HealthCheck:
     reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
     Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
     back; negative waits for a person (medik8s). external_strategy: OpenShift's old way of annotating a Machine for its
-    bare-metal operator. storm: how far the storm was when the object's status was last written.
+    bare-metal operator. storm: how far the storm was when the object's status was last written. escalation: strategies in their
+    order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a replacement that fails
+    is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its targets at once.
+    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
     """
 
     ref: ObjectRef
@@ -128,6 +132,10 @@ class HealthCheck:
     external_strategy: bool = False
     storm_cooldown: timedelta | None = None
     storm: Storm = Storm()
+    escalation: str = ""
+    retry: RetryRules | None = None
+    max_in_flight: Threshold | None = None
+    autoscaler_patience: timedelta = AUTOSCALER_PATIENCE
     warnings: tuple[str, ...] = ()
     """What was understood although it is not written as the dialect wants it, and what is not carried out where that only delays
     the way back; shown in the check's report."""
@@ -136,6 +144,11 @@ class HealthCheck:
     def of_machines(self) -> bool:
         """Whether its targets are Machines with their Nodes, or Nodes alone."""
         return self.dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it says how a failed remediation is to be tried again."""
+        return self.retry is not None
 
     @property
     def template(self) -> ObjectRef | None:

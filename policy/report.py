@@ -14,6 +14,7 @@ from datetime import datetime
 from policy.episodes import NeedKind
 from policy.fence_policies import NO_POLICIES, FencePolicies
 from policy.healthcheck import Dialect, ObjectRef
+from policy.remediation.escalation import Step
 from policy.scopes import GroupCount
 from policy.verdicts import Health
 
@@ -116,6 +117,11 @@ class Candidate:
     groups: of the scopes that policies speak of, those that it belongs to (`policy/scopes.py`).
     need: who asks; where that is an object of another system, `check` is that object, `object_uid` its uid and `delegate` its
     operator (see `policy.episodes.Need`).
+    ladder: the steps by which it is remediated; none where it is a plain fencing by `template`. retry: which one in a row this
+    would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
+    person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
+    Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it. in_flight: of
+    each check that limits how many of its targets are remediated at once, by key, that number.
     """
 
     node: str
@@ -136,6 +142,17 @@ class Candidate:
     need: NeedKind = NeedKind.CHECK
     object_uid: str = ""
     delegate: str = ""
+    ladder: tuple[Step, ...] = ()
+    retry: int = 0
+    not_before: datetime | None = None
+    waits: str = ""
+    exhausted: str = ""
+    failed: tuple[str, ...] = ()
+    machine_ref: ObjectRef | None = None
+    machine_uid: str = ""
+    owner: str = ""
+    fresh: bool = False
+    in_flight: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

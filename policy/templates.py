@@ -19,6 +19,11 @@ from policy.nodes import NodeView
 from policy.plan import FencingPlan
 
 KIND = "FencingTemplate"
+MACHINE_DELETION = "MachineDeletionTemplate"
+REBOOT = "RebootTemplate"
+VOLUME_DETACHMENT = "VolumeDetachmentTemplate"
+OWN_KINDS = (KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT)
+"""Templates that nodewarden carries out itself: what a ladder names makes no object of ours, and asks no other controller."""
 
 PLAN_FIELDS = SPEC_FIELDS
 """Of `spec.template.spec`."""
@@ -27,6 +32,11 @@ PLAN_FIELDS = SPEC_FIELDS
 def is_fencing_template(reference: ObjectRef) -> bool:
     """Whether a reference names our own kind of template, in whatever version."""
     return reference.kind == KIND and reference.api_version.partition("/")[0] == GROUP
+
+
+def is_own_template(reference: ObjectRef) -> bool:
+    """Whether nodewarden itself carries out what the template says, instead of the controller of another kind of object."""
+    return reference.kind in OWN_KINDS and reference.api_version.partition("/")[0] == GROUP
 
 
 def parse_fencing_template(obj: Mapping[str, object], node: NodeView, *, taint_honoured: bool = True) -> FencingPlan:

@@ -1,0 +1,5 @@
+"""Remediation: by which steps a machine is repaired or replaced, how often and how soon again, and what it must not cost.
+
+From facts to decisions, without I/O and without a clock of its own: `ladder.py` is which steps a target has, `escalation.py` the
+way from one to the next, `memory.py` what is remembered of those that failed and when the next try is due.
+"""
