@@ -1,6 +1,8 @@
-"""The ladder of a remediation: an ordered list of steps, each with a time-out, gone through until one of them helps.
+"""The ladder of a remediation: which step comes first, which one after it, and when a step has had its time.
 
-What a step does is `workflows/remediation.py`; which ladder a target has is `policy/remediation/ladder.py`.
+Only the order. Which steps a target has is `ladder.py`; what a step does is the workflow's story; what its object says meanwhile
+is `following.py`. A step that failed is not tried again within a sequence of retries (`memory.py`), also not by the machine that
+replaces the patient: the ladder goes on where its predecessor's ended. At its end there is a person, never nothing.
 """
 
 from __future__ import annotations
@@ -11,10 +13,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.healthcheck import ObjectRef
+from policy.moments import later
 
 
 class Strategy(StrEnum):
-    """What a step does; the values are the words of annotations, records and tables."""
+    """One way to remediate."""
 
     DELETE_MACHINE = "delete-machine"
     REQUEST_OWNER = "request-owner"
@@ -27,7 +30,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step. name: unique in its ladder; by it what has failed is remembered. timeout None: it never times out."""
+    """One step. name: unique in its ladder, for the memory and for people. timeout None: it never runs out of time."""
 
     strategy: Strategy
     name: str
@@ -36,16 +39,15 @@ class Step:
 
 
 def first_step(ladder: tuple[Step, ...], failed: Collection[str]) -> int | None:
-    """The first step that has not failed, None where all have."""
-    return next((index for index, step in enumerate(ladder) if step.name not in failed), None)
+    """The index of the first step that has not failed, None where the ladder is used up."""
+    return next_step(ladder, -1, failed)
 
 
 def next_step(ladder: tuple[Step, ...], index: int, failed: Collection[str]) -> int | None:
-    """The next one behind that step that has not failed, None where the ladder is used up."""
-    found = first_step(ladder[index + 1 :], failed)
-    return index + 1 + found if found is not None else None
+    """The index of the first step after this one that has not failed, None where the ladder is used up."""
+    return next((at for at in range(index + 1, len(ladder)) if ladder[at].name not in failed), None)
 
 
 def timed_out(started: datetime, timeout: timedelta | None, now: datetime) -> bool:
-    """Whether a step's time is over: strictly more than its time-out has passed."""
-    return timeout is not None and now > started + timeout
+    """Whether a step has had its time: strictly more than it."""
+    return timeout is not None and now > later(started, timeout)

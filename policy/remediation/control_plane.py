@@ -1,0 +1,302 @@
+"""Which member of a control plane is remediated first, and why none is for now (S15).
+
+The preconditions are KubeadmControlPlane's, whose own remediations are only explained by them. They serve control planes that
+nobody else looks after as well, and then their members are read off the Nodes and the pods of etcd (`members_from_nodes`). Before
+a control plane is initialized the rules that protect it do not apply: there is nothing yet that could be lost.
+
+The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/surroundings.py`; that the Nodes that are left are Ready
+is asked at admission (`policy/admission.control_plane_guard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from policy.fields import Fields
+from policy.machines import REMEDIATE_ANNOTATION, MachineView
+from policy.nodes import NodeView
+from policy.remediation import etcd
+from policy.remediation.memory import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules, read_memory
+
+ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
+COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
+LABELS_AND_TAINTS = "NodeKubeadmLabelsAndTaintsSet"
+"""Conditions of a control-plane Machine of Cluster API."""
+
+_WORST_FIRST = (ETCD_MEMBER, ETCD_POD, *COMPONENTS, LABELS_AND_TAINTS)
+
+IN_PROGRESS_ANNOTATION = "controlplane.cluster.x-k8s.io/remediation-in-progress"
+"""On a KubeadmControlPlane: whose replacement it has not created yet, in the words of `memory.REMEDIATION_FOR_ANNOTATION`."""
+
+_UNKNOWN_AGE = datetime.max.replace(tzinfo=UTC)
+
+
+class Component(StrEnum):
+    """What a static pod of a control plane runs."""
+
+    ETCD = "etcd"
+    API_SERVER = "kube-apiserver"
+
+
+_LABELS = {
+    ("kube-system", "component", "etcd"): Component.ETCD,
+    ("openshift-etcd", "app", "etcd"): Component.ETCD,
+    ("kube-system", "component", "kube-apiserver"): Component.API_SERVER,
+    ("openshift-kube-apiserver", "app", "openshift-kube-apiserver"): Component.API_SERVER,
+}
+"""Where they run, and by which label kubeadm and OpenShift mark them."""
+
+
+class Taking(StrEnum):
+    """What becomes of a member that is taken."""
+
+    REMOVED = "removed"
+    """Its machine is deleted by an owner that takes the member out of etcd's list."""
+    STOPPED = "stopped"
+    """Its machine is switched off or starts anew; etcd goes on counting it."""
+
+
+class Blocked(StrEnum):
+    """Which rule holds a member back; the machine's word beside the sentence."""
+
+    IN_PROGRESS = "in-progress"
+    DELETING = "deleting"
+    UPGRADE_PENDING = "upgrade-pending"
+    LAST_MEMBER = "last-member"
+    PROVISIONING = "provisioning"
+    NO_API_SERVER = "no-api-server"
+    ETCD_UNKNOWN = "etcd-unknown"
+    QUORUM = "quorum"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlaneMember:
+    """One Machine, or Node where there are no Machines. node: the name of its Node, which is that of its etcd member too; ""
+    before it has one. true: the types of its conditions that are True; what is not known is not True. annotated: a person
+    wants it remediated.
+    """
+
+    name: str
+    node: str = ""
+    created: datetime | None = None
+    unhealthy: bool = False
+    annotated: bool = False
+    deleting: bool = False
+    true: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlaneView:
+    """One control plane at one moment.
+
+    replicas: how many are wanted, None where nobody says. in_progress: those whose remediation has begun and not ended; for
+    KubeadmControlPlane the machine whose replacement is not created yet. etcd: its member list, None where it can't be read;
+    managed_etcd False: etcd runs elsewhere, and nothing here can harm it.
+    """
+
+    members: tuple[ControlPlaneMember, ...]
+    replicas: int | None = None
+    initialized: bool = True
+    in_progress: tuple[str, ...] = ()
+    upgrade_pending: bool = False
+    etcd: tuple[etcd.Member, ...] | None = None
+    managed_etcd: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticPod:
+    """One pod that a Node's kubelet runs of its own accord, as far as a control plane is concerned."""
+
+    component: Component
+    node: str
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objection:
+    """Why a member may not be taken now."""
+
+    rule: Blocked
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Who goes first, "" for nobody. waiting: the other unhealthy ones, in their order; with an objection all of them."""
+
+    remediate: str = ""
+    waiting: tuple[str, ...] = ()
+    objection: Objection | None = None
+
+
+def component_of(namespace: str, labels: Mapping[str, str]) -> Component | None:
+    """Which component a static pod runs, None for all others."""
+    return next(
+        (found for (space, key, value), found in _LABELS.items() if space == namespace and labels.get(key) == value), None
+    )
+
+
+def members_from_nodes(
+    nodes: Iterable[NodeView],
+    pods: Iterable[StaticPod] = (),
+    *,
+    unhealthy: Collection[str] = (),
+    in_progress: Collection[str] = (),
+) -> ControlPlaneView:
+    """A control plane of which only Nodes and static pods can be read: every control-plane Node is a member.
+
+    Where pods of etcd are seen, a Node votes soundly only with a Ready one, and a pod on any other Node, or on one that is gone,
+    is a voter too. Where none is seen, etcd runs within another process or elsewhere: then a Ready Node is a sound voter. Where
+    pods of API servers are seen, a Node serves only with a Ready one.
+    """
+    members, seen = {node.name: node for node in nodes if node.control_plane}, tuple(pods)
+    kinds = {pod.component for pod in seen}
+    ready = {(pod.component, pod.node) for pod in seen if pod.ready}
+
+    def sound(name: str, component: Component) -> bool:
+        node = members.get(name)
+        return node is not None and node.ready and (component not in kinds or (component, name) in ready)
+
+    voters = {*members, *(pod.node for pod in seen if pod.component is Component.ETCD)}
+    return ControlPlaneView(
+        members=tuple(
+            ControlPlaneMember(
+                name=name,
+                node=name,
+                unhealthy=name in unhealthy,
+                deleting=node.deleting,
+                true=frozenset(
+                    ((ETCD_MEMBER, ETCD_POD) if sound(name, Component.ETCD) else ())
+                    + (COMPONENTS if sound(name, Component.API_SERVER) else ())
+                ),
+            )
+            for name, node in sorted(members.items())
+        ),
+        in_progress=tuple(sorted(in_progress)),
+        etcd=tuple(etcd.Member(name=name, healthy=sound(name, Component.ETCD)) for name in sorted(voters)),
+    )
+
+
+def member_of(machine: MachineView, *, unhealthy: bool) -> ControlPlaneMember:
+    """A control-plane Machine of Cluster API. unhealthy: its owner has been asked to remediate it."""
+    return ControlPlaneMember(
+        name=machine.name,
+        node=machine.node_name,
+        created=machine.created,
+        unhealthy=unhealthy,
+        annotated=REMEDIATE_ANNOTATION in machine.annotations,
+        deleting=machine.deleting,
+        true=frozenset(condition.type for condition in machine.conditions if condition.status == "True"),
+    )
+
+
+def begun_by_owner(annotations: Mapping[str, str], members: Iterable[ControlPlaneMember], *, subject: str) -> tuple[str, ...]:
+    """Whose remediation a KubeadmControlPlane has begun. Once a machine is created after that, the annotation is only a remnant.
+    Raises PolicyError.
+    """
+    text = annotations.get(IN_PROGRESS_ANNOTATION)
+    if text is None:
+        return ()
+    begun = read_memory(text, subject=subject, annotation=IN_PROGRESS_ANNOTATION)
+    replaced = any(member.created is not None and member.created > begun.at for member in members)
+    return () if replaced else (begun.of,)
+
+
+def read_strategy(spec: Fields) -> RetryRules:
+    """Of the spec of a KubeadmControlPlane: `remediationStrategy`, or `remediation` since v1beta2. Raises PolicyError."""
+    old = spec.within_or_empty("remediationStrategy")
+    new = spec.within_or_empty("remediation")
+    given = new if spec.has("remediation") else old
+    return RetryRules(
+        max_retry=given.whole("maxRetry", minimum=0, maximum=MOST_RETRIES) if given.has("maxRetry") else None,
+        retry_period=_period(old, new, "retryPeriod", timedelta(0)),
+        min_healthy_period=_period(old, new, "minHealthyPeriod", DEFAULT_MIN_HEALTHY_PERIOD),
+    )
+
+
+def choose(plane: ControlPlaneView, taking: Taking = Taking.REMOVED) -> Choice:
+    """The member that is worst off, if it may be taken. Where it may not, no other is tried: the replacement of one that is less
+    ill could hardly join. A remediation that has begun holds back all, its own patient too.
+    """
+    order = [
+        member.name
+        for member in sorted((each for each in plane.members if each.unhealthy), key=lambda each: _worst_first(plane, each))
+    ]
+    if not order:
+        return Choice()
+    begun = _in_progress(plane.in_progress) if plane.in_progress else None
+    objection = begun or objection_to(plane, order[0], taking)
+    if objection is not None:
+        return Choice(waiting=tuple(order), objection=objection)
+    return Choice(remediate=order[0], waiting=tuple(order[1:]))
+
+
+def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> Objection | None:
+    """Why that member may not be taken now, None when it may. A remediation of its own that has begun is no objection."""
+    others = [member for member in plane.members if member.name != name]
+    target = next((member for member in plane.members if member.name == name), None)
+    if begun := [each for each in plane.in_progress if each != name]:
+        return _in_progress(begun)
+    if target is not None and target.deleting:
+        return Objection(rule=Blocked.DELETING, why=f"{name} is being deleted already")
+    if plane.upgrade_pending:
+        return Objection(rule=Blocked.UPGRADE_PENDING, why="an upgrade of the control plane is about to come; it goes first")
+    if not plane.initialized:
+        return None
+    if not others or (plane.replicas is not None and plane.replicas <= 1):
+        return Objection(rule=Blocked.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants")
+    if joining := sorted(member.name for member in others if not member.node and not member.unhealthy and not member.deleting):
+        return Objection(rule=Blocked.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first")
+    if deleting := sorted(member.name for member in others if member.deleting):
+        return Objection(rule=Blocked.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
+    return _of_api_servers(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
+
+
+def without_api_server(plane: ControlPlaneView, *, remove: str = "", add: bool = False) -> str:
+    """Why no whole set of API server, controller manager and scheduler would be left, "" where one would.
+
+    Each of kubeadm's talks to the others on its own machine, and its API server to the etcd beside it: half a set serves nobody.
+    A new one is not counted upon, unless it is the first of all.
+    """
+    if add and not plane.members:
+        return ""
+    needed = {*COMPONENTS, ETCD_POD} if plane.managed_etcd else set(COMPONENTS)
+    left = [member for member in plane.members if member.name != remove]
+    if any(needed <= member.true for member in left):
+        return ""
+    return f"no control-plane member of the {len(left)} that would be left has all its components well"
+
+
+def _of_api_servers(plane: ControlPlaneView, name: str) -> Objection | None:
+    why = without_api_server(plane, remove=name)
+    return Objection(rule=Blocked.NO_API_SERVER, why=why) if why else None
+
+
+def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> Objection | None:
+    if not plane.managed_etcd or not member:  # one that never had a Node has no member that anybody could name
+        return None
+    if not plane.etcd:
+        return Objection(rule=Blocked.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left")
+    after = etcd.removing(plane.etcd, member) if taking is Taking.REMOVED else etcd.stopping(plane.etcd, member)
+    return None if after.safe else Objection(rule=Blocked.QUORUM, why=after.why)
+
+
+def _in_progress(begun: Iterable[str]) -> Objection:
+    return Objection(rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated")
+
+
+def _worst_first(plane: ControlPlaneView, member: ControlPlaneMember) -> tuple[object, ...]:
+    """Whom a person asked for, who never got a Node, then by what is broken; among equals the oldest."""
+    told = _WORST_FIRST if plane.managed_etcd else (*COMPONENTS, LABELS_AND_TAINTS)
+    broken = tuple(condition in member.true for condition in told)
+    return (not member.annotated, bool(member.node), *broken, member.created or _UNKNOWN_AGE, member.name)
+
+
+def _period(old: Fields, new: Fields, name: str, default: timedelta) -> timedelta:
+    seconds = f"{name}Seconds"
+    if new.has(seconds):
+        return timedelta(seconds=new.whole(seconds, minimum=0, maximum=2**31 - 1))
+    return old.duration(name, default)

@@ -1,0 +1,98 @@
+"""What is left of an etcd cluster after a change: who votes, how many of them are unwell, and whether that is a quorum (S15).
+
+Projected from the member list, as KubeadmControlPlane does it. The list is what counts: a machine whose member is gone from it is
+missed by nobody, and a member whose machine is gone still votes. To take a member out of the list is one thing, to switch off its
+machine another: what is switched off goes on being counted, so that of two members one may be removed, but none be switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One entry of the list. name "": it has just been added and not started yet. alarm: which one it raises (`NOSPACE`).
+
+    healthy None: nobody judges it, as its machine is not known; then it is well unless it raises an alarm.
+    """
+
+    name: str
+    learner: bool = False
+    alarm: str = ""
+    healthy: bool | None = None
+
+    @property
+    def well(self) -> bool:
+        """Whether it may be counted upon."""
+        return self.healthy is not False and not self.alarm and bool(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """The cluster after the change. safe: whether it can still decide, and stands on voters alone. why: the numbers in words."""
+
+    safe: bool
+    voting: int
+    unhealthy: int
+    quorum: int
+    learners: int
+    why: str
+
+
+def adding(members: Iterable[Member]) -> Projection:
+    """With one more member. It is taken for unwell until the contrary is seen, or a sick one would be added to a cluster that can
+    not bear it; only beside one member or none it is taken for well, as there is no other way from one to three.
+    """
+    present = tuple(members)
+    return _projected(present, "with one member more", new_voters=1, new_unwell=1 if len(present) > 1 else 0)
+
+
+def removing(members: Iterable[Member], name: str) -> Projection:
+    """Without that member: its machine is deleted, and it is taken out of the list."""
+    return _projected([member for member in members if not name or member.name != name], f"without {name or 'a member'}")
+
+
+def stopping(members: Iterable[Member], name: str) -> Projection:
+    """With that member in the list and not there: its machine is switched off or starts anew."""
+    present = tuple(members)
+    stopped = [member for member in present if member.name == name and name]
+    others = [member for member in present if member.name != name or not name]
+    lost = sum(not member.learner for member in stopped)
+    return _projected(
+        others,
+        f"while {name or 'a member'} is stopped",
+        new_voters=lost,
+        new_unwell=lost,
+        new_learners=len(stopped) - lost,
+    )
+
+
+def _projected(
+    members: Iterable[Member], change: str, *, new_voters: int = 0, new_unwell: int = 0, new_learners: int = 0
+) -> Projection:
+    present = tuple(members)
+    # One without a name is still starting: it will be a learner, and nobody knows yet whether it gets that far.
+    learners = new_learners + sum(member.learner or not member.name for member in present)
+    voting = new_voters + sum(not member.learner and bool(member.name) for member in present)
+    unwell = [member for member in present if not member.well]
+    unhealthy = new_unwell + len(unwell)
+    quorum = voting // 2 + 1
+    safe = voting - unhealthy >= quorum and learners == 0
+    return Projection(
+        safe=safe,
+        voting=voting,
+        unhealthy=unhealthy,
+        quorum=quorum,
+        learners=learners,
+        why=f"{change} {max(voting - unhealthy, 0)} of etcd's {voting} voters would be well, a quorum is {quorum}"
+        + _beside(learners, unwell),
+    )
+
+
+def _beside(learners: int, unwell: Iterable[Member]) -> str:
+    """What stands behind the numbers."""
+    names = sorted(f"{each.name or 'one without a name'}{f' ({each.alarm})' if each.alarm else ''}" for each in unwell)
+    starting = f"; {learners} of its members {'is' if learners == 1 else 'are'} no voter yet" if learners else ""
+    return starting + (f"; unwell: {', '.join(names)}" if names else "")

@@ -1,0 +1,281 @@
+"""Who of a control plane is remediated, and what holds a member back (S15)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from policy.errors import PolicyError
+from policy.fields import Fields
+from policy.healthcheck import Dialect
+from policy.machines import REMEDIATE_ANNOTATION, MachineView
+from policy.nodes import NodeView
+from policy.remediation import etcd
+from policy.remediation.control_plane import (
+    COMPONENTS,
+    ETCD_MEMBER,
+    ETCD_POD,
+    IN_PROGRESS_ANNOTATION,
+    Blocked,
+    Component,
+    ControlPlaneMember,
+    ControlPlaneView,
+    StaticPod,
+    Taking,
+    begun_by_owner,
+    choose,
+    component_of,
+    member_of,
+    members_from_nodes,
+    objection_to,
+    read_strategy,
+)
+from policy.remediation.memory import RetryRules
+from tests.policy.builders import NOW, a_node
+
+ALL = frozenset({ETCD_MEMBER, ETCD_POD, *COMPONENTS})
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
+REMOVED, STOPPED = Taking.REMOVED, Taking.STOPPED
+
+
+def member(name: str, *, well: bool = True, **fields: object) -> ControlPlaneMember:
+    values: dict[str, object] = {
+        "node": name,
+        "created": NOW,
+        "unhealthy": not well,
+        "true": ALL if well else frozenset(),
+    } | fields
+    return ControlPlaneMember(name=name, **values)  # type: ignore[arg-type]
+
+
+def plane(*members: ControlPlaneMember, **fields: object) -> ControlPlaneView:
+    """With an etcd whose members are as well as theirs."""
+    voters = tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node)
+    return ControlPlaneView(members=members, **{"etcd": voters, "replicas": len(members)} | fields)  # type: ignore[arg-type]
+
+
+def blocked(view: ControlPlaneView, name: str, taking: Taking = REMOVED) -> Blocked | None:
+    objection = objection_to(view, name, taking)
+    assert objection is None or objection.why
+    return objection.rule if objection else None
+
+
+def test_the_failed_one_of_three_is_taken() -> None:
+    view = plane(member("m1", well=False), member("m2"), member("m3"))
+    assert choose(view).remediate == "m1"
+    assert blocked(view, "m1", STOPPED) is None
+
+
+def test_the_failed_one_of_two_is_taken_where_etcd_lets_it_go() -> None:
+    """Its removal leaves one voter of one; switched off it would leave one of two."""
+    view = plane(member("m1", well=False), member("m2"))
+    assert choose(view, REMOVED).remediate == "m1"
+    choice = choose(view, STOPPED)
+    assert choice.objection is not None
+    assert (choice.remediate, choice.objection.rule, choice.waiting) == ("", Blocked.QUORUM, ("m1",))
+
+
+def test_a_member_that_etcd_does_not_list_can_go_in_either_way() -> None:
+    view = plane(member("m1", well=False), member("m2"), etcd=(etcd.Member(name="m2", healthy=True),))
+    assert blocked(view, "m1", REMOVED) is None
+    assert blocked(view, "m1", STOPPED) is None
+
+
+def test_the_well_one_of_two_is_never_taken() -> None:
+    view = plane(member("m1", well=False), member("m2"))
+    assert blocked(view, "m2") is Blocked.NO_API_SERVER
+    assert blocked(plane(member("m1", true=ALL - {ETCD_MEMBER}), member("m2")), "m2") is Blocked.QUORUM
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_one_alone_is_never_taken(well: bool) -> None:
+    assert blocked(plane(member("m1", well=well)), "m1") is Blocked.LAST_MEMBER
+    assert blocked(plane(member("m1", well=well), member("m2"), replicas=1), "m1") is Blocked.LAST_MEMBER
+
+
+def test_before_it_is_initialized_there_is_nothing_to_protect() -> None:
+    """Its first machine may be the one that fails: nobody else could be its quorum."""
+    alone = plane(member("m1", well=False), initialized=False, etcd=None)
+    assert choose(alone).remediate == "m1"
+    assert blocked(replace(alone, initialized=True), "m1") is Blocked.LAST_MEMBER
+    assert blocked(replace(alone, upgrade_pending=True), "m1") is Blocked.UPGRADE_PENDING
+    assert blocked(replace(alone, in_progress=("m0",)), "m1") is Blocked.IN_PROGRESS
+
+
+def test_two_failed_ones_of_three_wait_for_a_person() -> None:
+    """A quorum is lost already: to take a second one would only make it certain."""
+    view = plane(member("m1", well=False), member("m2", well=False), member("m3"))
+    choice = choose(view)
+    assert choice.objection is not None
+    assert (choice.remediate, choice.objection.rule, choice.waiting) == ("", Blocked.QUORUM, ("m1", "m2"))
+
+
+def test_one_at_a_time() -> None:
+    view = plane(
+        member("m1", well=False), member("m2", well=False), member("m3"), member("m4"), member("m5"), in_progress=("m1",)
+    )
+    assert choose(view).remediate == ""
+    assert blocked(view, "m2") is Blocked.IN_PROGRESS
+    assert blocked(view, "m1") is None, "an episode is no objection to itself"
+
+
+def test_a_member_that_comes_or_goes_is_waited_for() -> None:
+    sick, well = member("m1", well=False), (member("m2"), member("m3"))
+    assert blocked(plane(sick, *well, member("m4", node="", true=frozenset())), "m1") is Blocked.PROVISIONING
+    assert blocked(plane(sick, *well, member("m4", well=False, node="")), "m1") is None, "that one will not come"
+    assert blocked(plane(sick, *well, member("m4", deleting=True)), "m1") is Blocked.DELETING
+    assert blocked(plane(member("m1", well=False, deleting=True), *well), "m1") is Blocked.DELETING
+
+
+def test_without_the_member_list_nothing_is_taken() -> None:
+    sick, well = member("m1", well=False), (member("m2"), member("m3"))
+    for unknown in (None, ()):
+        assert blocked(plane(sick, *well, etcd=unknown), "m1") is Blocked.ETCD_UNKNOWN
+    assert blocked(plane(sick, *well, etcd=None, managed_etcd=False), "m1") is None
+    never_joined = member("m1", well=False, node="")
+    assert blocked(plane(never_joined, *well, etcd=None), "m1") is None, "it has no member that could be missed"
+
+
+@pytest.mark.parametrize("missing", [*COMPONENTS, ETCD_POD])
+def test_half_a_set_of_components_serves_nobody(missing: str) -> None:
+    view = plane(member("m1", well=False), *(member(name, true=ALL - {missing}) for name in ("m2", "m3")))
+    assert blocked(view, "m1") is Blocked.NO_API_SERVER
+    assert (blocked(replace(view, managed_etcd=False), "m1") is None) is (missing == ETCD_POD)
+
+
+def test_whom_a_person_asked_for_goes_first_then_who_is_worst_off() -> None:
+    etcd_ill, api_ill = ALL - {ETCD_MEMBER}, ALL - {COMPONENTS[0]}
+    waiting = [
+        member("asked", annotated=True),
+        member("never-joined", node="", true=frozenset()),
+        member("etcd", true=etcd_ill),
+        member("api", true=api_ill),
+        member("old", created=NOW - timedelta(hours=1)),
+        member("a"),
+        member("b"),
+        member("ageless", created=None),
+    ]
+    members = tuple(replace(each, unhealthy=True) for each in reversed(waiting))
+    order = choose(ControlPlaneView(members=members, initialized=False))
+    assert [order.remediate, *order.waiting] == [each.name for each in waiting]
+    assert choose(ControlPlaneView(members=())).remediate == ""
+
+
+def test_a_machine_of_cluster_api_is_read() -> None:
+    view = MachineView(
+        dialect=Dialect.CLUSTER_API,
+        namespace="default",
+        name="m1",
+        created=NOW,
+        node_name="n1",
+        deleting=True,
+        annotations={REMEDIATE_ANNOTATION: ""},
+    )
+    assert member_of(view, unhealthy=True) == ControlPlaneMember(
+        name="m1", node="n1", created=NOW, unhealthy=True, annotated=True, deleting=True
+    )
+
+
+def test_an_annotation_that_outlived_the_remediation_is_a_remnant() -> None:
+    """KubeadmControlPlane may have crashed between creating the replacement and removing its annotation."""
+    text = json.dumps({"machine": "m0", "timestamp": "2026-03-01T12:00:00Z", "retryCount": 0})
+    annotations = {IN_PROGRESS_ANNOTATION: text}
+    before = [member("m1", created=NOW), member("m2", created=None)]
+    assert begun_by_owner(annotations, before, subject="KubeadmControlPlane/cp") == ("m0",)
+    assert begun_by_owner({}, before, subject="KubeadmControlPlane/cp") == ()
+    replaced = [*before, member("m0-1", created=NOW + timedelta(seconds=1))]
+    assert begun_by_owner(annotations, replaced, subject="KubeadmControlPlane/cp") == ()
+    with pytest.raises(PolicyError, match="remediation-in-progress"):
+        begun_by_owner({IN_PROGRESS_ANNOTATION: "x"}, before, subject="KubeadmControlPlane/cp")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"remediationStrategy": {"maxRetry": 5, "retryPeriod": "2m", "minHealthyPeriod": "2h"}},
+        {"remediation": {"maxRetry": 5, "retryPeriodSeconds": 120, "minHealthyPeriodSeconds": 7200}},
+    ],
+)
+def test_the_strategy_of_a_kubeadm_control_plane_is_read_in_both_versions(spec: dict[str, object]) -> None:
+    rules = read_strategy(Fields(spec, subject="KubeadmControlPlane/cp", path="spec"))
+    assert rules == RetryRules(max_retry=5, retry_period=timedelta(minutes=2), min_healthy_period=timedelta(hours=2))
+    assert read_strategy(Fields({}, subject="KubeadmControlPlane/cp", path="spec")) == RetryRules()
+
+
+def nodes(*ready: str, total: int = 3) -> list[NodeView]:
+    """Three of a control plane, and a worker."""
+    names = [f"n{index}" for index in range(1, total + 1)]
+    members = [a_node(name, "True" if name in ready else "Unknown", labels=CONTROL_PLANE) for name in names]
+    return [*members, a_node("worker")]
+
+
+def pods(component: Component, *ready: str, total: int = 3) -> list[StaticPod]:
+    names = [f"n{index}" for index in range(1, total + 1)]
+    return [StaticPod(component=component, node=name, ready=name in ready) for name in names]
+
+
+def test_nodes_alone_are_the_voters_where_no_pod_of_etcd_is_seen() -> None:
+    view = members_from_nodes(nodes("n2", "n3"), unhealthy={"n1"})
+    assert [each.name for each in view.members] == ["n1", "n2", "n3"]
+    assert choose(view, STOPPED).remediate == "n1"
+    assert blocked(members_from_nodes(nodes("n3"), unhealthy={"n1"}), "n1", STOPPED) is Blocked.QUORUM
+    assert blocked(members_from_nodes(nodes("n2", total=2)), "n1", STOPPED) is Blocked.QUORUM
+    assert blocked(members_from_nodes(nodes("n2", total=2)), "n1", REMOVED) is None
+    assert blocked(members_from_nodes(nodes("n1", total=1)), "n1", STOPPED) is Blocked.LAST_MEMBER
+
+
+def test_a_ready_node_votes_only_with_its_pod_of_etcd() -> None:
+    ready = nodes("n1", "n2", "n3")
+    assert blocked(members_from_nodes(ready, pods(Component.ETCD, "n1", "n2", "n3")), "n1", STOPPED) is None
+    assert blocked(members_from_nodes(ready, pods(Component.ETCD, "n1", "n2")), "n1", STOPPED) is Blocked.QUORUM
+    two_pods = [pod for pod in pods(Component.ETCD, "n1", "n2") if pod.ready]
+    assert blocked(members_from_nodes(ready, two_pods), "n1", STOPPED) is Blocked.QUORUM, "its pod may only not be there yet"
+
+
+def test_a_ready_pod_on_a_node_that_is_not_ready_counts_for_nothing() -> None:
+    """Nobody updates the pod of a kubelet that is silent."""
+    view = members_from_nodes(nodes("n1", "n2"), pods(Component.ETCD, "n1", "n2", "n3"))
+    assert blocked(view, "n1", STOPPED) is Blocked.QUORUM
+
+
+def test_a_voter_without_a_node_is_still_a_voter() -> None:
+    """A Node that was deleted, or one that runs nothing of the control plane but etcd."""
+    gone = [*pods(Component.ETCD, "n1", "n2"), StaticPod(component=Component.ETCD, node="n4", ready=True)]
+    view = members_from_nodes(nodes("n1", "n2", total=2), gone[:2] + gone[3:])
+    assert view.etcd is not None
+    assert [(each.name, each.healthy) for each in view.etcd] == [("n1", True), ("n2", True), ("n4", False)]
+    assert blocked(view, "n1", STOPPED) is Blocked.QUORUM
+
+
+def test_the_last_api_server_that_answers_stays() -> None:
+    view = members_from_nodes(
+        nodes("n1", "n2", "n3"),
+        [*pods(Component.ETCD, "n1", "n2", "n3"), *pods(Component.API_SERVER, "n1")],
+        unhealthy={"n1"},
+    )
+    assert blocked(view, "n1", STOPPED) is Blocked.NO_API_SERVER
+    assert blocked(view, "n2", STOPPED) is None
+
+
+def test_an_episode_of_another_member_holds_it_back() -> None:
+    view = members_from_nodes(nodes("n2", "n3"), unhealthy={"n1"}, in_progress={"n2"})
+    assert blocked(view, "n1", STOPPED) is Blocked.IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "component"),
+    [
+        ("kube-system", {"component": "etcd", "tier": "control-plane"}, Component.ETCD),
+        ("openshift-etcd", {"app": "etcd", "etcd": "true"}, Component.ETCD),
+        ("openshift-etcd", {"app": "guard"}, None),
+        ("kube-system", {"component": "kube-apiserver"}, Component.API_SERVER),
+        ("openshift-kube-apiserver", {"app": "openshift-kube-apiserver"}, Component.API_SERVER),
+        ("default", {"component": "etcd"}, None),
+        ("kube-system", {}, None),
+    ],
+)
+def test_which_static_pods_are_looked_at(namespace: str, labels: dict[str, str], component: Component | None) -> None:
+    assert component_of(namespace, labels) is component

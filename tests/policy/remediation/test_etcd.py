@@ -1,0 +1,101 @@
+"""What a change leaves of etcd (S15)."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from policy.remediation.etcd import Member, adding, removing, stopping
+
+KINDS = (
+    {"healthy": True},
+    {"healthy": False},
+    {"healthy": None},
+    {"healthy": True, "alarm": "NOSPACE"},
+    {"healthy": True, "learner": True},
+)
+
+
+def a_list(*healthy: bool) -> tuple[Member, ...]:
+    return tuple(Member(name=f"m{index}", healthy=well) for index, well in enumerate(healthy, start=1))
+
+
+EVERY_LIST = [
+    tuple(Member(name=f"m{index}", **kind) for index, kind in enumerate(kinds, start=1))  # type: ignore[arg-type]
+    for size in range(1, 5)
+    for kinds in product(KINDS, repeat=size)
+]
+
+
+def test_what_stays_of_a_removal_is_a_quorum_of_those_that_stay() -> None:
+    """S15, for every list of up to four members."""
+    for members in EVERY_LIST:
+        left = [member for member in members if member.name != "m1"]
+        well = [member for member in left if member.healthy in {True, None} and not member.alarm]
+        majority = len(well) * 2 > len(left)
+        all_vote = not any(member.learner for member in left)
+        assert removing(members, "m1").safe is (majority and all_vote), members
+
+
+def test_what_is_stopped_goes_on_being_counted() -> None:
+    """S15, for every list of up to four members: the voters that are left are a quorum of all that are in the list."""
+    for members in EVERY_LIST:
+        well = [member for member in members[1:] if member.healthy in {True, None} and not member.alarm]
+        majority = len(well) * 2 > len(members)
+        all_vote = not any(member.learner for member in members)
+        assert stopping(members, "m1").safe is (majority and all_vote), members
+        if stopping(members, "m1").safe:
+            assert removing(members, "m1").safe, "to remove one is never more dangerous than to stop it"
+
+
+def test_of_two_members_one_may_be_removed_but_none_be_stopped() -> None:
+    two = a_list(False, True)
+    assert removing(two, "m1").safe
+    assert not removing(two, "m2").safe
+    assert not stopping(two, "m1").safe
+    assert not stopping(two, "m2").safe
+
+
+def test_the_only_member_is_never_safe_to_take() -> None:
+    assert not removing(a_list(True), "m1").safe
+    assert not stopping(a_list(True), "m1").safe
+
+
+def test_a_member_that_is_gone_from_the_list_is_missed_by_nobody() -> None:
+    only = (Member(name="m2", healthy=True),)
+    assert removing(only, "m1").safe
+    assert stopping(only, "m1").safe
+
+
+def test_who_is_still_starting_is_waited_for() -> None:
+    """One without a name may be anybody's, also that of the member that is to be taken."""
+    starting = (*a_list(False, True, True), Member(name=""))
+    after = removing(starting, "m1")
+    assert (after.safe, after.voting, after.learners) == (False, 2, 1)
+    assert not removing(starting, "").safe
+    assert not stopping(starting, "").safe
+    assert "1 of its members is no voter yet" in after.why
+    assert "one without a name" in after.why
+
+
+def test_a_new_member_is_counted_upon_only_where_there_is_no_other_way() -> None:
+    assert [adding(a_list(*[True] * size)).safe for size in range(5)] == [True, True, True, True, True]
+    assert [adding(a_list(*[True] * size, False)).safe for size in range(5)] == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (
+            removing(a_list(False, False, True), "m1"),
+            "without m1 1 of etcd's 2 voters would be well, a quorum is 2; unwell: m2",
+        ),
+        (
+            stopping((*a_list(True, True), Member(name="m3", alarm="NOSPACE")), "m1"),
+            "while m1 is stopped 1 of etcd's 3 voters would be well, a quorum is 2; unwell: m3 (NOSPACE)",
+        ),
+    ],
+)
+def test_the_numbers_are_said(after: object, words: str) -> None:
+    assert getattr(after, "why", "") == words

@@ -1,0 +1,337 @@
+"""What a replacement inherits, and when its turn comes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.errors import PolicyError
+from policy.moments import later, written
+from policy.remediation.memory import (
+    AUTOSCALER_PATIENCE,
+    BACKOFF_ANNOTATION,
+    BACKOFF_LIMIT_ANNOTATION,
+    LAST_REMEDIATION_ANNOTATION,
+    MAX_RETRY_ANNOTATION,
+    MIN_HEALTHY_PERIOD_ANNOTATION,
+    MOST_FAILED,
+    REMEDIATION_FOR_ANNOTATION,
+    RETRY_PERIOD_ANNOTATION,
+    Backoff,
+    LastRemediation,
+    RetryRules,
+    is_node_group,
+    leave_to_autoscaler,
+    memory_of,
+    next_turn,
+    read_backoff,
+    read_memory,
+    read_rules,
+    strictest,
+    written_memory,
+)
+from tests.policy.builders import NOW
+
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+LAST = LastRemediation(of="M1", at=NOW, incident="i-1")
+SUBJECT = "Machine/default/M1-1"
+
+
+def test_a_machine_without_a_past_is_remediated_at_once() -> None:
+    turn = next_turn(None, RetryRules(max_retry=0, retry_period=HOUR, backoff=Backoff()), NOW)
+    assert (turn.retry, turn.not_before, turn.exhausted, turn.failed) == (0, None, "", ())
+
+
+def test_the_sequence_of_the_proposal() -> None:
+    """M1 is replaced by M1-1, which is remediation-retry #1 when it fails, M1-2 is #2; five are allowed, two minutes apart."""
+    rules = RetryRules(max_retry=5, retry_period=2 * MINUTE, min_healthy_period=2 * HOUR)
+    last, now, said = LAST, NOW, list[str]()
+    for number in range(1, 6):
+        turn = next_turn(last, rules, now + SECOND)
+        assert (turn.retry, turn.not_before, turn.exhausted) == (number, now + 2 * MINUTE, "")
+        said.append(turn.why)
+        now += 2 * MINUTE
+        turn = next_turn(last, rules, now)
+        assert (turn.retry, turn.not_before) == (number, None)
+        last = LastRemediation(of=f"M1-{number}", at=now, retry=turn.retry)
+    assert said[1] == "retry 2 of 5, not before 12:04:00: M1-1 was remediated at 12:02:00, and the retryPeriod is 2m"
+    turn = next_turn(last, rules, now + 2 * MINUTE)
+    assert (turn.retry, turn.not_before) == (5, None)
+    assert turn.why == "M1-5 was remediated at 12:10:00; from 14:10:00 on it would be a new story"
+    assert turn.exhausted == "it was remediated 6 times and did not stay well for 2h: maxRetry is 5, last was M1-5"
+
+
+def test_without_a_limit_it_goes_on_at_once_and_for_ever() -> None:
+    last = replace(LAST, retry=9999)
+    assert next_turn(last, RetryRules(), NOW) == next_turn(last, RetryRules(), NOW + HOUR - SECOND)
+    turn = next_turn(last, RetryRules(), NOW)
+    assert (turn.retry, turn.not_before, turn.exhausted) == (10_000, None, "")
+
+
+def test_who_was_well_for_an_hour_begins_a_new_sequence() -> None:
+    """At exactly an hour it is over; what failed before is forgotten with it."""
+    last, rules = replace(LAST, retry=3, failed=("fence",)), RetryRules(max_retry=3)
+    before, after = next_turn(last, rules, NOW + HOUR - SECOND), next_turn(last, rules, NOW + HOUR)
+    assert (bool(before.exhausted), before.failed) == (True, ("fence",))
+    assert (after.retry, after.exhausted, after.failed) == (0, "", ())
+
+
+def test_a_new_sequence_is_no_retry_and_waits_for_no_retry_period() -> None:
+    rules = RetryRules(retry_period=2 * HOUR, min_healthy_period=HOUR)
+    assert next_turn(LAST, rules, NOW + MINUTE).not_before == NOW + HOUR
+    assert next_turn(LAST, rules, NOW + HOUR).not_before is None
+
+
+def test_a_backoff_is_waited_out_also_where_everything_is_forgotten_at_once() -> None:
+    """The failing MachineSet of the autoscaler's scenarios: nobody sets a loop going by a short minHealthyPeriod."""
+    rules = RetryRules(min_healthy_period=timedelta(0), backoff=Backoff())
+    turn = next_turn(LAST, rules, NOW + SECOND)
+    assert (turn.retry, turn.not_before) == (0, NOW + 30 * SECOND)
+    assert turn.why == "not before 12:00:30: M1 was remediated at 12:00:00, and the backoff is 30s"
+    assert next_turn(LAST, rules, NOW + 30 * SECOND).not_before is None
+
+
+def test_a_backoff_doubles_up_to_its_limit() -> None:
+    pauses = [Backoff().before(retry) / SECOND for retry in range(1, 9)]
+    assert pauses == [30, 60, 120, 240, 480, 600, 600, 600]
+    assert Backoff().before(10**6) == 10 * MINUTE
+    assert Backoff(base=HOUR).before(1) == 10 * MINUTE
+    microsecond = timedelta(microseconds=1)
+    assert Backoff(base=2 * microsecond, limit=3 * microsecond).before(2) == 3 * microsecond
+
+
+def test_the_longer_of_two_waits_wins() -> None:
+    rules = RetryRules(retry_period=2 * MINUTE, backoff=Backoff())
+    assert next_turn(LAST, rules, NOW).not_before == NOW + 2 * MINUTE
+    late = next_turn(replace(LAST, retry=3), rules, NOW)
+    assert late.not_before == NOW + 4 * MINUTE
+    assert "the backoff is 4m" in late.why
+
+
+periods = st.integers(0, 7200).map(lambda seconds: timedelta(seconds=seconds))
+backoffs = st.none() | st.builds(Backoff, base=periods, limit=periods)
+rules_of_checks = st.builds(
+    RetryRules, max_retry=st.none() | st.integers(0, 5), retry_period=periods, min_healthy_period=periods, backoff=backoffs
+)
+lasts = st.builds(
+    LastRemediation,
+    of=st.just("M1"),
+    at=st.just(NOW),
+    retry=st.integers(0, 60),
+    failed=st.lists(st.sampled_from(["a", "b"])).map(tuple),
+)
+
+
+@given(lasts, rules_of_checks, periods)
+def test_at_the_moment_that_was_named_it_is_its_turn(last: LastRemediation, rules: RetryRules, passed: timedelta) -> None:
+    turn = next_turn(last, rules, NOW + passed)
+    if turn.not_before is not None:
+        assert turn.not_before > NOW + passed
+        assert turn.why
+        then = next_turn(last, rules, turn.not_before)
+        assert then.not_before is None
+        assert not then.exhausted
+
+
+@given(lasts, st.lists(rules_of_checks, min_size=1, max_size=4), periods)
+def test_overlapping_checks_are_all_obeyed(last: LastRemediation, rules: list[RetryRules], passed: timedelta) -> None:
+    """Whatever one of them forbids for now is forbidden by all of them together, as long as none has forgotten the last one."""
+    now = NOW + passed
+    together = next_turn(last, strictest(rules), now)
+    for each in rules:
+        alone = next_turn(last, each, now)
+        if alone.exhausted:
+            assert together.exhausted
+        elif alone.not_before is not None and not together.exhausted:
+            assert together.not_before is not None
+            assert together.not_before >= alone.not_before
+
+
+def test_no_rules_are_those_by_default() -> None:
+    assert strictest(()) == RetryRules()
+    assert strictest([RetryRules(), RetryRules(max_retry=2), RetryRules(max_retry=5)]) == RetryRules(max_retry=2)
+
+
+def test_of_two_backoffs_the_longer_one_holds() -> None:
+    """Overlapping definitions, of which the proposal warns: each pause is the longer one, and so is the limit."""
+    quick, slow = Backoff(base=SECOND, limit=HOUR), Backoff(base=MINUTE, limit=10 * MINUTE)
+    both = strictest([RetryRules(backoff=quick), RetryRules(), RetryRules(backoff=slow)]).backoff
+    assert both == Backoff(base=MINUTE, limit=HOUR)
+    for retry in range(1, 20):
+        assert both.before(retry) >= max(quick.before(retry), slow.before(retry))
+
+
+def test_the_autoscaler_has_its_fifteen_minutes() -> None:
+    until = leave_to_autoscaler(NOW)
+    assert until is not None
+    assert until - NOW == AUTOSCALER_PATIENCE
+    assert 15 * MINUTE < AUTOSCALER_PATIENCE <= 16 * MINUTE, "its clock starts with its first look at the machine"
+    assert leave_to_autoscaler(None) is None
+
+
+@given(lasts)
+def test_what_is_written_is_read(last: LastRemediation) -> None:
+    assert read_memory(written_memory(replace(last, incident="i-7"))) == replace(
+        last, incident="i-7", failed=last.failed[-MOST_FAILED:]
+    )
+
+
+def test_the_annotation_has_the_keys_of_cluster_api() -> None:
+    assert json.loads(written_memory(replace(LAST, retry=2, failed=("fence",)))) == {
+        "machine": "M1",
+        "timestamp": "2026-03-01T12:00:00Z",
+        "retryCount": 2,
+        "failed": ["fence"],
+        "incident": "i-1",
+    }
+
+
+def test_the_memory_of_a_kubeadm_control_plane_is_read_too() -> None:
+    theirs = f'{{"machine":"m1","timestamp":"{written(NOW + MINUTE)}","retryCount":1}}'
+    annotations = {REMEDIATION_FOR_ANNOTATION: theirs}
+    assert memory_of({}, subject=SUBJECT) is None
+    assert memory_of(annotations, subject=SUBJECT) == LastRemediation(of="m1", at=NOW + MINUTE, retry=1)
+    ours = {LAST_REMEDIATION_ANNOTATION: written_memory(LAST)}
+    assert memory_of(annotations | ours, subject=SUBJECT) == LastRemediation(of="m1", at=NOW + MINUTE, retry=1)
+    newer = {LAST_REMEDIATION_ANNOTATION: written_memory(replace(LAST, at=NOW + HOUR))}
+    assert memory_of(annotations | newer, subject=SUBJECT) == replace(LAST, at=NOW + HOUR)
+
+
+GOOD: dict[str, object] = {"machine": "M1", "timestamp": "2026-03-01T12:00:00Z", "retryCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "JSON"),
+        ("[" * 5000, "JSON"),
+        ("{" + " " * 30_000 + "}", "an object"),
+        ("[]", "an object"),
+        (json.dumps(GOOD | {"machine": None}), "machine to be a name"),
+        (json.dumps(GOOD | {"machine": "x" * 501}), "machine to be a name"),
+        (json.dumps(GOOD | {"timestamp": "yesterday"}), "timestamp to be a moment"),
+        (json.dumps({"machine": "M1"}), "timestamp to be a moment"),
+        (json.dumps(GOOD | {"retryCount": -1}), "retryCount to be a whole number"),
+        (json.dumps(GOOD | {"retryCount": True}), "retryCount to be a whole number"),
+        (json.dumps(GOOD | {"retryCount": 10**30}), "retryCount to be a whole number"),
+        (json.dumps(GOOD | {"failed": "fence"}), "failed to be a list"),
+        (json.dumps(GOOD | {"failed": [1]}), "failed to be a list"),
+        (json.dumps(GOOD | {"failed": ["x"] * 51}), "failed to be a list"),
+        (json.dumps(GOOD | {"incident": 7}), "incident to be a name"),
+    ],
+)
+def test_a_memory_that_cannot_be_read_is_never_taken_for_none(text: str, expected: str) -> None:
+    """S19: whoever spoils the annotation does not begin a new sequence by it."""
+    with pytest.raises(PolicyError) as refused:
+        memory_of({LAST_REMEDIATION_ANNOTATION: text}, subject=SUBJECT)
+    assert refused.value.subject == SUBJECT
+    assert LAST_REMEDIATION_ANNOTATION in refused.value.field
+    assert expected in refused.value.problem
+
+
+@given(
+    st.text()
+    | st.dictionaries(
+        st.sampled_from([*GOOD, "failed", "incident"]),
+        st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5),
+    ).map(json.dumps)
+)
+def test_nothing_that_anybody_writes_is_more_than_refused(text: str) -> None:
+    try:
+        last = read_memory(text)
+    except PolicyError:
+        return
+    assert next_turn(last, RetryRules(backoff=Backoff()), NOW).retry >= 0
+
+
+def test_a_memory_of_the_end_of_days_holds_back_and_says_so() -> None:
+    last = replace(LAST, at=later(NOW, timedelta(days=365 * 9000)))
+    turn = next_turn(last, RetryRules(retry_period=MINUTE), NOW)
+    assert turn.not_before is not None
+    assert f"{turn.not_before.year}-" in turn.why
+
+
+def test_rules_are_set_by_annotations() -> None:
+    annotations = {
+        MAX_RETRY_ANNOTATION: "5",
+        RETRY_PERIOD_ANNOTATION: "2m",
+        MIN_HEALTHY_PERIOD_ANNOTATION: "2h",
+        BACKOFF_ANNOTATION: "exponential",
+        BACKOFF_LIMIT_ANNOTATION: "5m",
+    }
+    wanted = RetryRules(max_retry=5, retry_period=2 * MINUTE, min_healthy_period=2 * HOUR, backoff=Backoff(limit=5 * MINUTE))
+    assert read_rules(annotations, "NodeHealthCheck/w", RetryRules()) == wanted
+    assert read_rules({}, "NodeHealthCheck/w", wanted) == wanted
+    assert read_rules({BACKOFF_ANNOTATION: "none"}, "NodeHealthCheck/w", wanted) == replace(wanted, backoff=None)
+    limited = read_rules({BACKOFF_LIMIT_ANNOTATION: "1h"}, "NodeHealthCheck/w", wanted)
+    assert limited.backoff == Backoff(limit=HOUR)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({MAX_RETRY_ANNOTATION: "-1"}, "a whole number"),
+        ({MAX_RETRY_ANNOTATION: "many"}, "a whole number"),
+        ({MAX_RETRY_ANNOTATION: "9" * 5000}, "a whole number"),
+        ({RETRY_PERIOD_ANNOTATION: "2"}, "duration"),
+        ({RETRY_PERIOD_ANNOTATION: "-2m"}, "duration"),
+        ({RETRY_PERIOD_ANNOTATION: "1s" * 1000}, "duration"),
+        ({MIN_HEALTHY_PERIOD_ANNOTATION: "9000h"}, "duration"),
+        ({BACKOFF_ANNOTATION: "linear"}, "exponential or none"),
+        ({BACKOFF_ANNOTATION: "exponential", BACKOFF_LIMIT_ANNOTATION: "0s"}, "duration"),
+        ({BACKOFF_LIMIT_ANNOTATION: "5m"}, "set nodewarden.io/backoff to exponential"),
+        ({BACKOFF_ANNOTATION: "none", BACKOFF_LIMIT_ANNOTATION: "5m"}, "expected none without a backoff"),
+    ],
+)
+def test_an_annotation_that_cannot_be_used_is_refused_by_name(annotations: dict[str, str], expected: str) -> None:
+    with pytest.raises(PolicyError) as refused:
+        read_rules(annotations, "NodeHealthCheck/w", RetryRules())
+    assert refused.value.subject == "NodeHealthCheck/w"
+    assert refused.value.field.removeprefix("metadata.annotations.") in annotations
+    assert expected in refused.value.problem
+
+
+def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
+    assert read_backoff({"type": "exponential", "limit": "20m"}, "NodeHealthCheck/w") == Backoff(limit=20 * MINUTE)
+    assert read_backoff({"type": "exponential"}, "NodeHealthCheck/w") == Backoff()
+    assert read_backoff(None, "NodeHealthCheck/w") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("exponential", r"spec\.backoff: expected an object"),
+        ({"type": "linear"}, r"spec\.backoff\.type: expected exponential or none"),
+        ({"type": ["exponential"]}, r"spec\.backoff\.type: expected exponential or none"),
+        ({"type": "exponential", "limit": 600}, r"spec\.backoff\.limit: expected a duration"),
+        ({"type": "exponential", "base": "1m"}, r"spec\.backoff\.base: is not a known field"),
+    ],
+)
+def test_a_backoff_that_cannot_be_used_is_refused(value: object, expected: str) -> None:
+    with pytest.raises(PolicyError, match=expected):
+        read_backoff(value, "NodeHealthCheck/w")
+
+
+def test_whose_set_has_been_told_its_bounds_is_the_autoscalers() -> None:
+    assert is_node_group({"cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "5"})
+    assert is_node_group({"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "5"})
+    assert not is_node_group({"cluster.x-k8s.io/deployment-name": "workers"})
+
+
+def test_what_failed_is_remembered_as_long_as_its_sequence_lasts() -> None:
+    last = replace(LAST, failed=("fence", "reboot"))
+    rules = RetryRules(retry_period=MINUTE)
+    assert next_turn(last, rules, NOW + SECOND).failed == ("fence", "reboot")
+    assert next_turn(last, rules, NOW + MINUTE).failed == ("fence", "reboot")
+    assert next_turn(last, rules, NOW + HOUR).failed == ()
+
+
+def test_the_longest_memory_that_is_written_can_be_read() -> None:
+    """Of more failures than anybody has steps, the last ones are kept."""
+    names = tuple(f"{number}-{'x' * 490}" for number in range(2 * MOST_FAILED))
+    assert read_memory(written_memory(replace(LAST, failed=names))).failed == names[MOST_FAILED:]
