@@ -39,7 +39,17 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, PreservationInput, PreservationNews
+from policy.episodes import (
+    EpisodeResult,
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    PreservationNews,
+    RemediationInput,
+)
 from policy.freeing_pace import PortionAnswer
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, PermitAnswer
@@ -63,9 +73,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
     @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side."""
-        return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in request.episodes))))
+        episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
+        return OpenResult(outcomes=tuple(await asyncio.gather(*(self._open(episode) for episode in episodes))))
 
-    async def _open(self, episode: FencingInput) -> OpenOutcome:
+    async def _open(self, episode: FencingInput | RemediationInput) -> OpenOutcome:
         workflow_id = episode_id(episode.cluster, episode.node)
         handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
@@ -73,7 +84,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return _changed(outcome, Opened.HELD_OFF, reason=held_off)
         try:
             started = await self._client.start_workflow(
-                Kind.FENCING.value,
+                (Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION).value,
                 episode,
                 id=workflow_id,
                 task_queue=self._task_queue,
@@ -145,7 +156,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
         return PreserveOutcome(victim=need.victim, opened=Opened.JOINED)
 
-    async def _aborted_since(self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput) -> str:
+    async def _aborted_since(
+        self, handle: WorkflowHandle[object, EpisodeResult], episode: FencingInput | RemediationInput
+    ) -> str:
         """Why a person's abort still holds: the node has not been healthy between that abort and now. "" when none does."""
         if episode.need is None or not episode.need.kind.automatic or episode.need.since is None:
             return ""

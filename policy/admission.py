@@ -19,8 +19,12 @@ from policy.episodes import NeedKind
 from policy.fence_policies import PowerMoment, quiet_left
 from policy.healthcheck import ObjectRef
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
+from policy.remediation.ladder import removes
 from policy.report import Candidate, CheckReport, Observation, ScanReport
 from policy.scopes import CLUSTER, GroupCount, called, scope_of
+
+CLOCKS_APART = timedelta(seconds=30)
+"""By how much the API server's clock and Temporal's may differ."""
 
 
 class Because(StrEnum):
@@ -42,6 +46,9 @@ class Because(StrEnum):
     SCOPE_STORM = "ScopeStorm"
     SCOPE_CAP = "ScopeCapReached"
     QUIET_TIME = "QuietTime"
+    RETRY_LATER = "RetryLater"
+    IN_FLIGHT = "InFlightLimit"
+    REPLACEMENT = "ReplacementUnderWay"
 
 
 class HeldOff(Protocol):
@@ -67,10 +74,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Every candidate of the report is in exactly one of the two."""
+    """Every candidate of the report is in exactly one of these. exhausted: nothing but a person's word helps them any more, so
+    that one is asked. again: when the first of those that wait for nothing but their time is due."""
 
     admitted: tuple[Candidate, ...] = ()
     refused: tuple[Refused, ...] = ()
+    exhausted: tuple[Candidate, ...] = ()
+    again: datetime | None = None
 
 
 def admit(
@@ -90,14 +100,20 @@ def admit(
     table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
+    exhausted: list[Candidate] = []
+    due: list[datetime] = []
     for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
         reason, message = table.objection(candidate) or (None, "")
-        if reason is None:
+        if reason is None and candidate.exhausted:
+            exhausted.append(candidate)
+        elif reason is None:
             table.reserve(candidate)
             admitted.append(candidate)
         else:
             refused.append(Refused(node=candidate.node, check=candidate.check, reason=reason, message=message))
-    return Admission(admitted=tuple(admitted), refused=tuple(refused))
+        if reason is Because.RETRY_LATER and candidate.not_before is not None:
+            due.append(candidate.not_before)
+    return Admission(admitted=tuple(admitted), refused=tuple(refused), exhausted=tuple(exhausted), again=min(due, default=None))
 
 
 def answer_request(
@@ -135,7 +151,14 @@ def answer_request(
     if request.control_plane:
         others = {permit.node for permit in permits if permit.control_plane and permit.node != request.node}
         members, ready = report.control_plane.members, report.control_plane.ready
-        guard = control_plane_guard(members, ready, target_ready=request.ready, open_member_episodes=others)
+        guard = control_plane_guard(
+            members,
+            ready,
+            target_ready=request.ready,
+            open_member_episodes=others,
+            removes=request.removes,
+            is_member=bool(request.node_uid),
+        )
         if guard:
             return _refusal(guard)
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
@@ -149,19 +172,31 @@ def answer_request(
     return PermitAnswer(decision=Decision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
 
 
-def control_plane_guard(members: int, ready: int, *, target_ready: bool, open_member_episodes: Collection[str]) -> str:
+def control_plane_guard(
+    members: int,
+    ready: int,
+    *,
+    target_ready: bool,
+    open_member_episodes: Collection[str],
+    removes: bool = False,
+    is_member: bool = True,
+) -> str:
     """Why a control-plane member may not be taken, "" when it may (S15).
 
     Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
-    Ready members are left than a quorum.
+    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
+    are left then, so that one of two may be. is_member False: it never had a Node, and nobody counts on it.
     """
     if open_member_episodes:
         return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    if not is_member and removes:
+        return "" if members else "no control-plane member is seen"
     if members <= 1:
         return "it is the only control-plane member"
-    left, quorum = ready - (1 if target_ready else 0), members // 2 + 1
+    counted = members - 1 if removes else members
+    left, quorum = ready - (1 if target_ready else 0), counted // 2 + 1
     if left < quorum:
-        return f"{left} of {members} control-plane members would be left Ready, a quorum needs {quorum}"
+        return f"{left} of {counted} control-plane members would be left Ready, a quorum needs {quorum}"
     return ""
 
 
@@ -235,14 +270,39 @@ class _Table:
             return Because.NOT_CARRIED_OUT, candidate.refused
         if (held := self._held_off.get(candidate.node)) is not None:
             return Because.HELD_OFF, f"held off: {held.reason}"
+        if candidate.exhausted:
+            return self._unlicensed  # nothing is done about it but to ask a person
         return (
             self._unlicensed
+            or self._put_off(candidate)
             or self._closed_brake(candidate)
             or _braked(self._report, candidate.groups)
             or self._guarded(candidate)
             or _quiet(self._report, candidate.node, self._power, self._now)
+            or self._under_way(candidate)
             or self._full(candidate)
         )
+
+    def _put_off(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """Its next try is not due yet; or it may be what an open remediation waits for, and will be told what to remember."""
+        if candidate.not_before is not None and self._now < candidate.not_before:
+            return Because.RETRY_LATER, candidate.waits or f"its next remediation is put off until {candidate.not_before}"
+        if not candidate.fresh or candidate.created is None:
+            return None
+        for permit in self._permits:
+            begun = permit.granted_at - CLOCKS_APART
+            if permit.owner and permit.owner == candidate.owner and candidate.created >= begun:
+                return Because.REPLACEMENT, f"it may be what {permit.owner} has made in the place of {permit.node}"
+        return None
+
+    def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
+        for key, most in candidate.in_flight:
+            busy = [permit.node for permit in self._permits if key in permit.checks and permit.holding is not Holding.PARKED]
+            busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
+            if len(busy) >= most:
+                return Because.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
+        return None
 
     def reserve(self, candidate: Candidate) -> None:
         """Count it from now on (S14)."""
@@ -277,6 +337,8 @@ class _Table:
             self._control_plane.ready,
             target_ready=candidate.ready,
             open_member_episodes=self._members - {candidate.node},
+            removes=removes(candidate.ladder),
+            is_member=bool(candidate.uid),
         )
         return (Because.CONTROL_PLANE, guard) if guard else None
 

@@ -14,17 +14,22 @@ from heapq import nsmallest
 
 from policy.brakes import Closed
 from policy.episodes import NeedKind
+from policy.errors import PolicyError
 from policy.fence_policies import switched_off_node
 from policy.fencing_requests import FencingRequest, Stage
-from policy.healthcheck import HealthCheck
+from policy.healthcheck import HealthCheck, ObjectRef
 from policy.known import Known
+from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL
 from policy.overlaps import Overlap
-from policy.remedies import Action, remedy
+from policy.remediation.in_flight import room
+from policy.remediation.ladder import body_of, fences_only, possible
+from policy.remediation.lineage import turn_of
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
+from policy.remediations import Remediation, made_from
 from policy.report import MAXIMUM_CANDIDATES, Candidate
 from policy.scopes import CLUSTER, group_of, scope_of
 from policy.targets import NEVER, Target
-from policy.templates import is_fencing_template
 from policy.verdicts import Standing, Verdict
 
 _Ranked = tuple[int, datetime, str, str, str]
@@ -216,7 +221,7 @@ def _under_which(
         for target, verdict in said[key]:
             if not verdict.calls_for_action:
                 continue
-            refused = _not_carried_out(known.checks[key], target, verdict)
+            refused = _impossible(known.checks[key], target)
             choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
     _, key, since, refused = min(choices)
     return since, key, refused
@@ -235,14 +240,23 @@ def excluded(known: Known, victim: str) -> str:
     return ""
 
 
-def _not_carried_out(check: HealthCheck, target: Target, verdict: Verdict) -> str:
-    wanted = remedy(check, target, verdict)
-    if check.template is not None and not is_fencing_template(check.template):
-        template = check.template
-        return f"{template.kind} of {template.api_version} is carried out by a later version; this one needs a FencingTemplate"
-    if wanted.action is not Action.FENCE:
-        return f"{wanted.message or f'{wanted.action} is carried out by a later version'}; this one needs a FencingTemplate"
-    return "" if target.node is not None else "it has no Node that could be fenced"
+def _impossible(check: HealthCheck, target: Target) -> str:
+    """Why nothing that the check wants can be done, or may be beside what others do already; "" else."""
+    try:
+        _, refused = possible(check, body_of(target))
+    except PolicyError as error:
+        return str(error)
+    if refused:
+        return refused
+    foreign = next((each for each in target.remediations if made_from(each, check) and _is_anothers(each, check)), None)
+    if foreign is not None:
+        return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
+    return ""
+
+
+def _is_anothers(remediation: Remediation, check: HealthCheck) -> bool:
+    """Of a check of Machines the Machine is the owner, and whoever made the object made it for that."""
+    return not check.of_machines and not remediation.owned_by(check)
 
 
 def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
@@ -251,6 +265,11 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     check, said = known.checks[key], known.say(victim)
     target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
     view, machine = target.node, target.machine
+    steps, _ = possible(check, body_of(target)) if not refused else ((), "")
+    ladder = () if fences_only(check, steps) else steps
+    offended = [known.checks[each] for each, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)]
+    turn = turn_of(target, offended, known.now, retries=known.retries) if ladder else None
+    uninitialized = target.cluster is not None and not target.cluster.control_plane_initialized
     return Candidate(
         node=target.victim_name,
         uid=view.uid if view else "",
@@ -261,13 +280,35 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         template=check.template,
         provider_id=(view.provider_id if view else "") or (machine.provider_id if machine else ""),
         zone=view.zone if view else "",
-        control_plane=any(each.control_plane for each in known.together(victim)),
+        # Before a control plane is initialized there is nothing of it yet that could be lost (S15).
+        control_plane=any(each.control_plane for each in known.together(victim)) and not uninitialized,
         refused=refused,
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, victim),
         machine=f"{machine.namespace}/{machine.name}" if machine else "",
         groups=known.groups.groups_of(view) if view else (),
+        ladder=ladder,
+        retry=turn.retry if turn else 0,
+        not_before=turn.not_before if turn else None,
+        waits=turn.why if turn else "",
+        exhausted=turn.exhausted if turn else "",
+        failed=turn.failed if turn else (),
+        machine_ref=machine_ref(check, machine) if machine and ladder else None,
+        machine_uid=machine.uid if machine and ladder else "",
+        owner=machine.controller if machine and ladder else "",
+        fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
+        created=machine.created if machine and ladder else None,
+        in_flight=tuple(sorted((each.ref.key, _most_at_once(known, each)) for each in offended if each.max_in_flight)),
     )
+
+
+def _most_at_once(known: Known, check: HealthCheck) -> int:
+    return room(check.max_in_flight, known.counts[check.ref.key].total, 0)
+
+
+def machine_ref(check: HealthCheck, machine: MachineView) -> ObjectRef:
+    """The Machine of a check's target, in the version in which the check's group is spoken."""
+    return ObjectRef(api_version=check.ref.api_version, kind="Machine", name=machine.name, namespace=machine.namespace)
 
 
 def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:

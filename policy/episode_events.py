@@ -47,6 +47,11 @@ class EventReason(StrEnum):
     PRESERVED_NOT_ISOLATED = "PreservedNotIsolated"
     """A machine that is kept is to be cut off, and something is in the way."""
     PRESERVATION_ENDED = "PreservationEnded"
+    REMEDIATION_STEP_FAILED = "RemediationStepFailed"
+    REMEDIATION_TIMED_OUT = "RemediationTimedOut"
+    """A deletion that was asked for has not come to an end in its time; the next step may well be what lets it."""
+    REPLACEMENT_FAILED = "ReplacementFailed"
+    REPLACEMENT_LATE = "ReplacementLate"
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/repeats.py`)."""
 
@@ -58,6 +63,10 @@ WARNINGS = frozenset(
         EventReason.FLOW_RESTARTED,
         EventReason.WORKLOADS_LEFT,
         EventReason.NEEDS_HUMAN,
+        EventReason.REMEDIATION_STEP_FAILED,
+        EventReason.REMEDIATION_TIMED_OUT,
+        EventReason.REPLACEMENT_FAILED,
+        EventReason.REPLACEMENT_LATE,
         EventReason.PRESERVED_NOT_FENCED,
         EventReason.PRESERVED_NOT_ISOLATED,
         EventReason.REPEATED_FENCING,

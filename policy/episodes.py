@@ -152,6 +152,27 @@ class PreservationNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationProgress:
+    """Where a remediation stood in its ladder when it began a new history.
+
+    step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
+    from which on a Machine can be the successor. name: of the object that was made for it.
+    """
+
+    pinned: Pinned
+    step: int
+    began: datetime
+    owner: str = ""
+    check_uid: str = ""
+    control_plane: bool = False
+    healthy_delay: timedelta = timedelta(0)
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+    adopted_incident: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationInput:
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
@@ -161,7 +182,8 @@ class RemediationInput:
     scanner reserved the permit before it started us.
 
     With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
-    that. asked: a run before this one has asked for the deletion, and its permit is ours.
+    that. asked: a run before this one has asked for the deletion, and its permit is ours. progress: where a run before this one
+    stood in the ladder.
     """
 
     cluster: str = ""
@@ -186,6 +208,7 @@ class RemediationInput:
     retry: int = 0
     exhausted: str = ""
     permit_granted: bool = False
+    progress: RemediationProgress | None = None
 
 
 class Step(StrEnum):

@@ -52,7 +52,7 @@ def compare_identity(
     if endpoints is not None and set(endpoints) != set(pinned.endpoints):
         return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"
     if not observation.present:
-        return f"the Node object is gone: pinned uid {pinned.uid}" if destructive else ""
+        return f"the Node object is gone: pinned uid {pinned.uid}" if destructive and pinned.uid else ""
     if not destructive:
         vanished = not observation.provider_id
         return "" if vanished else _difference("providerID", pinned.provider_id, observation.provider_id)

@@ -18,6 +18,8 @@ from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
 from policy.preservation.spared import NOBODY_SPARED, Spared
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 from policy.remediations import Remediation
 from policy.report import ControlPlane
 from policy.scopes import GroupTally
@@ -42,7 +44,8 @@ class Known:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. spared: whom preservation keeps.
+    requests_held: why none of them is carried out, "" where nothing is in the way. spared: whom preservation keeps. retries: how
+    failed remediations are tried again where a check says nothing of it.
     """
 
     now: datetime
@@ -67,6 +70,7 @@ class Known:
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
     requests_held: str = ""
     spared: Spared = NOBODY_SPARED
+    retries: RetryRules = DEFAULT_RETRIES
 
     def together(self, victim: str) -> list[Target]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""

@@ -468,4 +468,8 @@ def _judged_by(check: HealthCheck) -> tuple[object, ...]:
         check.cluster_name,
         check.healthy_delay,
         check.rungs,
+        check.escalation,
+        check.retry,
+        check.max_in_flight,
+        check.autoscaler_patience,
     )

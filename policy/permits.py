@@ -37,6 +37,12 @@ class Permit:
     node_uid: str = ""
     groups: tuple[str, ...] = ()
     """The groups of the node when it was granted (`policy/scopes.py`); what later reports say of it counts beside them."""
+    checks: tuple[str, ...] = ()
+    """The health checks that limit how many of their targets are remediated at once, and count this one."""
+    owner: str = ""
+    """Kind and name of what controls its Machine, and makes another one of it."""
+    removes: bool = False
+    """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +58,8 @@ class PermitRequest:
     zone: str = ""
     control_plane: bool = False
     node_uid: str = ""
+    owner: str = ""
+    removes: bool = False
     ready: bool = True
     """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
 

@@ -120,8 +120,8 @@ class Candidate:
     ladder: the steps by which it is remediated; none where it is a plain fencing by `template`. retry: which one in a row this
     would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
     person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
-    Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it. in_flight: of
-    each check that limits how many of its targets are remediated at once, by key, that number.
+    Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
+    was made. in_flight: of each check that limits how many of its targets are remediated at once, by key, that number.
     """
 
     node: str
@@ -152,6 +152,7 @@ class Candidate:
     machine_uid: str = ""
     owner: str = ""
     fresh: bool = False
+    created: datetime | None = None
     in_flight: tuple[tuple[str, int], ...] = ()
 
 
@@ -201,7 +202,8 @@ class Observation:
     episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
     unknown. groups: as a candidate's; none for a Node that is gone. asked_by: uids of the objects of other systems that ask for
     the node, or have their answer and still stand; only a scan says so. preserved: the Node says that it is kept now; also only
-    of a scan.
+    of a scan. confirmed_well: a person has confirmed by annotation that it is well. others: in brief, what its Machines and the
+    remediation objects about it say, so that a change of these is one; also only of a scan.
     """
 
     node: str
@@ -219,6 +221,8 @@ class Observation:
     groups: tuple[str, ...] = ()
     asked_by: tuple[str, ...] = ()
     preserved: bool = False
+    confirmed_well: bool = False
+    others: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

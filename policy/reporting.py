@@ -21,6 +21,7 @@ from policy.known import Known
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.marks import mark_of
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remedies import OWNER_REMEDIATED
 from policy.report import (
     MAXIMUM_GROUPS,
@@ -32,6 +33,7 @@ from policy.report import (
     ReportParts,
     TargetRow,
 )
+from policy.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.scopes import CLUSTER, GroupCount, scope_of
 from policy.storms import Storm
 from policy.targets import NEVER, SICKNESS, Target
@@ -40,6 +42,9 @@ from policy.vetoes import kept
 
 NOT_COVERED = "NotCovered"
 """The reason in the row of a node that no health check covers."""
+
+MAXIMUM_OTHERS = 500
+"""Characters of what is said of a watched node's Machines."""
 
 MAXIMUM_OVERLAPS = 5
 """Of other checks named in one check's report."""
@@ -55,6 +60,7 @@ def shown(target: Target) -> object:
         (
             *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
             *(annotation in machine.annotations for annotation in _SHOWN_ANNOTATIONS),
+            machine.annotations.get(LAST_REMEDIATION_ANNOTATION),
             machine.condition(OWNER_REMEDIATED),
         )
         if machine is not None
@@ -71,6 +77,7 @@ def shown(target: Target) -> object:
         (view.uid, view.boot_id, view.provider_id, view.system_uuid),
         (view.zone, view.control_plane, view.unschedulable, target.updating),
         (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL), switched_off_node(view)),
+        view.annotations.get(LAST_REMEDIATION_ANNOTATION),
     )
 
 
@@ -212,7 +219,7 @@ def _observation(known: Known, name: str) -> Observation:
     # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
     asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
-        return Observation(node=name, present=False, asked_by=asked_by)
+        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name))
     view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
@@ -236,7 +243,25 @@ def _observation(known: Known, name: str) -> Observation:
         groups=known.groups.groups_of(view),
         asked_by=asked_by,
         preserved=kept(view),
+        confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
+        others=_others(known, name),
     )
+
+
+def _others(known: Known, name: str) -> str:
+    """What the Machines and the remediation objects of a victim say: at a change an episode that waits for them looks again."""
+    said: list[str] = []
+    for target in known.together(name):
+        if (machine := target.machine) is not None:
+            asked = machine.condition(OWNER_REMEDIATED)
+            owner = f"{asked.status} {asked.reason}" if asked is not None else ""
+            said.append(
+                f"{machine.name} {machine.phase}{' deleting' if machine.deleting else ''} {machine.node_name} {owner}".strip()
+            )
+        for each in target.remediations:
+            state = f"{each.succeeded}{' deleting' if each.deleting else ''}{each.permanent_node_deletion_expected}"
+            said.append(f"{each.ref.key} {state}".strip())
+    return "; ".join(sorted(set(said)))[:MAXIMUM_OTHERS]
 
 
 # What people see ----------------------------------------------------------------------------------------------------

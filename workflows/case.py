@@ -7,6 +7,7 @@ Made once, after the pin, and shared by the parts of the story: the steps (`work
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from temporalio import workflow
 
@@ -96,8 +97,8 @@ class Case:
         )
 
 
-def open_case(episode: Episode, pin: PinResult) -> Case:
-    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted."""
+def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = None) -> Case:
+    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. deadline: see `Looks`."""
     plan, need = pin.plan, pin.need
     info = workflow.info()
     episode.cause = need.cause
@@ -111,7 +112,7 @@ def open_case(episode: Episode, pin: PinResult) -> Case:
         workflow_id=info.workflow_id,
         run_id=info.run_id,
     )
-    looks = Looks(episode, need)
+    looks = Looks(episode, need, deadline=deadline)
     desk = Bookkeeping(episode, delegate=need.delegate)
     power = PowerSequence(episode, plan)
     freeing = FreeingSequence(episode, plan, power, looks)

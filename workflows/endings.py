@@ -61,13 +61,20 @@ class Endings:
         case = self._case
         if not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
             self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
-        if case.isolation.left:
-            await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
-        patient = outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF}
-        left = await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
+        left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
         keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
         await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon)
         return End(outcome=outcome, message=f"{message}{left}")
+
+    async def give_back_paths(self, *, patient: bool) -> str:
+        """What was cut is connected again as far as it may be. Returns what is left cut, in words to end a sentence with.
+
+        patient: however long it takes.
+        """
+        case = self._case
+        if case.isolation.left:
+            await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
+        return await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
 
     async def aborted(self, reason: str) -> End:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""

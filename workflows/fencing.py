@@ -13,7 +13,9 @@ The steps are `workflows/isolation.py` and `workflows/power_management.py`, the 
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -22,6 +24,7 @@ from activities.contracts.target import PinResult, TargetActivities
 from activities.errors import error_message
 from policy.episodes import EpisodeResult, FencingInput, Kind, NeedKind, Outcome, Phase, Step
 from policy.fencing import power_due
+from policy.plan import FencingPlan
 from workflows import options
 from workflows.case import Case, open_case
 from workflows.conversation import EpisodeConversation, by_a_person
@@ -43,15 +46,30 @@ class FencingStory:
     parking: Parking
     crash_dump: CrashDump
 
-    def __init__(self, request: FencingInput) -> None:
+    def __init__(
+        self,
+        request: FencingInput,
+        *,
+        episode: Episode | None = None,
+        adjust: Callable[[FencingPlan], FencingPlan] | None = None,
+        deadline: datetime | None = None,
+    ) -> None:
+        """episode: of a remediation one of whose steps this is; None: one of its own. adjust: what is made of the node's plan.
+        deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer."""
         incident = request.incident or workflow.uuid4().hex[:12]
         reason = request.need.reason if request.need else request.reason
         self._request = request
         self._case: Case | None = None
-        self.episode = Episode(kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason)
-        self.episode.permit = request.permit_granted
-        self.episode.holder = request.holder
-        self.episode.mirror = Mirror(incident)
+        self._adjust = adjust
+        self._deadline = deadline
+        self._is_a_step = episode is not None
+        self.episode = episode or Episode(
+            kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason
+        )
+        if episode is None:
+            self.episode.permit = request.permit_granted
+            self.episode.holder = request.holder
+            self.episode.mirror = Mirror(incident)
 
     @property
     def case(self) -> Case:
@@ -67,6 +85,23 @@ class FencingStory:
         refused = await self._begin()
         end = End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
         return await close(self.episode, end, self._case)
+
+    async def as_a_step(self) -> End:
+        """The same as one step of a remediation, which has the permit, goes on afterwards, and closes the episode.
+
+        Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
+        """
+        refused = await self._begin()
+        return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+
+    async def undo(self) -> None:
+        """Give back what is still cut, as far as the pinned machine is there."""
+        case = self._case
+        if case is None or not case.isolation.left:
+            return
+        if await case.looks.refresh() and case.sighting.is_replaced():
+            return
+        await self.endings.give_back_paths(patient=False)
 
     async def _until_the_end(self) -> End:
         """The flow as often as it takes, and a person where it can't go on."""
@@ -86,9 +121,15 @@ class FencingStory:
                     await self.case.desk.note_off(None)
                 ended = await self._start_over(turn.reason)
             except (Hopeless, TargetChanged) as turn:
-                ended = await self.parking.park(turn.reason)
+                ended = await self._last_resort(turn.reason)
             if ended is not None:
                 return ended
+
+    async def _last_resort(self, problem: str) -> End | None:
+        """A person is asked; where this is a step of a ladder, the next one goes first."""
+        if self._is_a_step:
+            raise Hopeless(problem)
+        return await self.parking.park(problem)
 
     async def _flow(self) -> End:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
@@ -154,13 +195,16 @@ class FencingStory:
                 await case.tries.carry_out(Step.ISOLATION, case.freeing.untaint)
             await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
         except Turn as turn:
-            await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
+            if not self._is_a_step:
+                await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return f"{turn.reason}{case.isolation.left}"
         await case.power.settle()  # a terminated predecessor's last act: what is looked at from here on is what it has left
         return ""
 
     def _open(self, pin: PinResult) -> None:
-        self._case = open_case(self.episode, pin)
+        if self._adjust is not None:
+            pin = replace(pin, plan=self._adjust(pin.plan))
+        self._case = open_case(self.episode, pin, deadline=self._deadline)
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)
@@ -216,16 +260,16 @@ class FencingStory:
         case = self.case
         half_done = case.touched or self.episode.kernel_dead is not None
         if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
-            return await self.parking.park(message)
+            return await self._last_resort(message)
         if problem := case.doubt() or await self.power_management.switch_on_again():
-            return await self.parking.park(f"{message}; but {problem}")
+            return await self._last_resort(f"{message}; but {problem}")
         return await self.endings.restored(outcome, message)
 
     async def _start_over(self, reason: str) -> End | None:
         """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""
         self.episode.enter(phase=Phase.ERROR, doing=reason)
         if self.episode.restarts >= self.case.plan.restarts:
-            return await self.parking.park(reason)
+            return await self._last_resort(reason)
         self.episode.restarts += 1
         self.episode.note("restart", "begins", f"{self.episode.restarts} of {self.case.plan.restarts}: {reason}")
         return None

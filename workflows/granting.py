@@ -16,11 +16,12 @@ from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Op
 from activities.contracts.scan import Refusal
 from activities.errors import error_message
 from policy.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
-from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome
+from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome, RemediationInput
 from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
+from policy.remediation.ladder import removes
 from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
 from workflows import options
 from workflows.messages import HeldOff, ScannerState
@@ -58,6 +59,8 @@ class Granting:
         self.described_at: datetime | None = state.described_at
         self.refusals: tuple[Refusal, ...] = ()
         self.problem = ""
+        self.due: datetime | None = None
+        """When a candidate that waits for nothing but its time may be admitted."""
         self._held_off = {held.node: held for held in state.held_off}
         self._policies = NO_POLICIES
         self._power = {moment.node: moment for moment in state.power}
@@ -134,7 +137,9 @@ class Granting:
             for refused in admission.refused
             if refused.reason is not Because.IN_HAND
         )
-        inputs = [self._reserve(candidate) for candidate in admission.admitted]
+        self.due = admission.again
+        inputs: list[FencingInput | RemediationInput] = [self._reserve(each) for each in admission.admitted]
+        inputs += [self._reserve(each, holding=Holding.PARKED) for each in admission.exhausted]
         if not report.view.stale and report.lease.held:
             incidents = [*(permit.incident for permit in self.table.permits()), *self._closing()]
             inputs += [
@@ -228,6 +233,11 @@ class Granting:
         """The incidents that have just been released for good, and when."""
         return {incident: at for incident, at in self._released_at.items() if workflow.now() - at < CLOSING}
 
+    def hear_due(self) -> None:
+        """A moment that has come is waited for no more; what it meant the next admission says."""
+        if self.due is not None and self.due <= workflow.now():
+            self.due = None
+
     def hear_report(self) -> None:
         """A scan has come in after every release heard so far: what it says of their nodes may be believed again. It may be older
         than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for."""
@@ -244,6 +254,8 @@ class Granting:
             report.control_plane.ready,
             target_ready=seen is None or seen.ready,
             open_member_episodes=others,
+            removes=permit.removes,
+            is_member=bool(permit.node_uid),
         )
 
     async def describe_holders(self, report: ScanReport) -> bool:
@@ -263,15 +275,16 @@ class Granting:
 
     # Opening --------------------------------------------------------------------------------------------------------
 
-    def _reserve(self, candidate: Candidate) -> FencingInput:
+    def _reserve(self, candidate: Candidate, *, holding: Holding = Holding.RESERVED) -> FencingInput | RemediationInput:
+        """A line for it, and what its episode begins with. holding: parked for one that only asks a person."""
         incident = workflow.uuid4().hex[:12]
         self.table.put(
             Permit(
                 node=candidate.node,
                 workflow_id=episode_id(self._grantor.cluster, candidate.node),
                 incident=incident,
-                kind=Kind.FENCING,
-                holding=Holding.RESERVED,
+                kind=Kind.REMEDIATION if candidate.ladder else Kind.FENCING,
+                holding=holding,
                 granted_at=workflow.now(),
                 provider_id=candidate.provider_id,
                 zone=candidate.zone,
@@ -279,6 +292,9 @@ class Granting:
                 reason=candidate.reason,
                 node_uid=candidate.uid,
                 groups=candidate.groups,
+                checks=tuple(key for key, _ in candidate.in_flight),
+                owner=candidate.owner,
+                removes=removes(candidate.ladder),
             )
         )
         need = Need(
@@ -291,6 +307,24 @@ class Granting:
             object_uid=candidate.object_uid,
             delegate=candidate.delegate,
         )
+        if candidate.ladder:
+            return RemediationInput(
+                cluster=self._grantor.cluster,
+                node=candidate.node,
+                machine=candidate.machine_ref,
+                machine_uid=candidate.machine_uid,
+                node_uid=candidate.uid,
+                reason=need.reason,
+                requester=need.requester,
+                incident=incident,
+                holder=self._grantor.holder,
+                need=need,
+                ladder=candidate.ladder,
+                failed=candidate.failed,
+                retry=candidate.retry,
+                exhausted=candidate.exhausted,
+                permit_granted=holding is not Holding.PARKED,
+            )
         return FencingInput(
             cluster=self._grantor.cluster,
             node=candidate.node,
@@ -331,8 +365,12 @@ class Granting:
             holder=self._grantor.holder,
         )
 
-    async def _open(self, inputs: list[FencingInput]) -> None:
-        request = OpenRequest(cluster=self._grantor.cluster, episodes=tuple(inputs))
+    async def _open(self, inputs: list[FencingInput | RemediationInput]) -> None:
+        request = OpenRequest(
+            cluster=self._grantor.cluster,
+            episodes=tuple(each for each in inputs if isinstance(each, FencingInput)),
+            remediations=tuple(each for each in inputs if isinstance(each, RemediationInput)),
+        )
         names = ", ".join(episode.node for episode in inputs)
         try:
             result = await workflow.execute_activity_method(
@@ -382,6 +420,8 @@ class Granting:
                 reason=request.reason,
                 node_uid=request.node_uid,
                 groups=groups_of(report, request.node),
+                owner=request.owner,
+                removes=request.removes,
             )
         )
 
@@ -433,5 +473,5 @@ class Granting:
 
 
 def _well_or_gone(seen: Observation) -> bool:
-    """Whether nothing ails the node any more, or there is none: another Node of that name would be another node."""
-    return not seen.present or (seen.ready and not seen.unhealthy and not seen.soon)
+    """Whether nothing ails the node any more, or there is neither a node nor a Machine of it: what comes is another one."""
+    return (not seen.present and not seen.others) or (seen.ready and not seen.unhealthy and not seen.soon)

@@ -6,7 +6,7 @@ What is looked at is `activities/cluster/looks.py`; here the answer becomes the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -28,11 +28,13 @@ CLEAN_UP_PAUSE = timedelta(seconds=10)
 class Looks:
     """An episode's eyes on its target."""
 
-    def __init__(self, episode: Episode, need: Need, *, gone: Callable[[], str] = str) -> None:
-        """gone: why the need is gone, for all that the episode itself knows; "" while it stands."""
+    def __init__(self, episode: Episode, need: Need, *, gone: Callable[[], str] = str, deadline: datetime | None = None) -> None:
+        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. deadline: from then on nothing
+        more is begun."""
         self._episode = episode
         self._need = need
         self._gone = gone
+        self.deadline = deadline
 
     async def may_go_on(self) -> None:
         """Before off an abort wins at any moment, and a hold stops us before the next act."""
@@ -41,6 +43,8 @@ class Looks:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
             if gone := self._gone():
                 raise NeedGone(gone)
+            if self.deadline is not None and workflow.now() > self.deadline:
+                raise Hopeless("its time is over")
             if (held := self._episode.held) is None:
                 return
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from policy.durations import format_duration
 from policy.episodes import OffProof, Phase, Step
 from policy.fencing_requests import Stage
 from workflows.case import Case
@@ -98,15 +99,17 @@ class PowerManagement:
         """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
         began = [moment for moment in (self._power.powered_on_at, self.resumed_at) if moment is not None]
         deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
+        if self._looks.deadline is not None:
+            deadline = min(deadline, self._looks.deadline)
         self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
         while not (await self._looks.refresh() and self._sighting.is_back()):
             if not self._plan.levels and await self._looks.need_is_gone():
                 raise NeedGone("the node is well again, though nobody restarted it")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
-                minutes = self._plan.boot_timeout.total_seconds() / 60
                 since = "power-on" if self._plan.levels else "its paths were cut"
-                raise Hopeless(f"the node is not back Ready with a new boot id {minutes:g} minutes after {since}")
+                waited = format_duration(deadline - max(began, default=deadline - self._plan.boot_timeout))
+                raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
 
     async def was_switched_off(self) -> bool:

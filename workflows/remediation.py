@@ -1,7 +1,12 @@
-"""Remediation: have a machine that failed deleted, and see it replaced by whoever owns it.
+"""Remediation: a node or machine that has failed is repaired or replaced, by an ordered ladder of steps.
 
-For now one strategy, `delete-machine`, to which a preservation hands a failed machine over whose time has come. The look before
-the request is live and the last word: somebody who asks for the machine to be preserved gets it back into preservation (S27).
+The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
+the patient is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
+person, never silence. What a step is are `workflows/replacing.py` (another machine), `workflows/handing_out.py` (another
+controller) and `workflows/fencing_step.py` (our own fencing). What has failed is noted on the patient before each step and handed
+to whoever replaces it (`policy/remediation/memory.py`).
+
+A machine whose preservation has ended is handed over to the same workflow, and has its own story (`workflows/giving_up.py`).
 """
 
 from __future__ import annotations
@@ -11,201 +16,325 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
-from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
-from activities.contracts.target import Target
-from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
-from policy.permits import PermitRequest, Release
+from activities.contracts.remediation import RemediationActivities, RemediationPin
+from activities.contracts.target import Target, TargetActivities
+from activities.errors import error_message
+from policy.episodes import (
+    EpisodeResult,
+    Kind,
+    Need,
+    NeedKind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    RemediationInput,
+    RemediationProgress,
+    Step,
+)
+from policy.permits import Release
+from policy.remediation.escalation import Strategy, first_step, next_step
 from workflows import handing_over, options
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
+from workflows.endings import End
 from workflows.episode import Episode
+from workflows.fencing_step import FencingStep
+from workflows.giving_up import GivingUpStory
+from workflows.handing_out import Annotating, HandingOut
+from workflows.looks import Looks
 from workflows.messages import AbortRequest
-from workflows.turns import is_unclear
+from workflows.patient import Errand, NewHistory, Patient, StepOfLadder
+from workflows.replacing import Deletion, OwnersTurn
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed
 
-LOOK_AGAIN = timedelta(seconds=20)
-PAUSE = timedelta(seconds=10)
-LONGEST_PAUSE = timedelta(minutes=5)
-
-HOPELESS = frozenset({ErrorType.NOT_SUPPORTED, ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED})
+LOOK_WHILE_PARKED = timedelta(minutes=5)
+"""A parked one is told when its node changes; what has become of a Machine without one is looked at this seldom."""
 
 
 class RemediationStory:
-    """The deletion of one Machine."""
+    """One remediation of one target."""
 
-    def __init__(self, request: RemediationInput, machine_uid: str) -> None:
+    patient: Patient
+
+    def __init__(self, request: RemediationInput) -> None:
         self._request = request
-        self._machine_uid = machine_uid
         incident = request.incident or workflow.uuid4().hex[:12]
+        reason = request.need.reason if request.need is not None else request.reason
         self.episode = Episode(
-            kind=Kind.REMEDIATION, cluster=request.cluster, node=request.node, incident=incident, reason=request.reason
+            kind=Kind.REMEDIATION, cluster=request.cluster, node=request.node, incident=incident, reason=reason
         )
         self.episode.started = request.started or workflow.now()
         self.episode.record += request.record
+        self.episode.permit = request.permit_granted
         self.episode.holder = request.holder
-        self._desk = Bookkeeping(self.episode)
-        self.episode.permit = self._asked = request.asked
-        self._unclear = False
-        """Whether the deletion was asked for, and whether it may have been for all that we know: an answer was lost."""
-        info = workflow.info()
-        self.episode.target = Target(
-            cluster=request.cluster,
-            pinned=Pinned(node=request.node, uid=request.node_uid),
-            incident=incident,
-            kind=Kind.REMEDIATION.value,
+        self._set_going: list[StepOfLadder] = []
+        """The steps that may have left something that is to be taken back at the end, oldest first."""
+        self._errand: Errand | None = None
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> EpisodeResult | RemediationInput:
+        """From the first look to the end of the episode, or to where it goes on in a new history."""
+        refused = await self._begin()
+        if refused:
+            return await self._close(End(outcome=Outcome.REFUSED, message=refused))
+        try:
+            end = await self._until_the_end()
+        except NewHistory:
+            return self._rolled()
+        return await self._close(end)
+
+    async def _until_the_end(self) -> End:
+        """The ladder as often as a person wants it, and what ends it in between."""
+        problem = self._request.exhausted
+        while True:
+            if problem:
+                ended = await self._park(problem)
+                if ended is not None:
+                    return ended
+            try:
+                end = await self._climb()
+            except NeedGone as turn:
+                return End(outcome=Outcome.RECOVERED, message=turn.reason)
+            except Vetoed as turn:
+                return End(outcome=Outcome.RELEASED, message=f"given up before anything was done: {turn.reason}")
+            except AbortAsked as turn:
+                return End(outcome=Outcome.ABORTED, message=turn.reason)
+            except TargetChanged as turn:
+                return End(outcome=Outcome.REPLACED, message=turn.reason)
+            if end is not None:
+                return end
+            problem = f"every step has failed: {self.episode.problem}"
+
+    async def _climb(self) -> End | None:
+        """Step after step. None: the ladder is used up."""
+        ladder, failed = self.patient.pin.ladder, self.patient.failed
+        index = self._errand.index if self._errand is not None else first_step(ladder, failed)
+        while index is not None:
+            errand = self._errand or Errand(step=ladder[index], index=index, began=workflow.now())
+            self._errand = errand
+            step = self._made(errand)
+            self._set_going.append(step)
+            self.episode.note("step", "begins", f"{index + 1} of {len(ladder)}: {errand.step.name}")
+            try:
+                return await step.carry_out()
+            except (Hopeless, StepFailed) as turn:
+                self._errand = None
+                await self._fail(step, errand, turn)
+            index = next_step(ladder, index, failed)
+        return None
+
+    async def _fail(self, step: StepOfLadder, errand: Errand, turn: Turn) -> None:
+        """Told, and remembered: the next one's turn."""
+        self.episode.problem = f"{errand.step.name}: {turn.reason}"
+        self.episode.note("step", "failed", self.episode.problem)
+        self.patient.failed.append(errand.step.name)
+        await step.give_up(turn.reason)
+        await self.patient.desk.tell("RemediationStepFailed", self.episode.problem, warning=True)
+
+    def _made(self, errand: Errand) -> StepOfLadder:
+        match errand.step.strategy:
+            case Strategy.DELETE_MACHINE:
+                return Deletion(self.patient, errand)
+            case Strategy.REQUEST_OWNER:
+                return OwnersTurn(self.patient, errand)
+            case Strategy.EXTERNAL:
+                return HandingOut(self.patient, errand)
+            case Strategy.ANNOTATE_EXTERNAL:
+                return Annotating(self.patient, errand)
+            case Strategy.FENCE | Strategy.REBOOT | Strategy.DETACH_VOLUMES:
+                return FencingStep(self.patient, errand)
+
+    # Beginning ------------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> str:
+        """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
+        if (progress := self._request.progress) is not None:
+            self._go_on_from(progress)
+            return ""
+        self.episode.enter(step=Step.ISOLATION, doing="looks at the target")
+        self.episode.introduce(zone="", reason=self.episode.reason)
+        try:
+            pin: RemediationPin = await workflow.execute_activity_method(
+                RemediationActivities.pin,
+                self._request,
+                **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
+            )
+        except ActivityError as error:
+            return error_message(error)
+        self._open(pin)
+        if pin.refused:
+            return pin.refused
+        if self._request.exhausted:
+            return ""  # a person is asked first, and only with his word for a permit
+        return await self._get_leave()
+
+    async def _get_leave(self) -> str:
+        """The permit, and the mark on the Node."""
+        if not self.episode.permit:
+            refused = await self.episode.obtain_permit(self.patient.permit_request())
+            if refused:
+                return refused
+        self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
+        try:
+            if self.patient.has_node:
+                await self.patient.desk.write(TargetActivities.mark, "isolation: marks the node")
+        except Turn as turn:
+            await self.patient.desk.remove_marks(UNMARK_PAUSE)  # an answer may have been lost
+            return turn.reason
+        return ""
+
+    def _open(self, pin: RemediationPin) -> None:
+        episode, info = self.episode, workflow.info()
+        episode.cause = pin.need.cause
+        episode.control_plane = pin.control_plane
+        episode.observation = pin.observation
+        episode.target = Target(
+            cluster=episode.cluster,
+            pinned=pin.pinned,
+            incident=episode.incident,
+            kind=episode.kind.value,
             workflow_id=info.workflow_id,
             run_id=info.run_id,
         )
+        desk = Bookkeeping(episode, delegate=pin.need.delegate)
+        desk.adopted = pin.adopted_incident
+        self.patient = Patient(
+            episode=episode,
+            pin=pin,
+            looks=Looks(episode, pin.need),
+            desk=desk,
+            retry=self._request.retry,
+            failed=list(self._request.failed),
+        )
+        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        steps = ", ".join(step.name for step in pin.ladder)
+        episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
+        if pin.adopted_incident:
+            episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
 
-    async def run(self) -> EpisodeResult | PreservationInput | RemediationInput:
-        """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days."""
-        self.episode.introduce(zone="", reason=self.episode.reason)
-        self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
-        pause = PAUSE
+    # A person's turn ------------------------------------------------------------------------------------------------
+
+    async def _park(self, problem: str) -> End | None:
+        """Nothing more can be tried without a person. Returns None once one has it go on: from the first step, then."""
+        episode, patient = self.episode, self.patient
+        episode.resumed = None
+        await patient.desk.ask_for_a_person(problem)
         while True:
-            if (abort := self.episode.abort_asked) is not None and not self._asked:
-                return await self._aborted(abort)
-            if not self._asked and not self.episode.permit and (refused := await self._permitted()):
-                return refused
-            if self.episode.held is not None and not self._asked:
-                await self.episode.wait_while_held()
-                continue
-            try:
-                found = await self._give_up()
-            except ActivityError as error:
-                self.episode.problem = error_message(error)
-                self.episode.note("delete-machine", "failed", self.episode.problem)
-                if error_type(error) is ErrorType.TARGET_CHANGED:
-                    return await self._end(Outcome.REPLACED, self.episode.problem)
-                if is_unclear(error):
-                    self._unclear = True
-                    await self.episode.settle(options.DELETION_DEADLINE)
-                    continue
-                if error_type(error) in HOPELESS:
-                    await self._desk.ask_for_a_person(self.episode.problem)
-                    await self.episode.rest(None, "a person's word")
-                    continue
-                self.episode.enter(doing=f"will ask again: {self.episode.problem}")
-                await self.episode.rest(pause, "before the deletion is asked for again")
-                pause = min(pause * 2, LONGEST_PAUSE)
-                continue
-            pause, self.episode.problem, self._unclear = PAUSE, "", False
-            if found.gone:
-                return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
-            if found.kept:
-                return await self._back(found)
-            if not self._asked:
-                self._asked = True
-                self.episode.note("delete-machine", "asked", found.detail)
+            if (abort := episode.abort_asked) is not None:
+                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.who} ({abort.reason}): {problem}")
+            if ended := await self._over_by_itself():
+                return ended
+            if episode.resumed is not None:
+                refused = await self._get_leave()
+                if not refused:
+                    break
+                episode.resumed = None
+                episode.problem = f"{problem}; a person's word came, but {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
             if handing_over.roll_is_due():
-                return self._rolled()
-            self.episode.enter(phase=Phase.TERMINATING, doing="waits until the machine is gone")
-            await self.episode.rest(LOOK_AGAIN, "until the machine is looked for again")
-
-    async def _permitted(self) -> EpisodeResult | None:
-        """A deletion disrupts as a fencing does: the scanner lets so many at once (S14). Refused, it is asked again later."""
-        request = self._request
-        while not self.episode.permit:
-            refused = await self.episode.obtain_permit(
-                PermitRequest(
-                    node=request.node,
-                    workflow_id=workflow.info().workflow_id,
-                    incident=self.episode.incident,
-                    kind=Kind.REMEDIATION,
-                    reason=request.reason,
-                    node_uid=request.node_uid,
-                    ready=False,
-                )
-            )
-            if not refused:
-                break
-            if (abort := self.episode.abort_asked) is not None:
-                return await self._aborted(abort)
-            self.episode.problem = f"no permit: {refused}"
-            self.episode.enter(doing="waits before it asks for a permit again")
-            await self.episode.rest(LONGEST_PAUSE, "before a permit is asked for again")
-        self.episode.problem = ""
-        self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
+                raise NewHistory
+            await episode.rest(LOOK_WHILE_PARKED, "a person's word")
+        patient.failed.clear()
+        self._errand, episode.problem = None, ""
+        episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
 
-    async def _aborted(self, abort: AbortRequest) -> EpisodeResult:
-        """Our claim on the Node goes. Whether an answer that was lost has begun the deletion is looked up, as far as can be."""
+    async def _over_by_itself(self) -> End | None:
+        """A patient that is well again, or was replaced by others, needs nobody any more."""
+        if await self.patient.looks.need_is_gone():
+            return End(outcome=Outcome.RECOVERED, message="it is well again")
+        if self.patient.pin.machine is None:
+            return None
         try:
-            found = await self._give_up(withdraw=True)
-            going = not found.kept
-        except ActivityError as error:
-            self.episode.note("delete-machine", "claim left", error_message(error))
-            going = self._unclear
-        when = "though its deletion may have been asked for" if going else "and its deletion was not asked for"
-        return await self._end(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}), {when}")
+            found = await self.patient.follow(Errand(step=self.patient.pin.ladder[-1], index=-1, began=workflow.now()))
+        except Turn as turn:
+            self.episode.note("look", "failed", turn.reason)
+            return None
+        if not found.gone:
+            return None
+        return End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone: others have seen to that")
 
-    async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
-        request = self._request
-        assert request.machine is not None, "checked when the workflow began"
-        return await workflow.execute_activity_method(
-            PreservationActivities.give_up,
-            GiveUpRequest(
-                cluster=request.cluster,
-                node=request.node if not request.node.startswith("machine/") else "",
-                machine=request.machine,
-                machine_uid=self._machine_uid,
-                node_uid=request.node_uid,
-                incident=self.episode.incident,
-                unhealthy=request.unhealthy,
-                withdraw=withdraw,
-                holder=self.episode.holder,
-                not_after=workflow.now() + options.ACT_WINDOW,
-            ),
-            **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
-        )
+    # Ending ---------------------------------------------------------------------------------------------------------
 
-    async def _back(self, found: GiveUpResult) -> PreservationInput:
-        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
-        health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
-        request, why = self._request, found.kept
+    async def _close(self, end: End) -> EpisodeResult:
+        """Whatever may still stand is taken back; the mark, the lease and the permit are given back."""
+        if end.outcome is not Outcome.REFUSED:
+            self.episode.enter(step=Step.RECOVERY, doing="takes back what is not needed any more")
+            for step in reversed(self._set_going):
+                try:
+                    await step.take_back()
+                except Turn as turn:
+                    self.episode.note("take-back", "left", turn.reason)
+            if self.patient.has_node:
+                await self.patient.desk.remove_marks(UNMARK_PAUSE)
+                await self.patient.desk.release_node_lease()
+            told = f"{end.outcome.value}: {end.message}"
+            await self.patient.desk.tell("EpisodeEnded", told, warning=end.outcome is not Outcome.RECOVERED)
         await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, outcome=Outcome.RELEASED.value, problem=why)
+            Release(node=self.episode.node, incident=self.episode.incident, outcome=end.outcome.value, problem=end.message)
         )
-        self.episode.note("hand-over", "back", why)
-        return PreservationInput(
-            cluster=request.cluster,
-            node=request.node,
-            machine=request.machine,
-            reason=why,
-            requester=request.requester,
-            incident=self.episode.incident,
-            keep=False,
-            unhealthy="" if found.well else request.unhealthy,
-            holder=self.episode.holder,
-            state=PreservationState(
-                started=self.episode.started,
-                record=tuple(self.episode.record),
-                node_uid=request.node_uid,
-                machine_uid=self._machine_uid,
-                marked=request.marked,
-                isolated=request.isolated,
-            ),
-        )
+        return self.episode.ended(end.outcome, end.message)
+
+    # A new history --------------------------------------------------------------------------------------------------
 
     def _rolled(self) -> RemediationInput:
+        pin, errand = self.patient.pin, self._errand
         return replace(
             self._request,
             incident=self.episode.incident,
             holder=self.episode.holder,
-            asked=True,
+            machine=pin.machine,
+            machine_uid=pin.machine_uid,
+            need=pin.need,
+            ladder=pin.ladder,
+            failed=tuple(self.patient.failed),
+            exhausted=self.episode.problem if errand is None else "",
+            permit_granted=self.episode.permit,
             started=self.episode.started,
             record=tuple(self.episode.record),
+            progress=RemediationProgress(
+                pinned=pin.pinned,
+                step=errand.index if errand is not None else -1,
+                began=errand.began if errand is not None else workflow.now(),
+                owner=pin.owner,
+                check_uid=pin.check_uid,
+                control_plane=pin.control_plane,
+                healthy_delay=pin.healthy_delay,
+                asked=errand.asked if errand is not None else None,
+                since=errand.since if errand is not None else None,
+                name=errand.name if errand is not None else "",
+                adopted_incident=pin.adopted_incident,
+            ),
         )
 
-    async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
-        if self._request.marked:
-            await self._desk.remove_marks(UNMARK_PAUSE)
-        await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, outcome=outcome.value, problem=message)
+    def _go_on_from(self, progress: RemediationProgress) -> None:
+        request = self._request
+        self._open(
+            RemediationPin(
+                pinned=progress.pinned,
+                need=request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester),
+                ladder=request.ladder or (),
+                check_uid=progress.check_uid,
+                machine=request.machine,
+                machine_uid=request.machine_uid,
+                owner=progress.owner,
+                control_plane=progress.control_plane,
+                healthy_delay=progress.healthy_delay,
+                adopted_incident=progress.adopted_incident,
+            )
         )
-        return self.episode.ended(outcome, message)
+        if 0 <= progress.step < len(self.patient.pin.ladder):
+            self._errand = Errand(
+                step=self.patient.pin.ladder[progress.step],
+                index=progress.step,
+                began=progress.began,
+                asked=progress.asked,
+                since=progress.since,
+                name=progress.name,
+            )
 
 
 @workflow.defn(name="Remediation")
@@ -214,26 +343,25 @@ class Remediation(EpisodeConversation):
 
     @workflow.init
     def __init__(self, request: RemediationInput) -> None:
-        self._story = RemediationStory(request, request.machine_uid)
+        handed_over = bool(request.machine_uid) and request.ladder is None and request.need is None
+        self._story = GivingUpStory(request, request.machine_uid) if handed_over else RemediationStory(request)
         super().__init__(self._story.episode)
 
     @workflow.run
     async def run(self, request: RemediationInput) -> EpisodeResult:
         self.check_identity(request.cluster, request.node)
-        if request.machine is None or not request.machine_uid:
-            raise ApplicationError(
-                "machine, machine_uid: expected the Machine that is to be deleted, pinned by its uid",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
-        story = asyncio.create_task(self._story.run())
-        try:
-            result = await asyncio.shield(story)
-        except asyncio.CancelledError:
-            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
-            result = await story
+        result = await self._to_the_end()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
         raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
+
+    async def _to_the_end(self) -> EpisodeResult | PreservationInput | RemediationInput:
+        story = asyncio.create_task(self._story.run())
+        while not story.done():
+            try:
+                await asyncio.shield(story)
+            except asyncio.CancelledError:  # however often it comes: what was set going is taken back before the end (S35)
+                self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+        return story.result()

@@ -7,6 +7,7 @@ One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluste
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -32,6 +33,8 @@ HISTORY_LIMIT = 3000
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+SOONEST = timedelta(milliseconds=100)
+"""Between two looks at somebody whose time has come and who can't be admitted for another reason."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 
 
@@ -128,8 +131,14 @@ class HealthScanner:
             **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
         )
         while not self._scan_has_ended():
-            await workflow.wait_condition(lambda: self._scan_has_ended() or self._news != self._heard)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self._scan_has_ended() or self._news != self._heard,
+                    timeout=self._until_due(),
+                    timeout_summary="until a remediation may be tried again",
+                )
             self._heard = self._news
+            self._granting.hear_due()
             if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
                 await self._admit(self._report)
                 await self._publish(self._report)
@@ -151,6 +160,11 @@ class HealthScanner:
         self._scans += 1
         self._granting.hear_report()
         return self._stop is None
+
+    def _until_due(self) -> timedelta | None:
+        """How long until somebody may be admitted by time alone, None where nobody waits for that."""
+        due = self._granting.due
+        return max(due - workflow.now(), SOONEST) if due is not None else None
 
     async def _take_breath(self, began: datetime) -> None:
         """Two workers whose views differ (one is stale) would answer each other's digests at once, for ever."""

@@ -24,6 +24,7 @@ from policy.errors import PolicyError
 from policy.marks import Mark, mark_of
 from policy.nodes import NodeView, Taint
 from policy.report import Observation
+from policy.rules.medik8s import CONFIRMED_ANNOTATION
 
 EDIT_ATTEMPTS = 6
 """Reads after a conflict before giving up: kubelet and controllers write a node a few times a minute, not a second."""
@@ -146,6 +147,7 @@ def observe(name: str, node: NodeView | None) -> Observation:
         system_uuid=node.system_uuid,
         incident=incident,
         mark_problem=problem,
+        confirmed_well=CONFIRMED_ANNOTATION in node.annotations,
     )
 
 

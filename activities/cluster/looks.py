@@ -42,7 +42,7 @@ from policy.identity import compare_identity
 from policy.node_events import NodeEvent
 from policy.report import Observation
 from policy.rules import Rules, rules_of
-from policy.targets import Target
+from policy.targets import MACHINE, Target
 from policy.verdicts import Health, need_gone
 from policy.vetoes import preserved_as_failed, veto_of
 
@@ -150,12 +150,12 @@ class LastLook:
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (node, asking, subject), (lease_holder, lease_problem, permit), ((policies, events), renewed) = await asyncio.gather(
             asyncio.gather(
-                _read("the node", find_node(self._connection, name), None, blind),
+                _read("the node", self._node(name), None, blind),
                 self._asking(request, doubts),
                 _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
-                _read("the node's lease", foreign_holder(self._connection, name, now), "", doubts),
+                _read("the node's lease", self._foreign_holder(name, now), "", doubts),
                 _read("the cluster Lease", self._lease_problem(request), "", doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
             ),
@@ -227,18 +227,24 @@ class LastLook:
             return ""
         return still_renewed(sight.renewed, None if node.ready else node.ready_since, self._clock())
 
+    async def _node(self, name: str) -> LiveNode | None:
+        return None if name.startswith(MACHINE) else await find_node(self._connection, name)
+
+    async def _foreign_holder(self, name: str, now: datetime) -> str:
+        return "" if name.startswith(MACHINE) else await foreign_holder(self._connection, name, now)
+
     async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
         """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""
         if not request.destructive:
             return NO_POLICIES, ()
         policies = await _read("the fence policies", live_policies(self._connection, self._source), NO_POLICIES, doubts)
-        if not policies.skip_lost_storage or not request.need.kind.automatic:
+        if not policies.skip_lost_storage or not request.need.kind.automatic or request.target.pinned.node.startswith(MACHINE):
             return policies, ()
         events = events_on_node(self._connection, request.target.pinned.node)
         return policies, await _read("the Events on the node", events, (), doubts)
 
     async def _renewed(self, request: LookRequest) -> datetime | None:
-        if not request.destructive or not request.need.kind.automatic:
+        if not request.destructive or not request.need.kind.automatic or request.target.pinned.node.startswith(MACHINE):
             return None
         return await lease_renewed(self._connection, request.target.pinned.node)
 

@@ -39,7 +39,7 @@ from policy.inventory import (
 )
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
-from policy.targets import Target
+from policy.targets import MACHINE, Target
 
 CAPI_GROUP = "cluster.x-k8s.io"
 CAPI_VERSIONS = ("v1beta2", "v1beta1")
@@ -113,7 +113,7 @@ async def read_subject(connections: Connections, need: Need | None, node: str, *
     """The Machines of the node, for a check of Machines; for all else, whether people keep its Machine out. whole: all of them,
     though the Node names one."""
     if need is None or need.check is None or need.check.kind in OF_NODES:
-        return Subject(kept_out=await _kept_out(connections, node))
+        return Subject(kept_out=await _kept_out(connections, node) if not node.startswith(MACHINE) else "")
     document = await find_check(connections, need)
     if document is None:
         return Subject(of_machines=True)
@@ -121,10 +121,26 @@ async def read_subject(connections: Connections, need: Need | None, node: str, *
         check = parse(document)
     except PolicyError:
         return Subject(of_machines=True)  # the look says what is wrong with it
+    if node.startswith(MACHINE):
+        return await _alone(connections, check, node.removeprefix(MACHINE))
     machine = None if whole else await _named_by_the_node(connections, check, node)
     machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
     cluster = await _cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
+
+
+async def _alone(connections: Connections, check: HealthCheck, name: str) -> Subject:
+    """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
+    namespace, _, own = name.partition("/")
+    resource = _machines(check)
+    cluster = await _cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
+    try:
+        body = await connections.of(resource.api_version).get_bytes(resource.path(own, namespace=namespace))
+    except ObjectNotFound:
+        return Subject(of_machines=True, cluster=cluster)
+    machine = decode_machine(body, check.dialect)
+    found = (machine,) if _of_its_cluster(machine, check) and not machine.node_name else ()
+    return Subject(of_machines=True, machines=found, cluster=cluster)
 
 
 async def _named_by_the_node(connections: Connections, check: HealthCheck, node: str) -> MachineView | None:

@@ -131,7 +131,7 @@ async def _named_by_checks(connections: Connections, node: NodeView, need: Need,
     goes first."""
     named: dict[ObjectRef, str] = {}
     for resource in CHECKS:
-        for document in await _checks(connections, resource, unreadable):
+        for document in await checks_of(connections, resource, unreadable):
             try:
                 check = parse(document)
             except PolicyError as error:
@@ -146,7 +146,7 @@ async def _named_by_checks(connections: Connections, node: NodeView, need: Need,
     return named
 
 
-async def _checks(connections: Connections, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
+async def checks_of(connections: Connections, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
     """All health checks of a kind, in whatever version, but for those on their way out."""
     older = [in_version(resource, each) for each in CAPI_VERSIONS if not resource.api_version.endswith(f"/{each}")]
     versions = [resource, *older] if resource.api_version.startswith(f"{CAPI_GROUP}/") else [resource]

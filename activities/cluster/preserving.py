@@ -234,7 +234,7 @@ class ClusterPreservation(PreservationActivities):
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
         if keeps(held, self._clock()):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
-        if held.well and request.unhealthy:
+        if held.well and request.unhealthy and not request.remediates:
             return "its Node says that it is well again"
         if sight.node is not None:
             await self._require_leave(sight.node.view, request)
@@ -242,8 +242,8 @@ class ClusterPreservation(PreservationActivities):
 
     async def _require_leave(self, node: NodeView, request: GiveUpRequest) -> None:
         """Nobody says "hands off", and it is no member of a control plane: those are for a later version (S15, S20)."""
-        if node.control_plane:
-            why = "it is a member of the control plane, which this version never deletes"
+        if node.control_plane and not request.remediates:
+            why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
         veto = veto_of(node) or switched_off_node(node)
         if not veto and (holder := await foreign_holder(self._connection, node.name, self._clock())):

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.connection import ClusterConnection
 from activities.cluster.events import Happening
 from activities.cluster.paths import CAPI_MACHINES, OPENSHIFT_MACHINES, Resource, in_version
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.statuses.common import Said, conditions
-from activities.cluster.statuses.machines import RESTRICTED
+from activities.cluster.statuses.common import Said
+from activities.cluster.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
@@ -198,7 +197,9 @@ async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime)
             found = await connection.get(path)
             if found["metadata"]["uid"] != machine.uid:
                 return None  # S9: what was concluded is about its predecessor
-            status = _status(found.get("status") or {}, said, now, older=version == "v1beta1")
+            old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
+            wanted = {SUCCEEDED: (said, old)}
+            status = machine_conditions(found.get("status") or {}, wanted, now, older=version == V1BETA1)
             metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
         except ObjectConflict:
@@ -210,23 +211,6 @@ async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime)
         message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
         return Happening(about=_ref(check, machine), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
     raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
-
-
-def _status(current: Mapping[str, Any], said: Said, now: datetime, *, older: bool) -> JsonObject:
-    """Both generations of the condition, each where the version keeps it."""
-    severity = {"severity": "Warning"} if said.status == "False" else {}
-    old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message), extra=severity)
-    if older:
-        newer = current.get("v1beta2") or {}
-        return {
-            "conditions": conditions(current.get("conditions"), {SUCCEEDED: old}, now, older=True),
-            "v1beta2": {"conditions": conditions(newer.get("conditions"), {SUCCEEDED: said}, now)},
-        }
-    deprecated = (current.get("deprecated") or {}).get("v1beta1") or {}
-    return {
-        "conditions": conditions(current.get("conditions"), {SUCCEEDED: said}, now),
-        "deprecated": {"v1beta1": {"conditions": conditions(deprecated.get("conditions"), {SUCCEEDED: old}, now, older=True)}},
-    }
 
 
 def _flat(message: str) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from policy.episodes import FencingInput, Kind
+from policy.episodes import FencingInput, Kind, RemediationInput
 from policy.freeing_pace import PortionAnswer, PortionRequest
 from policy.permits import PermitAnswer, PermitRequest
 
@@ -19,7 +19,8 @@ class OpenRequest:
     """Start these admitted episodes; conflict policy FAIL, so the workflow id is the mutex (S13)."""
 
     cluster: str
-    episodes: tuple[FencingInput, ...]
+    episodes: tuple[FencingInput, ...] = ()
+    remediations: tuple[RemediationInput, ...] = ()
 
 
 class Opened(StrEnum):

@@ -108,7 +108,8 @@ class GiveUpRequest:
     """Ask for the deletion of a Machine that has failed and that nobody keeps (S27).
 
     incident: whose claim on the Node it is. unhealthy: as of a HoldRequest. withdraw: it is not to be asked for any more, and the
-    claim goes.
+    claim goes. remediates: it was never kept; a health check or a person wants it replaced, and the last look has licensed that
+    (S20), of a member of the control plane, too.
     """
 
     cluster: str
@@ -121,6 +122,7 @@ class GiveUpRequest:
     incident: str = ""
     unhealthy: str = ""
     withdraw: bool = False
+    remediates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ class RemediationPin:
     pinned: Pinned
     need: Need
     ladder: tuple[Step, ...]
+    check_uid: str = ""
     machine: ObjectRef | None = None
     machine_uid: str = ""
     owner: str = ""
@@ -87,11 +88,12 @@ class Followed:
     """The Machine as it is now. `gone`: there is none of that uid. deleting: its deletion has been asked for, by whomever.
 
     waits: what holds its deletion up, in words. owner_status, owner_reason, owner_message: its condition OwnerRemediated.
-    replacement: its successor, None while there is none. scaled_down: its owner wants no successor.
+    replacement: its successor, None while there is none. scaled_down: why its owner wants no successor, "" where it does.
     """
 
     gone: bool = False
     deleting: bool = False
+    deleting_since: datetime | None = None
     phase: str = ""
     waits: str = ""
     owner_status: str = ""

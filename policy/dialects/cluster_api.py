@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from policy.dialects.head import Head, not_too_many, one_of, read_head, threshold
 from policy.dialects.openshift import startup_timeout, template_rung, timed_conditions
+from policy.dialects.remediating import read_remediating
 from policy.dialects.selector import parse_selector
 from policy.errors import shown
 from policy.fields import Fields
@@ -45,6 +46,7 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
     cluster = head.spec.text("clusterName")
     selector = _selector(head, cluster)
     parts = _old(head) if head.ref.api_version == V1BETA1 else _new(head)
+    remediating = read_remediating(head)
     return HealthCheck(
         ref=head.ref,
         dialect=Dialect.CLUSTER_API,
@@ -57,6 +59,10 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
         unhealthy_range=parts.unhealthy_range,
         rungs=parts.rungs,
         paused=head.paused,
+        escalation=remediating.escalation,
+        retry=remediating.retry,
+        max_in_flight=remediating.max_in_flight,
+        autoscaler_patience=remediating.autoscaler_patience,
         startup_timeout=parts.startup_timeout,
         cluster_name=cluster,
         warnings=tuple(head.warnings),

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from policy.dialects.head import not_too_many, one_of, read_head, threshold
+from policy.dialects.head import not_too_many, read_head, threshold
+from policy.dialects.remediating import read_remediating
 from policy.dialects.selector import parse_selector
 from policy.errors import PolicyError, shown
 from policy.fields import Fields
@@ -18,7 +19,7 @@ from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold,
 from policy.moments import moment_of
 from policy.selectors import Operator, Requirement, Selector
 from policy.storms import ACTIVE, COOLING_DOWN, Storm
-from policy.templates import is_fencing_template
+from policy.templates import is_fencing_template, is_own_template
 from policy.thresholds import EXPECTED
 
 GROUP = "remediation.medik8s.io"
@@ -64,7 +65,8 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
     rungs = _rungs(spec)
     min_healthy, max_unhealthy = _thresholds(spec, rungs)
     healthy_delay = spec.duration("healthyDelay", timedelta(0), minimum=-_LONGEST_DELAY, maximum=_LONGEST_DELAY)
-    _not_carried_out(spec, rungs, healthy_delay, head.warnings)
+    remediating = read_remediating(head, backoff=spec.value("backoff"))
+    _not_carried_out(rungs, healthy_delay, head.warnings)
     return HealthCheck(
         ref=head.ref,
         dialect=Dialect.MEDIK8S,
@@ -77,6 +79,10 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
         rungs=rungs,
         paused=_paused(spec),
         healthy_delay=healthy_delay,
+        escalation=remediating.escalation,
+        retry=remediating.retry,
+        max_in_flight=remediating.max_in_flight,
+        autoscaler_patience=remediating.autoscaler_patience,
         storm_cooldown=spec.duration("stormCooldownDuration", timedelta(0)) or None,
         storm=_storm(head.fields),
         warnings=tuple(head.warnings),
@@ -204,8 +210,8 @@ def _rungs(spec: Fields) -> tuple[Rung, ...]:
 
 def _template(fields: Fields) -> ObjectRef:
     template = fields.reference("remediationTemplate")
-    if is_fencing_template(template) and not template.namespace:
-        raise fields.refuse("remediationTemplate.namespace", "expected the namespace of the FencingTemplate")
+    if is_own_template(template) and not template.namespace:
+        raise fields.refuse("remediationTemplate.namespace", f"expected the namespace of the {template.kind}")
     return template
 
 
@@ -214,15 +220,6 @@ def _paused(spec: Fields) -> str:
     return "; ".join(request or "a pause request without a reason" for request in requests)
 
 
-def _not_carried_out(spec: Fields, rungs: tuple[Rung, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
-    fenced = any(is_fencing_template(rung.template) for rung in rungs)
-    if healthy_delay and fenced:
+def _not_carried_out(rungs: tuple[Rung, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
+    if healthy_delay and any(is_own_template(rung.template) for rung in rungs):
         warnings.append("spec.healthyDelay is not carried out for fencing: a node is given back as soon as it is healthy")
-    if spec.has("backoff"):
-        backoff = spec.within("backoff")
-        backoff.only("type", "limit")
-        one_of(backoff, "type", ("exponential",))
-        backoff.duration("limit", timedelta(minutes=10))
-        warnings.append("spec.backoff is not carried out by this version")
-    if len(rungs) > 1:
-        warnings.append("only the first rung of spec.escalatingRemediations is carried out by this version")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from policy.dialects.head import Head, not_too_many, read_head, threshold
+from policy.dialects.remediating import read_remediating
 from policy.dialects.selector import parse_selector
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
@@ -32,6 +33,7 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
     head = read_head(obj, kind=KIND, versions=VERSIONS, namespaced=True)
     spec = head.spec
     spec.only(*FIELDS)
+    remediating = read_remediating(head)
     return HealthCheck(
         ref=head.ref,
         dialect=Dialect.OPENSHIFT,
@@ -42,6 +44,10 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
         max_unhealthy=threshold(spec, "maxUnhealthy", negative=True) or DEFAULT_MAX_UNHEALTHY,
         rungs=template_rung(spec, "remediationTemplate", head),
         paused=head.paused,
+        escalation=remediating.escalation,
+        retry=remediating.retry,
+        max_in_flight=remediating.max_in_flight,
+        autoscaler_patience=remediating.autoscaler_patience,
         startup_timeout=startup_timeout(spec, DEFAULT_STARTUP_TIMEOUT),
         external_strategy=head.annotations.get(STRATEGY_ANNOTATION) == EXTERNAL_STRATEGY,
         warnings=tuple(head.warnings),

@@ -8,6 +8,7 @@ to step is `policy/remediation/escalation.py`; that a single step of fencing sta
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.durations import format_duration, parse_duration
@@ -73,33 +74,64 @@ def _timeout(text: str, subject: str, field: str) -> timedelta:
     return found
 
 
-def ladder_of(check: HealthCheck, target: Target) -> tuple[Step, ...]:
-    """All steps that the check wants for the target, each with its time-out, whether they are possible or not."""
-    return tuple(_with_timeout(step) for step in _named(check, target))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What there is of a target that steps can be taken about. phase: of its Machine, None where it has none, or none that is
+    known. owner: kind and name of what controls that."""
+
+    has_node: bool
+    phase: str | None = None
+    owner: str = ""
 
 
-def possible(check: HealthCheck, target: Target) -> tuple[tuple[Step, ...], str]:
-    """The steps that can be carried out, and why none is: of the first that can't where all can't, "" else."""
-    steps = ladder_of(check, target)
-    refusals = [impossible(step, target) for step in steps]
+def body_of(target: Target) -> Body:
+    """The same, of a target as a scan sees it."""
+    machine = target.machine
+    return Body(
+        has_node=target.node is not None,
+        phase=machine.phase if machine is not None else None,
+        owner=machine.controller if machine is not None else "",
+    )
+
+
+def ladder_of(check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None = None) -> tuple[Step, ...]:
+    """All steps, each with its time-out, whether they are possible or not: those that somebody has named, else those that the
+    check wants. Raises PolicyError."""
+    return tuple(_with_timeout(step) for step in _wanted(check, body, named))
+
+
+def possible(
+    check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None = None, *, live: bool = False
+) -> tuple[tuple[Step, ...], str]:
+    """The steps that can be carried out, and why none is: of the first that can't where all can't, "" else.
+
+    live: all that there is was looked for; else a check of Nodes does not know Machines.
+    """
+    steps = ladder_of(check, body, named)
+    refusals = [impossible(step, body, live=live) for step in steps]
     left = tuple(step for step, refusal in zip(steps, refusals, strict=True) if not refusal)
     return left, "" if left else next(iter(refusals), "its check names no way to remediate")
 
 
-def impossible(step: Step, target: Target) -> str:
+def impossible(step: Step, body: Body, *, live: bool = False) -> str:
     """Why that step can't be carried out for the target as it is, "" where it can."""
-    machine = target.machine
     if step.strategy in ON_NODES:
-        return "" if target.node is not None else "it has no Node that could be fenced"
+        return "" if body.has_node else "it has no Node that could be fenced"
     if step.strategy is Strategy.EXTERNAL:
         return "" if step.template is not None else "its check names no template for the strategy external"
-    if machine is None:
-        return "" if step.strategy is Strategy.DELETE_MACHINE else f"{step.strategy} needs a Machine, and it has none"
-    if not machine.controller:
+    if body.phase is None:
+        unknown = step.strategy is Strategy.DELETE_MACHINE and not live
+        return "" if unknown else f"{step.strategy} needs a Machine, and it has none"
+    if not body.owner:
         return "no controller owns the Machine: nobody would replace it" if step.strategy in REPLACING else ""
-    if step.strategy is Strategy.REQUEST_OWNER and machine.controller.partition("/")[0] not in REPLACING_OWNERS:
-        return f"its owner {machine.controller} does not remediate: expected a {' or a '.join(REPLACING_OWNERS)}"
+    if step.strategy is Strategy.REQUEST_OWNER and body.owner.partition("/")[0] not in REPLACING_OWNERS:
+        return f"its owner {body.owner} does not remediate: expected a {' or a '.join(REPLACING_OWNERS)}"
     return ""
+
+
+def removes(steps: tuple[Step, ...]) -> bool:
+    """Whether whatever comes of them, the machine is replaced by another one."""
+    return bool(steps) and all(step.strategy in REPLACING for step in steps)
 
 
 def fences_only(check: HealthCheck, steps: tuple[Step, ...]) -> bool:
@@ -108,16 +140,21 @@ def fences_only(check: HealthCheck, steps: tuple[Step, ...]) -> bool:
     return plain and not check.remembers
 
 
-def _named(check: HealthCheck, target: Target) -> tuple[Step, ...]:
-    if check.escalation:
-        words = read_strategies(check.escalation, subject=check.ref.key, field=ESCALATION_ANNOTATION)
-        return tuple(_with_template(step, check) for step in words)
+def _wanted(check: HealthCheck | None, body: Body, named: tuple[Step, ...] | None) -> tuple[Step, ...]:
+    if named is None and check is not None and check.escalation:
+        named = read_strategies(check.escalation, subject=check.ref.key, field=ESCALATION_ANNOTATION)
+    if named is not None:
+        return tuple(_with_template(step, check) for step in named)
+    if check is None:
+        return (Step(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value),)
     if check.rungs:
         return tuple(_of_rung(rung) for rung in sorted(check.rungs, key=lambda rung: rung.order))
-    return (_dialects_own(check, target),)
+    return (_dialects_own(check, body),)
 
 
-def _with_template(step: Step, check: HealthCheck) -> Step:
+def _with_template(step: Step, check: HealthCheck | None) -> Step:
+    if check is None:
+        return step
     wanted = {Strategy.FENCE: KIND, Strategy.REBOOT: REBOOT, Strategy.DETACH_VOLUMES: VOLUME_DETACHMENT}
     for rung in check.rungs:
         own = is_own_template(rung.template)
@@ -137,13 +174,13 @@ def _of_rung(rung: Rung) -> Step:
     return Step(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)
 
 
-def _dialects_own(check: HealthCheck, target: Target) -> Step:
+def _dialects_own(check: HealthCheck, body: Body) -> Step:
     match check.dialect:
         case Dialect.CLUSTER_API:
             strategy = Strategy.REQUEST_OWNER
         case Dialect.OPENSHIFT:
-            failed = target.machine is not None and target.machine.phase == FAILED
-            strategy = Strategy.ANNOTATE_EXTERNAL if check.external_strategy and not failed else Strategy.DELETE_MACHINE
+            external = check.external_strategy and body.phase != FAILED
+            strategy = Strategy.ANNOTATE_EXTERNAL if external else Strategy.DELETE_MACHINE
         case Dialect.MEDIK8S | Dialect.NODE_FENCING:
             strategy = Strategy.FENCE
     return Step(strategy=strategy, name=strategy.value)

@@ -328,7 +328,7 @@ OF_NODES = [
     row(NHC, {"spec stormCooldownDuration": "-1s"}, "spec.stormCooldownDuration", "of at least 0s, got '-1s'"),
     row(NHC, {"spec stormTerminationDelay": "5m"}, "spec.stormTerminationDelay", "is not a known field"),
     row(NHC, {"spec backoff": "exponential"}, "spec.backoff", "expected an object"),
-    row(NHC, {"spec backoff": {"type": "linear"}}, "spec.backoff.type", "expected one of exponential, got 'linear'"),
+    row(NHC, {"spec backoff": {"type": "linear"}}, "spec.backoff.type", "expected exponential or none, got 'linear'"),
     row(NHC, {"spec backoff": {"type": "exponential", "limit": "10"}}, "spec.backoff.limit", "with units"),
     row(NHC, {"spec backoff": {"type": "exponential", "max": "10m"}}, "spec.backoff.max", "is not a known field"),
 ]

@@ -34,6 +34,7 @@ from policy.machines import (
 )
 from policy.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, Condition, NodeView
 from policy.overlaps import Overlap
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediations import Owner, Remediation
 from policy.remedies import RESTORING, Action
 from policy.report import ReportParts
@@ -458,7 +459,7 @@ def test_a_target_that_leaves_a_check_which_came_after_it_changes_the_version() 
 
 
 MACHINE_CHECK = cluster_api("prod", limit="100%")
-ASKED = Condition(type="OwnerRemediated", status="False", reason="WaitingForRemediation", since=NOW)
+MEMORY = written_memory(LastRemediation(of="m0", at=NOW))
 IN_PROD = {"cluster.x-k8s.io/cluster-name": "prod", "cluster.x-k8s.io/cluster-namespace": NAMESPACE}
 
 UNSHOWN: dict[str, tuple[list[Thing], Thing]] = {
@@ -466,9 +467,9 @@ UNSHOWN: dict[str, tuple[list[Thing], Thing]] = {
         [MACHINE_CHECK, PROD, a_machine("m1", node_name=""), a_machine("m2", node_name="")],
         a_machine("m2", node_name="", control_plane=True),
     ),
-    "an owner that has been asked": (
+    "a successor that was told what to remember": (
         [MACHINE_CHECK, PROD, sick(), a_machine()],
-        a_machine(conditions=(ASKED,)),
+        a_machine(annotations={LAST_REMEDIATION_ANNOTATION: MEMORY}),
     ),
     "a Node that says to which Cluster it belongs": (
         [MACHINE_CHECK, PROD, a_node("n1")],

@@ -8,6 +8,7 @@ from policy.healthcheck import Dialect, HealthCheck
 from policy.ledger import Ledger
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, NodeView
+from policy.remediation.escalation import Strategy
 from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.reporting import NOT_COVERED
 from policy.verdicts import Health
@@ -67,20 +68,25 @@ def test_an_excluded_node_is_listed_with_the_reason() -> None:
     assert EXCLUDE_LABEL in candidate.refused
 
 
-def test_a_foreign_template_is_listed_as_not_carried_out() -> None:
+def test_a_template_of_another_controller_is_a_step_of_its_own() -> None:
     ledger = ledger_of(a_check(remediationTemplate=FOREIGN), a_node("a", "Unknown", 60), *fleet(4))
     (candidate,) = ledger.report_parts(NOW).candidates
-    assert "SelfNodeRemediationTemplate of snr.medik8s.io/v1alpha1 is carried out by a later version" in candidate.refused
+    assert (candidate.refused, [step.strategy for step in candidate.ladder]) == ("", [Strategy.EXTERNAL])
+
+
+def test_a_single_template_of_ours_is_a_plain_fencing() -> None:
+    (candidate,) = ledger_of(a_check(), a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
+    assert (candidate.refused, candidate.ladder) == ("", ())
 
 
 def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -> None:
-    """Also where nodewarden cannot carry it out: what another controller begins is not to be begun twice."""
+    """Whoever carries it out: what another controller begins is not to be begun twice."""
     slow = [{"type": "Ready", "status": "Unknown", "duration": "30s"}]
 
     def remedied_by(foreign: dict[str, object], ours: dict[str, object]) -> tuple[str, bool]:
         found = (a_check("a-foreign", remediationTemplate=FOREIGN, **foreign), a_check("ours", **ours))
         (candidate,) = ledger_of(*found, a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
-        return candidate.check.name, bool(candidate.refused)
+        return candidate.check.name, bool(candidate.ladder)
 
     assert remedied_by({}, {"unhealthyConditions": slow}) == ("a-foreign", True)
     assert remedied_by({"unhealthyConditions": slow}, {}) == ("ours", False)

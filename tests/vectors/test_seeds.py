@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from policy.dialects import parse
 from policy.evaluation import evaluate
 from policy.healthcheck import HealthCheck
 from policy.overlaps import Overlap
+from policy.remediation.memory import Backoff, RetryRules
 from starter.evaluation import as_json
 from starter.manifests import Manifest, Unreadable, read_files, read_text
 from tests.vectors.objects import NOW, Json, moment
@@ -515,11 +517,12 @@ def test_30_percent_of_ten_are_three(sick: int, allowed: bool) -> None:
     assert the_check([with_spec(TEMPLATE_ONLY, **spec), *workers(10, sick)])["allowed"] is allowed
 
 
-def test_a_backoff_is_taken_with_a_warning_that_it_is_not_carried_out() -> None:
+def test_a_backoff_is_the_pause_between_remediations_up_to_its_limit() -> None:
     backoff = yaml.safe_load(text("004-backoff").partition("# optional\n")[2])["backoff"]
     assert backoff == {"type": "exponential", "limit": "10m"}
     check = parse(with_spec(TEMPLATE_ONLY, backoff=backoff))
-    assert check.warnings == ("spec.backoff is not carried out by this version",)
+    assert check.warnings == ()
+    assert check.retry == RetryRules(backoff=Backoff(limit=timedelta(minutes=10)))
 
 
 @pytest.mark.parametrize("name", ["004-backoff", "004-conditions", "004-max-unhealthy", "004-defaults"])

@@ -76,6 +76,26 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     return _change(situation, counts | both | generation, [told], zeros=not situation.paused)
 
 
+def machine_conditions(
+    current: Mapping[str, Any], wanted: Mapping[str, tuple[Said, Said] | None], now: datetime, *, older: bool
+) -> JsonObject:
+    """The status of a Cluster API Machine with these conditions in both generations, the newer spelling and the older one; None
+    for one that is to go. older: of an object in v1beta1, which keeps them in other places."""
+    new = {kind: each[0] if each is not None else None for kind, each in wanted.items()}
+    old = _with_severity({kind: each[1] if each is not None else None for kind, each in wanted.items()})
+    if older:
+        newer = current.get("v1beta2") or {}
+        return {
+            "conditions": conditions(current.get("conditions"), old, now, older=True),
+            "v1beta2": {"conditions": conditions(newer.get("conditions"), new, now)},
+        }
+    deprecated = (current.get("deprecated") or {}).get(V1BETA1) or {}
+    return {
+        "conditions": conditions(current.get("conditions"), new, now),
+        "deprecated": {V1BETA1: {"conditions": conditions(deprecated.get("conditions"), old, now, older=True)}},
+    }
+
+
 def _allowed(report: CheckReport) -> Said:
     """As the shipped controllers write it: an open brake needs no message."""
     said = allowed(report)

@@ -1,0 +1,241 @@
+"""Somebody else's turn: an object is made for the controller that remediates the node, or its Machine is annotated, and followed.
+
+The contracts are medik8s', OpenShift's and Cluster API's: the object is created once from its template, says by conditions how
+far it is, is told when its time is over, and is deleted once the node has been well for long enough. Nobody's word that a node
+was remediated is believed: the node itself must be well.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
+from policy.durations import format_duration
+from policy.episodes import Outcome, Phase, Step
+from policy.remediation.following import Progress, Told, follow
+from workflows import options
+from workflows.endings import End
+from workflows.patient import FIRST_LOOK, LOOK_AGAIN, Errand, Patient
+from workflows.turns import AbortAsked, Hopeless, StepFailed, Turn
+
+GOING_PATIENCE = timedelta(minutes=2)
+"""How long the object's end is waited for: its controller may have something to put right first."""
+
+
+class HandingOut:
+    """`external`: one remediation object."""
+
+    def __init__(self, patient: Patient, errand: Errand) -> None:
+        self._patient = patient
+        self._errand = errand
+        self._episode = patient.episode
+        self._pause = FIRST_LOOK
+        self._noted = False
+
+    async def carry_out(self) -> End:
+        """Until the node is well or gone for good; its controller's failure is the next step's turn."""
+        if self._errand.asked is None:
+            await self._create()
+        while True:
+            seen = await self._read()
+            if not seen.present:
+                raise Hopeless(f"{self._called} was deleted by somebody else")
+            told = follow(_told(seen))
+            if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
+                return ended
+            if told.progress is Progress.FAILED:
+                raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
+            await self._patient.looks.may_go_on()
+            self._episode.enter(doing=f"waits for {self._called}: {seen.message or told.why}")
+            await self._patient.wait(self._errand, self._pause, self._episode.doing)
+            self._pause = min(self._pause * 2, LOOK_AGAIN)
+
+    async def give_up(self, why: str) -> None:
+        """Its controller is told, unless it says that it has succeeded; the object stays, as others look for it."""
+        if self._errand.asked is None:
+            return
+        try:
+            seen = await self._call(ExternalActivities.time_out, "tells its controller that its time is over")
+        except Turn as turn:
+            self._episode.note("external", "not told", turn.reason)
+            return
+        self._episode.note("external", "timed out" if seen.timed_out else "left", f"{self._called}: {why}")
+
+    async def take_back(self) -> None:
+        """Delete it, however often it takes, and see it go."""
+        if self._errand.asked is None:
+            return
+
+        async def delete() -> None:
+            await self._call(ExternalActivities.delete, f"deletes {self._called}")
+
+        await self._patient.desk.insist(
+            "delete-object", delete, failing=f"{self._called} can't be deleted", pause=timedelta(seconds=10)
+        )
+        self._episode.note("external", "deleted", self._called)
+        ends, pause = workflow.now() + GOING_PATIENCE, FIRST_LOOK
+        while (await self._call(ExternalActivities.read, "looks whether it is gone")).present and workflow.now() < ends:
+            self._episode.enter(step=Step.RECOVERY, doing=f"waits until {self._called} is gone")
+            await self._episode.rest(pause, self._episode.doing)
+            pause = min(pause * 2, LOOK_AGAIN)
+
+    # Inside
+
+    async def _create(self) -> None:
+        patient = self._patient
+        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
+        await patient.looks.before_destruction()
+        if patient.has_node:
+            await patient.desk.take_node_lease(theirs_matters=True)
+        await patient.remember()
+        try:
+            seen = await self._call(ExternalActivities.create, f"creates {self._called}")
+        except StepFailed as failed:
+            raise Hopeless(failed.reason) from failed
+        self._errand.asked = seen.created or workflow.now()
+        self._errand.began = self._errand.asked  # as medik8s counts the time of a step
+        self._errand.name = seen.ref.name if seen.ref is not None else ""
+        self._episode.note("external", "created", f"{self._called}/{self._errand.name}")
+
+    async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
+        """Whether the node is well for long enough, or gone."""
+        patient, looks = self._patient, self._patient.looks
+        if not await looks.refresh():
+            return None
+        observed = self._episode.observation
+        assert observed is not None
+        if patient.has_node and patient.pin.machine is None and self._node_is_lost():
+            if node_goes and not succeeded:
+                return None  # it was to go, and its successor is still to come
+            why = "was deleted" if not observed.present else "is another object now"
+            return End(outcome=Outcome.REPLACED, message=f"the Node {why}; {self._called} is over")
+        if patient.pin.machine is not None and (await patient.follow(self._errand)).gone:
+            return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone; {self._called} is over")
+        if not await looks.need_is_gone():
+            if seen.well_since is not None or self._noted:
+                await self._call(ExternalActivities.note_well, "notes that the node is not well any more")
+                self._noted = False
+            return None
+        if left := await self._delay(seen):
+            self._episode.enter(doing=f"the node is well; {left}")
+            return None
+        return End(outcome=Outcome.RECOVERED, message=f"the node is well again after {self._called}")
+
+    async def _delay(self, seen: External) -> str:
+        """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
+        delay = self._patient.pin.healthy_delay
+        observed = self._episode.observation
+        if not delay or (observed is not None and observed.confirmed_well):
+            return ""
+        since = seen.well_since
+        if since is None:
+            since, self._noted = workflow.now(), True
+            await self._call(ExternalActivities.note_well, "notes since when the node is well", well=True)
+        if delay < timedelta(0):
+            return "a person has to confirm it"
+        left = since + delay - workflow.now()
+        if left <= timedelta(0):
+            return ""
+        self._pause = min(self._pause, left + timedelta(milliseconds=100))
+        return f"that must last for another {format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))}"
+
+    def _node_is_lost(self) -> bool:
+        seen = self._episode.observation
+        return seen is not None and (not seen.present or seen.uid != self._patient.pin.pinned.uid)
+
+    @property
+    def _called(self) -> str:
+        template = self._errand.step.template
+        assert template is not None, "the step was found possible"
+        return template.kind.removesuffix("Template")
+
+    async def _read(self) -> External:
+        try:
+            return await self._call(ExternalActivities.read, f"looks at {self._called}")
+        except StepFailed as failed:
+            self._episode.note("external", "not read", failed.reason)
+            return External(present=True)
+
+    async def _call(self, activity: object, summary: str, *, well: bool = False) -> External:
+        pin, errand = self._patient.pin, self._errand
+        assert errand.step.template is not None
+        own = [step for step in pin.ladder if step.template is not None and step.template.kind == errand.step.template.kind]
+        request = ExternalRequest(
+            target=self._episode.target,
+            template=errand.step.template,
+            check=pin.need.check,
+            check_uid=pin.check_uid,
+            machine=pin.machine,
+            machine_uid=pin.machine_uid,
+            several=len(own) > 1,
+            timeout=errand.step.timeout,
+            name=errand.name,
+            holder=self._episode.holder,
+            not_after=workflow.now() + options.ACT_WINDOW,
+            well_since=workflow.now() if well else None,
+        )
+        return await self._patient.call(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
+
+
+class Annotating:
+    """`annotate-external`: OpenShift's bare-metal operator remediates the Machines that carry its annotation."""
+
+    def __init__(self, patient: Patient, errand: Errand) -> None:
+        self._patient = patient
+        self._errand = errand
+        self._episode = patient.episode
+
+    async def carry_out(self) -> End:
+        """Annotated once; then until the node is well."""
+        patient = self._patient
+        if self._errand.asked is None:
+            self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
+            await patient.looks.before_destruction()
+            await patient.remember()
+            summary = "annotates the Machine for its bare-metal operator"
+            done = await patient.call(
+                RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
+            )
+            self._errand.asked = workflow.now()
+            self._episode.note("annotate-external", "ok", done.detail)
+        pause = FIRST_LOOK
+        while True:
+            found = await patient.follow(self._errand)
+            if found.gone:
+                return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone")
+            if found.deleting and (abort := self._episode.abort_asked) is not None:
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+            await patient.looks.may_go_on()
+            if await patient.looks.need_is_gone():
+                return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
+            self._episode.enter(doing="waits for the bare-metal operator")
+            await patient.wait(self._errand, pause, self._episode.doing)
+            pause = min(pause * 2, LOOK_AGAIN)
+
+    async def give_up(self, why: str) -> None:
+        """The annotation goes, or its operator would act beside the next step."""
+        self._episode.note("annotate-external", "given up", why)
+        await self.take_back()
+
+    async def take_back(self) -> None:
+        """Both annotations go."""
+        if self._errand.asked is None:
+            return
+        done = await self._patient.call(
+            RemediationActivities.take_back,
+            self._patient.machine_request(),
+            options.cluster_write,
+            "takes the annotations off the Machine",
+        )
+        self._episode.note("annotate-external", "taken back", done.detail)
+
+
+def _told(seen: External) -> Told:
+    return Told(
+        processing=seen.processing,
+        succeeded=seen.succeeded,
+        permanent_node_deletion_expected=seen.node_deletion,
+        phase=seen.phase,
+    )

@@ -1,0 +1,209 @@
+"""Another machine in its place: the Machine is deleted, or its owner is asked to remediate it, and the successor seen to come.
+
+Until the deletion has begun there is a way back; from then on there is none, and what is left is to see it through: drain,
+instance and object go, the owner makes another Machine, and its Node becomes Ready. A deletion that was asked for twice is one
+deletion: it names the Machine by uid, and whoever asks looks first (S33).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
+from activities.contracts.remediation import Followed, RemediationActivities
+from activities.errors import ErrorType, error_message, error_type
+from policy.durations import format_duration
+from policy.episodes import Outcome, Phase, Step
+from workflows import options
+from workflows.endings import End
+from workflows.patient import FIRST_LOOK, LOOK_AGAIN, Errand, Patient
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Vetoed, is_unclear, turn_for
+
+SUCCESSOR_PATIENCE = timedelta(minutes=20)
+"""How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
+told by its own verdict first."""
+
+FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
+"""Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
+
+
+class Replacing(ABC):
+    """One such step."""
+
+    def __init__(self, patient: Patient, errand: Errand) -> None:
+        self._patient = patient
+        self._errand = errand
+        self._episode = patient.episode
+
+    @abstractmethod
+    async def ask(self) -> None:
+        """Have the deletion begun. Raises the turn where it may not be."""
+
+    @abstractmethod
+    async def take_back(self) -> None:
+        """The wish is withdrawn, where that is possible."""
+
+    async def give_up(self, why: str) -> None:
+        """What was asked for stands: the next step may well be what lets it come to an end."""
+        if self._errand.asked is not None:
+            await self._patient.desk.tell("RemediationTimedOut", f"{self._errand.step.name}: {why}", warning=True)
+
+    async def carry_out(self) -> End:
+        """Ask once, then follow until it is gone and somebody stands in for it."""
+        if self._errand.asked is None:
+            await self.ask()
+            self._errand.asked = workflow.now()
+        pause = FIRST_LOOK
+        while True:
+            found = await self._patient.follow(self._errand)
+            if found.gone:
+                return await self._see_the_successor(found)
+            if not found.deleting:
+                await self._while_there_is_a_way_back(found)
+            elif (abort := self._episode.abort_asked) is not None:
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}), though its deletion has been asked for")
+            await self._patient.wait(self._errand, pause, self._say(found))
+            pause = min(pause * 2, LOOK_AGAIN)
+
+    async def _while_there_is_a_way_back(self, found: Followed) -> None:
+        await self._patient.looks.may_go_on()
+        if await self._patient.looks.need_is_gone():
+            raise NeedGone("it is well again, and its deletion has not begun")
+        if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD:
+            raise Hopeless(
+                f"its owner {self._patient.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
+            )
+
+    def _say(self, found: Followed) -> str:
+        owner = self._patient.pin.owner or "nobody"
+        if found.deleting:
+            self._episode.enter(phase=Phase.TERMINATING, doing=f"waits until the machine is gone: {found.waits or found.phase}")
+        else:
+            said = f": {found.owner_message or found.owner_reason}" if found.owner_reason else ""
+            self._episode.enter(doing=f"waits for {owner} to remediate it{said}")
+        return self._episode.doing
+
+    async def _see_the_successor(self, found: Followed) -> End:
+        """The patient is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
+        name, gone_at, pause = self._patient.name, workflow.now(), FIRST_LOOK
+        self._episode.note(self._errand.step.strategy.value, "gone", f"{name} is gone")
+        while True:
+            if found.scaled_down:
+                return End(outcome=Outcome.REPLACED, message=f"{name} is gone, and {found.scaled_down}")
+            successor = found.replacement
+            if successor is not None and successor.ready:
+                message = f"{name} is gone; {successor.machine} has taken its place, its Node {successor.node} is Ready"
+                return End(outcome=Outcome.REPLACED, message=message)
+            if successor is not None and successor.failed:
+                message = f"{name} is gone; {successor.machine}, which was to take its place, has failed: {successor.failed}"
+                await self._patient.desk.tell("ReplacementFailed", message, warning=True)
+                return End(outcome=Outcome.REPLACED, message=message)
+            stands_in = f"{successor.machine} is not Ready yet" if successor is not None else "no other Machine is there yet"
+            if workflow.now() - gone_at >= SUCCESSOR_PATIENCE:
+                message = f"{name} is gone; {stands_in} after {format_duration(SUCCESSOR_PATIENCE)}"
+                await self._patient.desk.tell("ReplacementLate", message, warning=True)
+                return End(outcome=Outcome.REPLACED, message=message)
+            if (abort := self._episode.abort_asked) is not None:
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}); {name} is gone, and {stands_in}")
+            self._episode.enter(step=Step.RECOVERY, doing=f"waits for its replacement: {stands_in}")
+            await self._episode.rest(pause, self._episode.doing)
+            pause = min(pause * 2, LOOK_AGAIN)
+            found = await self._patient.follow(self._errand)
+
+
+class Deletion(Replacing):
+    """`delete-machine`: the Machine's deletion is asked for here."""
+
+    async def ask(self) -> None:
+        """Live looks before each try; whatever was unclear is waited out and asked again, which finds it done."""
+        patient = self._patient
+        if patient.pin.machine is None:
+            raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
+        if not patient.pin.owner:
+            raise Hopeless(f"no controller owns {patient.pin.machine.key}: nobody would replace it")
+        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
+        while True:
+            await patient.looks.before_destruction()
+            await patient.desk.take_node_lease(theirs_matters=True) if patient.has_node else None
+            await patient.remember()
+            try:
+                found = await self._give_up()
+            except ActivityError as error:
+                self._episode.note("delete-machine", "failed", error_message(error))
+                if is_unclear(error):
+                    await self._episode.settle(options.DELETION_DEADLINE)
+                    continue
+                if error_type(error) is ErrorType.TARGET_CHANGED:
+                    return  # it is gone, and another one has its name: what is followed is the one that was pinned
+                raise turn_for(error, "the deletion can't be asked for") from error
+            if found.kept:
+                raise Vetoed(found.kept)
+            self._episode.note("delete-machine", "asked", found.detail)
+            return
+
+    async def take_back(self) -> None:
+        """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
+        if self._errand.asked is not None or self._patient.pin.machine is None:
+            return
+        try:
+            await self._give_up(withdraw=True)
+        except ActivityError as error:
+            self._episode.note("delete-machine", "claim left", error_message(error))
+
+    async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
+        pin, episode = self._patient.pin, self._episode
+        assert pin.machine is not None
+        return await workflow.execute_activity_method(
+            PreservationActivities.give_up,
+            GiveUpRequest(
+                cluster=episode.cluster,
+                node=pin.pinned.node if pin.pinned.uid else "",
+                machine=pin.machine,
+                machine_uid=pin.machine_uid,
+                node_uid=pin.pinned.uid,
+                incident=episode.incident,
+                unhealthy=pin.need.reason or "a person wants it replaced",
+                withdraw=withdraw,
+                holder=episode.holder,
+                not_after=workflow.now() + options.ACT_WINDOW,
+                remediates=True,
+            ),
+            **(options.deletion(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
+        )
+
+
+class OwnersTurn(Replacing):
+    """`request-owner`: Cluster API's owners remediate what is marked for them. They keep their own limits."""
+
+    async def ask(self) -> None:
+        """A condition on the Machine, which repeats harmlessly."""
+        patient = self._patient
+        if patient.pin.machine is None:
+            raise Hopeless(f"{self._episode.node} belongs to no Machine whose owner could be asked")
+        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {patient.pin.owner} to remediate it")
+        await patient.looks.before_destruction()
+        await patient.remember()
+        summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
+        try:
+            asked = await patient.call(
+                RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary
+            )
+        except StepFailed as failed:
+            raise Hopeless(failed.reason) from failed
+        self._episode.note("request-owner", "asked", asked.detail)
+
+    async def take_back(self) -> None:
+        """The conditions are put right again where nobody has begun."""
+        if self._errand.asked is None:
+            return
+        done = await self._patient.call(
+            RemediationActivities.take_back,
+            self._patient.machine_request(),
+            options.cluster_write,
+            "takes back what its owner was asked for",
+        )
+        self._episode.note("request-owner", "taken back", done.detail)
