@@ -15,6 +15,7 @@ from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase, Step
 from policy.fencing import may_restore_path
 from policy.permits import Release
 from policy.plan import UNCORDON
+from workflows import measuring
 from workflows.case import Case
 from workflows.episode import Episode
 from workflows.power_management import PowerManagement
@@ -136,6 +137,7 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
     )
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     ended = workflow.now()
+    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
     if episode.mirror is not None:
         await episode.mirror.finish()
     return EpisodeResult(

@@ -34,7 +34,7 @@ from policy.episodes import (
 from policy.kdump import KernelDead
 from policy.permits import Decision, PermitAnswer, PermitRequest, Release
 from policy.report import Observation
-from workflows import options, search
+from workflows import measuring, options, search
 from workflows.ids import scanner_id
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 from workflows.mirror import Mirror
@@ -117,6 +117,7 @@ class Episode:
         if phase is not None and phase is not self.phase:
             self.phase = phase
             self.note("phase", phase.value)
+            measuring.entered(self.cluster, self.kind, phase)
             workflow.upsert_search_attributes([search.PHASE.value_set(phase.value)])
         if step is not None and step.value != self.step:
             self.step, self.try_number = step.value, 1
@@ -146,6 +147,7 @@ class Episode:
         """The last line of the record, and the result of an episode that proves nothing about power."""
         self.note("end", outcome.value, message)
         self.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
+        measuring.ended(self.cluster, self.kind, outcome, workflow.now() - self.started)
         return EpisodeResult(
             outcome=outcome,
             incident=self.incident,

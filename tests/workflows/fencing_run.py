@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -87,8 +87,11 @@ STICKY = timedelta(milliseconds=500)
 
 
 @asynccontextmanager
-async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> AsyncIterator[Run]:
-    """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side."""
+async def fencing(
+    env: WorkflowEnvironment, world: World, *, client: Client | None = None, **changes: object
+) -> AsyncIterator[Run]:
+    """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side. client: of its workers, where it is
+    not the environment's."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     request = FencingInput(
         **({"cluster": cluster, "node": NODE, "need": world.need, "permit_granted": True, "holder": "us"} | changes)  # type: ignore[arg-type]
@@ -101,13 +104,13 @@ async def fencing(env: WorkflowEnvironment, world: World, **changes: object) -> 
         async def restart_worker() -> None:
             await running.aclose()
             await running.enter_async_context(
-                Worker(env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
+                Worker(client or env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
             )
 
         await restart_worker()
         for activities_queue, contracts in queues_of(cluster):
             await stack.enter_async_context(
-                Worker(env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
+                Worker(client or env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
             )
         handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         run = Run(world, handle, restart_worker)

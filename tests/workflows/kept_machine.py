@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from temporalio import activity
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -345,8 +345,10 @@ class Run:
 
 
 @asynccontextmanager
-async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: object) -> AsyncIterator[Run]:
-    """Start a preservation of `NODE` in a cluster of its own."""
+async def preserving(
+    env: WorkflowEnvironment, world: KeptMachine, *, client: Client | None = None, **changes: object
+) -> AsyncIterator[Run]:
+    """Start a preservation of `NODE` in a cluster of its own. client: of its worker, where it is not the environment's."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     given = {"cluster": cluster, "node": NODE, "machine": MACHINE, "keep": False, "holder": "us", "reason": "a drill"}
     request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
@@ -360,7 +362,7 @@ async def preserving(env: WorkflowEnvironment, world: KeptMachine, **changes: ob
         queue = f"{WORKFLOW_QUEUE}-{cluster}"
         kinds = [Preservation, Remediation]
         await stack.enter_async_context(
-            Worker(env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
+            Worker(client or env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
         )
         await stack.enter_async_context(Worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
         if world.devices is not None:
