@@ -94,6 +94,18 @@ def test_nodes_in_remediation_are_listed_as_medik8s_users_expect() -> None:
     assert status["lastUpdateTime"] == "2026-11-21T10:00:00Z"
 
 
+def test_what_its_owner_should_know_of_a_check_is_a_condition_until_it_is_mended() -> None:
+    """Checks that share sick targets, and one whose budget could cost the quorum."""
+    doubtful = replace(OPEN, overlaps=("NodeHealthCheck/gpu",), mixed_control_plane=True)
+    status = change(doubtful, {})
+    shared, mixed = (condition_of(status, each) for each in ("OverlappingHealthChecks", "MixedControlPlane"))
+    assert (shared["status"], mixed["status"]) == ("True", "True")
+    assert shared["message"] == "NodeHealthCheck/workers and NodeHealthCheck/gpu cover the same sick targets"
+    assert "set maxUnhealthy to 1" in mixed["message"]
+    mended = change(OPEN, status)
+    assert {"OverlappingHealthChecks", "MixedControlPlane"}.isdisjoint(each["type"] for each in mended["conditions"])
+
+
 def test_a_status_that_says_it_already_is_left_alone() -> None:
     for report, in_flight in ((OPEN, ()), (CLOSED, (EPISODE,)), (BAD, ()), (OPEN, (replace(EPISODE, since=""),))):
         status = change(report, {}, in_flight)

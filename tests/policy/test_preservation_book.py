@@ -150,6 +150,17 @@ def test_what_is_as_it_should_be_is_not_heard_of_until_its_time_is_over() -> Non
     assert fleet.actions(LATER) == {"n-1": "stop"}
 
 
+@pytest.mark.parametrize("edited", [LATER - timedelta(hours=5), LATER + timedelta(hours=5)])
+def test_an_end_that_is_edited_on_a_quiet_machine_is_the_one_that_counts(edited: datetime) -> None:
+    """S22: an operator writes another expiry onto the object itself."""
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    fleet.kept(1, expiry=edited)
+    assert fleet.actions(edited - timedelta(seconds=1)) == {}
+    assert fleet.actions(edited) == {"n-1": "stop"}
+
+
 @pytest.mark.parametrize(("value", "action"), [("false", "stop"), (None, "stop"), ("noww", None), ("when-failed", "stop")])
 def test_a_changed_word_on_a_quiet_machine_is_heard(value: str | None, action: str | None) -> None:
     fleet = Fleet()

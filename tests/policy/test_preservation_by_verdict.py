@@ -291,6 +291,19 @@ def test_the_cap_is_spread_over_the_zones() -> None:
     assert found.keeps | found.admitted == {"n-0", "n-1"}
 
 
+def test_the_place_of_one_that_is_released_early_is_free_for_another() -> None:
+    """Use case 3 of the proposal; S23, S25: and it does not go back to the one that was released."""
+    fleet = fleet_of(4, cap=1)
+    failed(fleet, "n-1")
+    fleet.settle()
+    failed(fleet, "n-2")
+    assert fleet.scan().keeps == set(), "there is no place yet"
+    fleet.annotate("n-1", PRESERVE_ANNOTATION, "false")
+    found = fleet.settle()
+    assert fleet.nodes["n-2"].annotations[PRESERVE_ANNOTATION] == "auto-preserved"
+    assert found.admitted == {"n-1"}
+
+
 def test_when_the_cap_falls_the_surplus_is_released_and_then_fenced() -> None:
     """S24, S25: the earliest expiry goes; while its release is not written nobody is let at it, and it is never kept again."""
     fleet = fleet_of(4, cap=2)

@@ -82,7 +82,9 @@ def names(kind: str, number: int) -> list[str]:
 # 000: OpenShift -------------------------------------------------------------------------------------------------------
 
 
-def openshift_machine(name: str, *, node_name: str | None = None, role: str = "worker", **status: object) -> Json:
+def openshift_machine(
+    name: str, *, node_name: str | None = None, role: str = "worker", labels: Json | None = None, **status: object
+) -> Json:
     """A Machine of a MachineSet; without another name its Node is called as itself."""
     owner = {"kind": "MachineSet", "name": "workers", "uid": "uid-workers", "controller": True}
     referred = name if node_name is None else node_name
@@ -92,7 +94,7 @@ def openshift_machine(name: str, *, node_name: str | None = None, role: str = "w
         "metadata": {
             "name": name,
             "namespace": "openshift-machine-api",
-            "labels": {"role": role},
+            "labels": {"role": role} if labels is None else labels,
             "ownerReferences": [owner] if role == "worker" else [],
         },
         "status": {"phase": "Running", **({"nodeRef": {"name": referred}} if referred else {}), **status},
@@ -201,6 +203,69 @@ def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter(
         strict_check, loose_check = evaluated(objects, overlap=overlap)["checks"]
         assert (strict_check["allowed"], loose_check["allowed"]) == (False, True)
         assert (acted_on(strict_check), acted_on(loose_check)) == ([], acting)
+
+
+def test_each_pool_of_000_has_criteria_of_its_own() -> None:
+    """Also by conditions that a node problem detector reports, on a node that is Ready."""
+    deadlock = [{"type": "KernelDeadlock", "status": "True", "timeout": "60s"}]
+    workers = with_spec(OPENSHIFT, maxUnhealthy=1)
+    databases = with_spec(workers, selector={"matchLabels": {"role": "database"}}, unhealthyConditions=deadlock)
+    databases["metadata"]["name"] = "databases"
+    pools: list[Json] = []
+    for role in ("worker", "database"):
+        for what, ready in (("deadlock", "True"), ("silent", "Unknown")):
+            name = f"{role}-{what}"
+            pools += [openshift_machine(name, labels={"role": role}), node(name, ready, UNTIL_SICK)]
+        conditions = pools[-3]["status"]["conditions"]
+        conditions.append({"type": "KernelDeadlock", "status": "True", "lastTransitionTime": moment(61)})
+    checks = evaluated([workers, databases, *pools])["checks"]
+    assert {check["name"]: acted_on(check) for check in checks} == {
+        "databases": ["database-deadlock"],
+        "example": ["worker-silent"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "chosen"),
+    [
+        ({"operator": "NotIn", "values": ["master"]}, ["infra", "none", "worker"]),
+        ({"operator": "In", "values": ["worker", "infra"]}, ["infra", "worker"]),
+        ({"operator": "Exists"}, ["infra", "master", "worker"]),
+        ({"operator": "DoesNotExist"}, ["none"]),
+    ],
+)
+def test_machines_are_chosen_by_expressions(expression: Json, chosen: list[str]) -> None:
+    """The text's own example is the first: every Machine that is not of the control plane."""
+    key = "machine.openshift.io/cluster-api-machine-role"
+    check = with_spec(OPENSHIFT, selector={"matchExpressions": [{"key": key, **expression}]})
+    machines: list[Json] = []
+    for role in ("worker", "infra", "master", "none"):
+        machines += [openshift_machine(role, labels={key: role} if role != "none" else {}), node(role)]
+    assert sorted(each["target"] for each in the_check([check, *machines])["verdicts"]) == chosen
+
+
+@pytest.mark.parametrize(("limit", "told"), [("40%", True), (2, True), ("100%", True), (1, False), (0, False)])
+def test_whoever_mixes_control_plane_and_workers_is_told(limit: object, told: bool) -> None:
+    """S15. The text's exception: where no more than one may be unhealthy."""
+    masters = [openshift_machine(name, role="master") for name in names("master", 3)]
+    nodes = [node(name, role="master") for name in names("master", 3)]
+    check = the_check([with_spec(OPENSHIFT, selector={}, maxUnhealthy=limit), *openshift_pool(3, 0), *masters, *nodes])
+    expected = ["it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1"]
+    assert check["warnings"] == (expected if told else [])
+
+
+@pytest.mark.parametrize(("pets", "cattle", "acting"), [(2, 2, True), (2, 3, False), (0, 4, True), (4, 1, False)])
+def test_the_health_of_pets_that_nobody_touches_decides_about_the_cattle(pets: int, cattle: int, acting: bool) -> None:
+    """What the text thought to be impossible without its disruption budget: not while 5 or more are down, pets included."""
+    machines: list[Json] = []
+    excluded = {"remediation.medik8s.io/exclude-from-remediation": "true"}
+    for kind, sick, labels in (("pet", pets, excluded), ("cow", cattle, {})):
+        for index, name in enumerate(names(kind, 5)):
+            machines += [openshift_machine(name), node(name, "Unknown" if index < sick else "True", UNTIL_SICK)]
+            machines[-1]["metadata"]["labels"] |= labels
+    check = the_check([with_spec(OPENSHIFT, maxUnhealthy=4), *machines])
+    assert (check["targets"], check["allowed"]) == (10, acting)
+    assert acted_on(check) == (names("cow", cattle) if acting else [])
 
 
 def test_the_disruption_budget_that_000_decided_against_is_passed_over() -> None:

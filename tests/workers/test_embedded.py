@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
@@ -71,6 +72,22 @@ async def test_it_starts_serves_and_is_gone_afterwards(tmp_path: Path, monkeypat
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert running_endpoint(tmp_path) is None
+
+
+async def test_its_web_ui_is_there(tmp_path: Path) -> None:
+    """Where `nodewarden up` says that it is, and it shows what runs."""
+    async with server(tmp_path) as running, aiohttp.ClientSession() as browser, asyncio.timeout(30):
+        client = await client_of(running.endpoint)
+        await client.start_workflow("Anything", id="episode/prod/node-7", task_queue="none")
+        async with browser.get(running.endpoint.ui_url) as page:
+            assert (page.status, page.content_type) == (200, "text/html")
+        shown: list[str] = []
+        while not shown:
+            async with browser.get(f"{running.endpoint.ui_url}/api/v1/namespaces/default/workflows") as answer:
+                if answer.status == 200:
+                    shown = [each["execution"]["workflowId"] for each in (await answer.json())["executions"]]
+            await asyncio.sleep(0.02)
+        assert shown == ["episode/prod/node-7"]
 
 
 async def test_history_and_ports_are_found_again_on_the_next_start(tmp_path: Path) -> None:

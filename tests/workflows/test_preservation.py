@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -167,6 +168,23 @@ async def test_an_extension_moves_the_end_and_nothing_else_does(env: WorkflowEnv
         result = await run.timeout()
     assert before is not None
     assert result.ended - result.started >= timedelta(hours=100)
+
+
+@pytest.mark.parametrize("hours", [10, 100])
+async def test_an_expiry_that_is_edited_on_the_object_is_the_one_that_counts(env: WorkflowEnvironment, hours: int) -> None:
+    """Point 7 of the proposal, S22: sooner or later than the 72 h with which it began."""
+    world = machine()
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
+        begun = world.held.expiry
+        assert begun is not None
+        edited = begun + timedelta(hours=hours) - HOURS_72
+        world.held = replace(world.held, expiry=edited)
+        await run.handle.signal(Preservation.look_again, NEWS)
+        result = await run.timeout()
+    assert timedelta(0) <= result.ended - edited < timedelta(seconds=2)
+    assert world.held.expiry is None
 
 
 @pytest.mark.parametrize(
