@@ -16,7 +16,6 @@ from temporalio.worker.workflow_sandbox import UnintentionalPassthroughError
 import policy
 import workflows
 from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER
-from workflows.device_check import DeviceCheck
 from workflows.fencing import Fencing
 from workflows.scanner import HealthScanner
 
@@ -62,9 +61,14 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     del sys.modules[name]
 
 
-@pytest.mark.parametrize("workflow", [DeviceCheck, Fencing, HealthScanner])
-async def test_every_workflow_loads_in_the_sandbox(workflow: type) -> None:
-    RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(workflow))
+@pytest.mark.parametrize("module", sorted(DEFINITIONS))
+async def test_every_workflow_loads_in_the_sandbox(module: str) -> None:
+    defined = vars(importlib.import_module(f"workflows.{module}")).values()
+    found = [temporalio.workflow._Definition.from_class(each) for each in defined if isinstance(each, type)]
+    definitions = [each for each in found if each is not None]
+    assert definitions
+    for each in definitions:
+        RUNNER.prepare_workflow(each)
 
 
 def test_the_replayer_takes_the_same_plugin() -> None:
