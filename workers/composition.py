@@ -113,6 +113,7 @@ async def _cluster_serving(
     from activities.cluster.mirroring import ClusterMirror
     from activities.cluster.nodefences import NodeFences
     from activities.cluster.preserving import ClusterPreservation
+    from activities.cluster.remediating import ClusterRemediation
     from activities.cluster.scan import ClusterScan
     from activities.cluster.targets import ClusterTarget
     from activities.permitbook import ScannerPermits
@@ -155,6 +156,7 @@ async def _cluster_serving(
             ),
             ClusterIsolation(name, connection, own_node=settings.node_name),
             ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
+            ClusterRemediation(name, connection, machines=machines, own_node=settings.node_name),
             ClusterPreservation(
                 name,
                 connection,

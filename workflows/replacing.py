@@ -27,6 +27,9 @@ SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
 told by its own verdict first."""
 
+ANOTHER_WORKER = timedelta(seconds=10)
+"""A worker never has its own node's machine deleted; the next try may be taken by another one (S16)."""
+
 FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 """Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
 
@@ -136,6 +139,9 @@ class Deletion(Replacing):
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
                     await self._episode.settle(options.DELETION_DEADLINE)
+                    continue
+                if error_type(error) in {ErrorType.OWN_NODE, ErrorType.NOT_LICENSED}:
+                    await patient.wait(self._errand, ANOTHER_WORKER, "until another worker may ask for the deletion")
                     continue
                 if error_type(error) is ErrorType.TARGET_CHANGED:
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
