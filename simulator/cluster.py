@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import yaml
 
@@ -34,6 +34,9 @@ from simulator.node import NodeFault, SimulatedNode
 from simulator.objects import JsonObject, is_ready, key_of, name_of, namespace_of, node_of, uid_of
 from simulator.platforms import platform_named
 from simulator.platforms.contract import BmcKind, DeviceFault, Platform, PlatformError
+from simulator.remediation import Operators
+from simulator.remediators.bare_metal_hosts import BareMetalHosts
+from simulator.remediators.contract import Remediator, RemediatorTimings
 from simulator.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
@@ -46,6 +49,8 @@ from simulator.storage import SharedStorage
 from simulator.tasks import Tasks
 
 log = logging.getLogger(__name__)
+
+Operator = TypeVar("Operator", bound=Remediator)
 
 OWN_CRDS = Path(__file__).parent / "crds"
 TOKEN = "simulated-admin"  # noqa: S105 - of a server that lives on the loopback and as long as the test
@@ -83,6 +88,8 @@ class SimulatedCluster:
         bmc_secret: tuple[str, str] | None = None,
         secret_mark: str = "",
         machines: str | MachineOptions | None = None,
+        remediators: Sequence[str] = (),
+        remediator_timings: RemediatorTimings | None = None,
         own_disks: bool = False,
     ) -> None:
         platform = platform or ("ipmi" if bmc is not None else None)
@@ -104,9 +111,13 @@ class SimulatedCluster:
         self._fleet = Fleet(self, options) if options is not None else None
         if options is not None and self._platform is not None and not self._platform.grows:
             raise PlatformError(f"the platform {platform} takes no machines while it runs, and Machines need that")
+        self._operators = Operators(
+            self, remediators, remediator_timings or RemediatorTimings(), machines=options.system if options is not None else ""
+        )
         self.disks: Disks = NetworkDisks()
         self._own_disks = own_disks
         self._crds = [OWN_CRDS, *custom_resource_definitions, *(self._fleet.crds if self._fleet is not None else ())]
+        self._crds += self._operators.crds
         self._demo_workloads = demo_workloads
         self._toleration_seconds = toleration_seconds
         self._state_dir = state_dir
@@ -176,6 +187,15 @@ class SimulatedCluster:
     @property
     def has_machines(self) -> bool:
         return self._fleet is not None
+
+    def remediator(self, kind: type[Operator]) -> Operator:
+        """The operator of that class, with its doors."""
+        return self._operators.one(kind)
+
+    @property
+    def hosts(self) -> BareMetalHosts:
+        """The BareMetalHosts of the Machines, and the operator that keeps their power."""
+        return self._operators.hosts
 
     def zone_called(self, name: str) -> str:
         """A zone by the platform's name for it, or by `zone-a` on every platform."""
@@ -261,6 +281,7 @@ class SimulatedCluster:
             await self.wait_until(self._all_ready, seconds=60, what="all nodes Ready")
         if self._fleet is not None:
             await self._fleet.start(self._tasks)
+        self._operators.start(self._tasks)
         if self._demo_workloads:
             await self._create_workloads()
 

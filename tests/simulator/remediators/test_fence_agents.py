@@ -1,0 +1,131 @@
+"""fence-agents-remediation, simulated: its operator against the machines' devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.objects import has_taint, name_of
+from simulator.remediators.fence_agents import DEVICE, FINALIZER, TAINT, AgentRun, FenceAgentsRemediations
+from simulator.resources import EVENTS, NODES
+from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
+
+pytestmark = pytest.mark.timeout(40)
+
+KIND = FenceAgentsRemediations.remediations
+CONDITIONS = ("Processing", "FenceAgentActionSucceeded", "Succeeded")
+SPEC = {"agent": "fence_ipmilan", "retrycount": 2, "retryinterval": "10ms", "timeout": "300ms"}
+FAILED = ("False", "False", "False")
+
+
+async def test_a_machine_is_rebooted_through_its_device_and_its_pods_are_freed() -> None:
+    async with cluster_with("fence-agents-remediation", bmc="python", nodes=2, demo_workloads=True) as cluster:
+        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
+        objects = operator.objects
+
+        def why(node: str) -> str:
+            return reason(objects.get(f"{asker.namespace}/{node}"))
+
+        node = cluster.node_of_pod("demo/database-0")
+        [other] = set(cluster.nodes) - {node}
+        cluster.break_node(node, "kubelet-stops")
+        boot_id = cluster.node(node).boot_id
+        await asker.ask(node, SPEC)
+        await cluster.wait_until(lambda: why(node) == "RemediationFinishedSuccessfully", what="remediated")
+        remediation = await asker.read(node)
+        assert remediation is not None
+        assert told(remediation, *CONDITIONS) == ("False", "True", "True")
+        assert remediation["metadata"]["finalizers"] == [FINALIZER]
+        assert operator.runs == [AgentRun(node=node, action="reboot", ended="done")]
+        assert [(each.device, each.command) for each in cluster.chassis.machine(node).log] == [(DEVICE, "off"), (DEVICE, "on")]
+        assert cluster.node(node).boot_id != boot_id
+        assert has_taint(await cluster.client.get(NODES.path(node)), TAINT["key"], "NoSchedule")
+        await asker.delete(node)
+        await cluster.wait_until(lambda: not objects.objects, what="the object is gone")
+        assert not has_taint(await cluster.client.get(NODES.path(node)), TAINT["key"])
+        assert cluster.storage.violations == []
+
+        # A device that lies is asked until its time is over, and again.
+        operator.runs.clear()
+        cluster.break_node(other, "bmc-ignores-off")
+        await asker.ask(other, SPEC | {"timeout": "10s"})
+        await cluster.wait_until(lambda: why(other) == "FenceAgentFailed", what="failed")
+        assert told(await asker.read(other), *CONDITIONS) == FAILED
+        assert [each.ended for each in operator.runs] == ["failed", "failed"]
+        assert cluster.node(other).is_on
+
+
+async def test_off_is_for_good_and_the_taint_goes_with_the_object() -> None:
+    async with cluster_with("fence-agents-remediation") as cluster:
+        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
+        spec = SPEC | {"nodeparameters": {"--action": {"node-1": "off"}}, "remediationStrategy": "OutOfServiceTaint"}
+        await asker.ask("node-1", spec)
+        key = f"{asker.namespace}/node-1"
+        await cluster.wait_until(
+            lambda: reason(operator.objects.get(key)) == "RemediationFinishedSuccessfully", what="remediated"
+        )
+        assert operator.runs == [AgentRun(node="node-1", action="off", ended="done")]
+        assert not cluster.node("node-1").is_on
+        assert has_taint(await cluster.client.get(NODES.path("node-1")), "node.kubernetes.io/out-of-service", "NoExecute")
+        await asker.delete("node-1")
+        await cluster.wait_until(lambda: not operator.objects.objects, what="the object is gone")
+        assert not has_taint(await cluster.client.get(NODES.path("node-1")), "node.kubernetes.io/out-of-service")
+
+
+async def test_failures_are_tried_again_but_no_time_out_and_nothing_is_run_a_second_time() -> None:
+    async with cluster_with("fence-agents-remediation") as cluster:
+        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
+        objects = operator.objects
+
+        def why(node: str) -> str:
+            return reason(objects.get(f"{asker.namespace}/{node}"))
+
+        operator.failing.add("node-1")
+        operator.hanging.add("node-2")
+        await asker.ask("node-1", SPEC)
+        await asker.ask("node-2", SPEC)
+        await asker.ask("no-such-node", SPEC)
+        await cluster.wait_until(lambda: why("node-1") == "FenceAgentFailed", what="failed")
+        await cluster.wait_until(lambda: why("node-2") == "FenceAgentTimedOut", what="timed out")
+        await cluster.wait_until(lambda: why("no-such-node") == "RemediationFinishedNodeNotFound", what="not found")
+        assert [each.ended for each in operator.runs if each.node == "node-1"] == ["failed", "failed"]
+        assert [each.ended for each in operator.runs if each.node == "node-2"] == ["timed-out"]
+        for name in ("node-1", "node-2", "no-such-node"):
+            assert told(await asker.read(name), *CONDITIONS) == FAILED
+        operator.failing.clear()
+        await cluster.client.patch(KIND.path("node-1", namespace=asker.namespace), {"metadata": {"labels": {"a": "b"}}})
+        # Whatever the label made it look at, it has looked at before it is through with the next one.
+        await asker.ask("node-3", SPEC | {"sharedparameters": {"--action": "cycle"}})
+
+        def events() -> bool:
+            return len(seen) > 0
+
+        seen: list[str] = []
+        path = EVENTS.path(namespace=asker.namespace)
+        while not events():
+            listed = await cluster.client.list(path)
+            seen += [str(each["reason"]) for each in listed["items"] if each["involvedObject"]["name"] == "node-3"]
+        assert seen == ["UnsupportedAction"]
+        assert len(operator.runs) == 3
+        assert cluster.node("node-3").boots == 1
+
+
+async def test_what_is_given_up_is_cancelled_in_the_middle() -> None:
+    async with cluster_with("fence-agents-remediation") as cluster:
+        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
+        operator.hanging.add("node-1")
+        key = f"{asker.namespace}/node-1"
+        await asker.ask("node-1", SPEC | {"timeout": "30s"})
+
+        def tainted() -> bool:
+            node = cluster.view.nodes.get("node-1")
+            return node is not None and has_taint(node, TAINT["key"])
+
+        await cluster.wait_until(tainted, what="at work")
+        await asker.give_up("node-1")
+        await cluster.wait_until(lambda: reason(operator.objects.get(key)) == "RemediationInterruptedByNHC", what="interrupted")
+        assert told(await asker.read("node-1"), *CONDITIONS) == FAILED
+        await asker.delete("node-1")
+        await cluster.wait_until(lambda: not operator.objects.objects, what="the object is gone")
+        assert operator.runs == []
+        assert name_of(await cluster.client.get(NODES.path("node-1"))) == "node-1"
+        assert cluster.node("node-1").boots == 1
