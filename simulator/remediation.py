@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from simulator.bmc.machine import Power
+from simulator.bmc.machine import Power, RefusedError
 from simulator.client import USER_AGENT
 from simulator.node import SimulatedNode
 from simulator.remediators import remediator_named
@@ -88,17 +88,26 @@ class _ClusterHands:
         if self._cluster.hardware is not None:
             await self._cluster.chassis.machine(name).reset()
         else:
-            self._cluster.node(name).reset()
+            self._present(name).reset()
 
     async def switch(self, name: str, power: Power, *, device: str) -> None:
+        machine = self._present(name)
         if self._cluster.hardware is not None:
             await self._cluster.chassis.machine(name).set_power(power, device)
         elif power == "on":
-            self._cluster.node(name).power_on()
+            machine.power_on()
         else:
-            self._cluster.node(name).power_off()
+            machine.power_off()
 
     async def read(self, name: str, *, device: str) -> Power:
+        machine = self._present(name)
         if self._cluster.hardware is not None:
             return await self._cluster.chassis.machine(name).read(device)
-        return "on" if self._cluster.node(name).is_on else "off"
+        return "on" if machine.is_on else "off"
+
+    def _present(self, name: str) -> SimulatedNode:
+        """A machine that has been taken away meanwhile has no device any more."""
+        machine = self.machine(name)
+        if machine is None:
+            raise RefusedError(f"{name} has been taken away")
+        return machine

@@ -123,7 +123,6 @@ class Remediator(Controller):
         self.hands = around.hands
         self.timings = around.timings
         self._around = around
-        self._informers = [self.objects]
         self.look_on(self.objects, own_key)
 
     @classmethod
@@ -133,12 +132,27 @@ class Remediator(Controller):
             wanted = " or ".join(cls.needs)
             raise ValueError(f"{cls.name_to_ask_for} works on Machines: expected machines={wanted!r}, not {system or None!r}")
 
+    @classmethod
+    def templates(cls) -> Resource:
+        """The kind of the templates that its objects are made from."""
+        kind = f"{cls.remediations.kind}Template"
+        return Resource(api_version=cls.remediations.api_version, kind=kind, plural=f"{kind.lower()}s")
+
+    @classmethod
+    def template(cls, name: str, *, namespace: str, spec: JsonObject | None = None) -> JsonObject:
+        """A template as a user writes it. spec: that of the objects."""
+        kind = cls.templates()
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"template": {"spec": spec or {}}},
+        }
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for informer in self._informers:
-                group.create_task(informer.run(), name=f"informer {informer.resource.plural}")
-            for informer in self._informers:
-                await informer.synced.wait()
+            group.create_task(self.objects.run(), name=f"informer {self.remediations.plural}")
+            await self.objects.synced.wait()
             group.create_task(super().run(), name=self.name)
 
     @property

@@ -78,6 +78,7 @@ class FenceAgentsRemediations(Remediator):
             await self._tasks.cancel_all()
 
     async def reconcile(self, key: str) -> float | None:
+        self._tasks.raise_failures()
         remediation = self.objects.get(key)
         if remediation is None:
             return None

@@ -143,18 +143,20 @@ class SelfNodeRemediations(Remediator):
         await self.taint(node, TAINT)
         now = asyncio.get_running_loop().time()
         self._believed_from[uid_of(remediation)] = now + self.timings.assume_rebooted
+        self._agent_due[uid_of(remediation)] = now + self.timings.agent
         # Whole seconds, and never earlier than it is believed.
         rebooted = datetime.now(UTC) + timedelta(seconds=math.ceil(self.timings.assume_rebooted))
         await self._status(remediation, phase=Phase.PREPARED, timeAssumedRebooted=timestamp(rebooted), lastError="")
         return 0.0
 
     async def _await_reboot(self, remediation: JsonObject, node: JsonObject) -> float | None:
+        # The agent is first: it must not be late because this process was.
+        agent = await self._act_as_agent(remediation, name_of(node))
         now = asyncio.get_running_loop().time()
         believed_from = self._believed_from.setdefault(uid_of(remediation), now)
         if now >= believed_from:
             await self._status(remediation, phase=Phase.REBOOTED)
             return 0.0
-        agent = await self._act_as_agent(remediation, name_of(node))
         return min(agent, believed_from - now) if agent else believed_from - now
 
     async def _act_as_agent(self, remediation: JsonObject, node: str) -> float:

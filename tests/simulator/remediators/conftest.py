@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
-from simulator.objects import JsonObject, condition_of, condition_status, name_of, uid_of
+from simulator.objects import JsonObject, condition_of, condition_status, micro_timestamp, name_of, uid_of
 from simulator.remediators.contract import TIMED_OUT, RemediatorTimings
-from simulator.resources import NAMESPACES, Resource
+from simulator.remediators.node_maintenance import LEASE_NAMESPACE
+from simulator.resources import EVENTS, LEASES, NAMESPACES, Resource
 from tests.simulator.cluster.conftest import small_cluster
 
 NAMESPACE = "remediators"
@@ -24,7 +26,7 @@ QUICK = RemediatorTimings(
     machine_poll=0.05,
     device=0.3,
     power=0.03,
-    power_on=0.3,
+    power_on=60.0,
     metal3_second=0.005,
 )
 MACHINES = MachineSettings(create=0.05, switch_off=0.05, destroy=0.05, remove_node=0.05)
@@ -54,7 +56,8 @@ class Asker:
         owner: JsonObject | None = None,
         finalizers: Sequence[str] = (),
     ) -> JsonObject:
-        await self._ensure_namespace()
+        if self.namespace:
+            await ensure_namespace(self.cluster, self.namespace)
         metadata: JsonObject = {"name": node, "annotations": annotations or {}, "finalizers": list(finalizers)}
         if owner is not None:
             reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name_of(owner), "uid": uid_of(owner)}
@@ -81,13 +84,37 @@ class Asker:
     def _path(self, name: str) -> str:
         return self.kind.path(name, namespace=self.namespace)
 
-    async def _ensure_namespace(self) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace or "default"}}
-        try:
-            await self.cluster.client.create(NAMESPACES.path(), body)
-        except ApiError as error:
-            if not error.already_exists:
-                raise
+
+async def ensure_namespace(cluster: SimulatedCluster, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    try:
+        await cluster.client.create(NAMESPACES.path(), body)
+    except ApiError as error:
+        if not error.already_exists:
+            raise
+
+
+async def take_lease(cluster: SimulatedCluster, node: str, holder: str) -> None:
+    """The lease by which operators keep out of each other's way, for somebody else."""
+    await ensure_namespace(cluster, LEASE_NAMESPACE)
+    now = micro_timestamp()
+    body = {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {"name": f"node-{node}", "namespace": LEASE_NAMESPACE},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now},
+    }
+    await cluster.client.create(LEASES.path(namespace=LEASE_NAMESPACE), body)
+
+
+async def events_about(cluster: SimulatedCluster, name: str, *, namespace: str = NAMESPACE) -> list[str]:
+    """The reasons of the Events about an object, once there is one."""
+    async with asyncio.timeout(10):
+        while True:
+            listed = await cluster.client.list(EVENTS.path(namespace=namespace))
+            if found := [str(each["reason"]) for each in listed["items"] if each["involvedObject"]["name"] == name]:
+                return found
+            await asyncio.sleep(0.02)
 
 
 def told(remediation: JsonObject | None, *kinds: str) -> tuple[str, ...]:

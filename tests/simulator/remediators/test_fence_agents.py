@@ -6,8 +6,8 @@ import pytest
 
 from simulator.objects import has_taint, name_of
 from simulator.remediators.fence_agents import DEVICE, FINALIZER, TAINT, AgentRun, FenceAgentsRemediations
-from simulator.resources import EVENTS, NODES
-from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
+from simulator.resources import NODES
+from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, told
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -29,7 +29,7 @@ async def test_a_machine_is_rebooted_through_its_device_and_its_pods_are_freed()
         [other] = set(cluster.nodes) - {node}
         cluster.break_node(node, "kubelet-stops")
         boot_id = cluster.node(node).boot_id
-        await asker.ask(node, SPEC)
+        await asker.ask(node, SPEC | {"timeout": "10s"})
         await cluster.wait_until(lambda: why(node) == "RemediationFinishedSuccessfully", what="remediated")
         remediation = await asker.read(node)
         assert remediation is not None
@@ -95,16 +95,7 @@ async def test_failures_are_tried_again_but_no_time_out_and_nothing_is_run_a_sec
         await cluster.client.patch(KIND.path("node-1", namespace=asker.namespace), {"metadata": {"labels": {"a": "b"}}})
         # Whatever the label made it look at, it has looked at before it is through with the next one.
         await asker.ask("node-3", SPEC | {"sharedparameters": {"--action": "cycle"}})
-
-        def events() -> bool:
-            return len(seen) > 0
-
-        seen: list[str] = []
-        path = EVENTS.path(namespace=asker.namespace)
-        while not events():
-            listed = await cluster.client.list(path)
-            seen += [str(each["reason"]) for each in listed["items"] if each["involvedObject"]["name"] == "node-3"]
-        assert seen == ["UnsupportedAction"]
+        assert await events_about(cluster, "node-3") == ["UnsupportedAction"]
         assert len(operator.runs) == 3
         assert cluster.node("node-3").boots == 1
 

@@ -175,7 +175,11 @@ async def test_an_annotation_on_an_openshift_machine_has_its_host_power_cycled()
         assert cluster.node("node-1").boots == boots + 1
         assert cluster.machines.deletions() == []
 
-        # One that never comes back is replaced once its time is over.
+
+async def test_a_host_that_does_not_come_back_in_time_costs_its_machine() -> None:
+    timings = dataclasses.replace(QUICK, power_on=0.1)
+    async with cluster_with("external-baremetal", machines="openshift", timings=timings) as cluster:
+        await until_hosted(cluster)
         cluster.break_node("node-2", "never-boots")
         await cluster.machines.annotate("machine-2", {EXTERNAL_REMEDIATION: ""})
         await cluster.wait_until(lambda: "machine-2" not in cluster.machines.names, what="machine-2 is replaced")

@@ -8,10 +8,10 @@ import pytest
 
 from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
-from simulator.objects import JsonObject, uid_of
+from simulator.objects import JsonObject, name_of, uid_of
 from simulator.remediation import OPERATORS
 from simulator.remediators.machine_deletion import HANDLED, OWNER, PERMANENT, MachineDeletionRemediations
-from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
+from tests.simulator.remediators.conftest import Asker, cluster_with, ensure_namespace, reason, told
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -35,6 +35,13 @@ async def machine_by_hand(cluster: SimulatedCluster, name: str, *, provider_id: 
     return await cluster.client.create(system.machines.path(namespace=system.namespace), body)
 
 
+async def until_says(asker: Asker, operator: MachineDeletionRemediations, name: str, why: str) -> None:
+    def says() -> bool:
+        return reason(operator.objects.get(f"{asker.namespace}/{name}")) == why
+
+    await asker.cluster.wait_until(says, what=f"{name}: {why}")
+
+
 async def test_a_machine_is_deleted_once_and_its_replacement_ends_it() -> None:
     async with running() as cluster:
         asker, operator = Asker(cluster, KIND), cluster.remediator(MachineDeletionRemediations)
@@ -45,6 +52,7 @@ async def test_a_machine_is_deleted_once_and_its_replacement_ends_it() -> None:
         remediation = await asker.read("node-1")
         assert remediation is not None
         assert told(remediation, *CONDITIONS) == ("True", "Unknown", "True"), "the owner has a node too few"
+        assert reason(remediation, PERMANENT) == "MachineDeletionOnCloudProviderCausesNewNodeName"
         assert remediation["metadata"]["annotations"][HANDLED] == "openshift-machine-api/machine-1"
         assert remediation["metadata"]["annotations"][OWNER] == "MachineSet/workers-zone-a"
         fleet.instances.refuses = False
@@ -72,8 +80,7 @@ async def test_who_has_no_owner_no_machine_or_no_node_is_not_remediated() -> Non
             "never-was": "RemediationCannotStartMachineNotFound",
         }
         for name, why in expected.items():
-            key = f"{asker.namespace}/{name}"
-            await cluster.wait_until(lambda key=key, why=why: reason(operator.objects.get(key)) == why, what=why)
+            await until_says(asker, operator, name, why)
             assert told(await asker.read(name), "Processing", "Succeeded") == ("False", "False")
         assert cluster.machines.deletions() == []
         assert "orphan" in cluster.machines.names
@@ -88,10 +95,7 @@ async def test_given_up_it_begins_nothing_and_takes_nothing_back() -> None:
         await cluster.wait_until(lambda: bool(fleet.deletions("machine-2")), what="machine-2 is deleted")
         await asker.give_up("node-2")
         for node in ("node-1", "node-2"):
-            key = f"{asker.namespace}/{node}"
-            await cluster.wait_until(
-                lambda key=key: reason(operator.objects.get(key)) == "RemediationStoppedByNHC", what=f"{node} is given up"
-            )
+            await until_says(asker, operator, node, "RemediationStoppedByNHC")
         await cluster.wait_until(lambda: "machine-2" not in fleet.names, what="machine-2 is gone all the same")
         assert fleet.deletions("machine-1") == []
         assert told(await asker.read("node-2"), "Processing", "Succeeded") == ("False", "False")
@@ -107,8 +111,11 @@ async def test_kinds_are_there_only_where_they_are_asked_for() -> None:
     async with running() as cluster:
         group = "/apis/self-node-remediation.medik8s.io/v1alpha1/selfnoderemediations"
         assert (await cluster.client.list(KIND.path()))["items"] == []
-        templates = KIND.path().replace("remediations", "remediationtemplates")
-        assert (await cluster.client.list(templates))["items"] == []
+        await ensure_namespace(cluster, "remediators")
+        template = MachineDeletionRemediations.template("delete", namespace="remediators")
+        templates = MachineDeletionRemediations.templates()
+        await cluster.client.create(templates.path(namespace="remediators"), template)
+        assert [name_of(each) for each in (await cluster.client.list(templates.path()))["items"]] == ["delete"]
         with pytest.raises(ApiError, match="404"):
             await cluster.client.list(group)
         with pytest.raises(LookupError, match="without a remediator that works on BareMetalHosts"):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
-from simulator.objects import JsonObject, has_taint, micro_timestamp
+from simulator.objects import JsonObject, has_taint
 from simulator.remediators.contract import EXCLUDED
 from simulator.remediators.node_maintenance import HOLDER, LEASE_NAMESPACE, TAINTS, NodeMaintenances
-from simulator.resources import LEASES, NAMESPACES, NODES
-from tests.simulator.remediators.conftest import Asker, cluster_with
+from simulator.resources import LEASES, NODES
+from tests.simulator.remediators.conftest import Asker, cluster_with, take_lease
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -28,23 +27,6 @@ def status_of(cluster: SimulatedCluster, name: str) -> JsonObject:
     known = cluster.remediator(NodeMaintenances).objects.get(name) or {}
     status: JsonObject = known.get("status") or {}
     return status
-
-
-async def take_lease(cluster: SimulatedCluster, node: str, holder: str) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
-    try:
-        await cluster.client.create(NAMESPACES.path(), namespace)
-    except ApiError as error:
-        assert error.already_exists
-    now = micro_timestamp(datetime.now(UTC))
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now}
-    metadata = {"name": f"node-{node}", "namespace": LEASE_NAMESPACE}
-    body = {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec}
-    try:
-        await cluster.client.create(LEASES.path(namespace=LEASE_NAMESPACE), body)
-    except ApiError as error:
-        assert error.already_exists
-        await cluster.client.patch(LEASES.path(f"node-{node}", namespace=LEASE_NAMESPACE), {"spec": spec})
 
 
 async def test_a_node_is_emptied_under_a_lease_and_given_back() -> None:

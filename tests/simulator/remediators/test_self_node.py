@@ -38,11 +38,15 @@ async def until_capable(cluster: SimulatedCluster, node: str, value: str = "true
     await cluster.wait_until(says, what=f"the agent of {node} says {value}")
 
 
-async def test_a_node_is_rebooted_by_its_agent_and_set_free_when_the_object_goes() -> None:
-    async with running() as cluster:
+@pytest.mark.parametrize("bmc", [None, "python"])
+async def test_a_node_is_rebooted_by_its_agent_and_set_free_when_the_object_goes(bmc: str | None) -> None:
+    """With devices or without: the agent needs none, and a device that refuses everything does not matter to it."""
+    async with running(bmc=bmc, nodes=1) as cluster:
         asker, operator = Asker(cluster, KIND), cluster.remediator(SelfNodeRemediations)
         await until_capable(cluster, "node-1")
         cluster.break_node("node-1", "kubelet-stops")
+        if bmc is not None:
+            cluster.break_node("node-1", "bmc-refuses")
         boot_id = cluster.node("node-1").boot_id
         await asker.ask("node-1", {"remediationStrategy": "ResourceDeletion"})
         await cluster.wait_until(lambda: phase_of(asker, "node-1") == "Pre-Reboot-Completed", what="prepared")
