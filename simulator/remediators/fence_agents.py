@@ -52,7 +52,7 @@ class AgentRun:
 
 class FenceAgentsRemediations(Remediator):
     """Doors: nodes in `failing`, whose agent ends with an error, and in `hanging`, whose agent never ends. `runs` is what was
-    executed, in order; what the node's device does wrong (`cluster.break_node(node, "bmc-refuses")`) is met as well."""
+    executed to its end, in order, `busy` what is being executed. What its device does wrong (`bmc-refuses`) counts, too."""
 
     name_to_ask_for = "fence-agents-remediation"
     crds = ("fence-agents-remediation",)
@@ -70,6 +70,11 @@ class FenceAgentsRemediations(Remediator):
         self._tasks = Tasks()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
+
+    @property
+    def busy(self) -> int:
+        """How many agents are running at this moment."""
+        return sum(1 for run in self._running.values() if not run.done())
 
     async def run(self) -> None:
         try:

@@ -153,6 +153,19 @@ async def test_nothing_goes_on_while_the_host_does_not_go_off() -> None:
         await cluster.wait_until(lambda: status_of(asker, "machine-1").get("phase") == "Waiting", what="off now")
 
 
+async def test_no_node_is_deleted_while_its_host_does_not_go_off() -> None:
+    """S2, for the annotation."""
+    async with cluster_with("external-baremetal", machines="openshift", nodes=1, bmc="python") as cluster:
+        await until_hosted(cluster)
+        before = await cluster.client.get(NODES.path("node-1"))
+        cluster.break_node("node-1", "bmc-ignores-off")
+        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: ""})
+        log = cluster.chassis.machine("node-1").log
+        await cluster.wait_until(lambda: len([each for each in log if each.outcome == "ignored"]) >= 2, what="told twice")
+        assert POWERED_OFF not in machine_named(cluster, "machine-1")["metadata"]["annotations"]
+        assert uid_of(await cluster.client.get(NODES.path("node-1"))) == uid_of(before)
+
+
 async def test_an_annotation_on_an_openshift_machine_has_its_host_power_cycled() -> None:
     async with cluster_with("external-baremetal", machines="openshift") as cluster:
         await until_hosted(cluster)

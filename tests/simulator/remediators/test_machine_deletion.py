@@ -49,6 +49,9 @@ async def test_a_machine_is_deleted_once_and_its_replacement_ends_it() -> None:
         fleet.instances.refuses = True
         await asker.ask("node-1")
         await cluster.wait_until(lambda: "machine-1" not in fleet.names, what="machine-1 is gone")
+        await asker.look_again_at("node-1", operator)
+        await asker.ask("no-such-node")
+        await until_says(asker, operator, "no-such-node", "RemediationCannotStartNodeNotFound")
         remediation = await asker.read("node-1")
         assert remediation is not None
         assert told(remediation, *CONDITIONS) == ("True", "Unknown", "True"), "the owner has a node too few"
