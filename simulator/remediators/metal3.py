@@ -3,8 +3,8 @@
 For Machines of Cluster API and of OpenShift; owned by the Machine and named as it is, or owned by a NodeHealthCheck and about
 the node of its name. It does not look whether the node is well again: whoever made the object deletes it then. Where that does
 not come, it tries again until the limit, and then gives the Machine to its owner (Cluster API), or deletes it (OpenShift).
-Unlike there a limit that is lowered below what has been tried is reached. Left out: clusters that may not read Nodes, v1beta1's
-`timeout`.
+Unlike there a limit that is lowered below what has been tried is reached, and the owner is asked in the conditions that owners
+read, not in the older generation. Left out: clusters that may not read Nodes, v1beta1's `timeout`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from simulator.machine_systems.cluster_api import OWNER_REMEDIATED, ClusterApi
+from simulator.machine_systems.cluster_api import ClusterApi
 from simulator.objects import OUT_OF_SERVICE, JsonObject, has_taint, name_of, timestamp, uid_of
 from simulator.remediators.bare_metal_hosts import POWER_OFF, BareMetalHosts, is_powered_on
 from simulator.remediators.contract import FALSE, OUT_OF_SERVICE_TAINT, Surroundings, with_conditions
@@ -25,6 +25,7 @@ from simulator.resources import Resource
 FINALIZER = "metal3remediation.infrastructure.cluster.x-k8s.io"
 UNHEALTHY = "capm3.metal3.io/unhealthy"
 """On a host that could not be helped: it is not to be chosen for another Machine."""
+OWNER_REMEDIATED = "OwnerRemediated"
 DEFAULT_TIMEOUT = 600.0
 
 
@@ -52,7 +53,7 @@ class Metal3Remediations(ReusesHosts):
 
     name_to_ask_for = "metal3"
     crds = ("metal3", BareMetalHosts.crds)
-    needs = ("cluster-api", "openshift")
+    needs = ("cluster-api", "cluster-api-v1beta1", "openshift")
     remediations: ClassVar[Resource] = Resource(
         api_version="infrastructure.cluster.x-k8s.io/v1beta2", kind="Metal3Remediation", plural="metal3remediations"
     )

@@ -42,7 +42,7 @@ CASES: Mapping[str, Json] = {
 }
 
 LEFT_OUT = {
-    # An alert about an object that nobody ends: a health check's, and ours to raise. No operator that remediates knows it.
+    # An alert about an object that nobody ends is a health check's: held by test_remediation.py.
     "nhc-old-cr-alert",
     # How long an agent waits for its peers while it looks whether the API is away for all: the simulated agents ask nobody.
     "snr-peer-timeout-unsafe",
