@@ -127,6 +127,12 @@ def deletion(cluster: str) -> ActivityConfig:
     return consequence(cluster)
 
 
+def remediation(cluster: str) -> ActivityConfig:
+    """Asking for the deletion of a Machine that is then followed: the same, but that a worker that is lost is noticed at once.
+    Whatever it still has in flight can only delete the very Machine, and whether it has is read before anything else."""
+    return consequence(cluster) | {"heartbeat_timeout": LOST_WORKER}
+
+
 def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
     """Reading a device: a few attempts; that it does not answer is an answer the workflow deals with."""
     return ActivityConfig(

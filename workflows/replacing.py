@@ -138,7 +138,10 @@ class Deletion(Replacing):
             except ActivityError as error:
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
-                    await self._episode.settle(options.DELETION_DEADLINE)
+                    if (found_out := await patient.follow(self._errand)).gone or found_out.deleting:
+                        self._episode.note("delete-machine", "asked", "its answer was lost, and it is going")
+                        return
+                    await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
                     continue
                 if error_type(error) in {ErrorType.OWN_NODE, ErrorType.NOT_LICENSED}:
                     await patient.wait(self._errand, ANOTHER_WORKER, "until another worker may ask for the deletion")
@@ -178,7 +181,7 @@ class Deletion(Replacing):
                 not_after=workflow.now() + options.ACT_WINDOW,
                 remediates=True,
             ),
-            **(options.deletion(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
+            **(options.remediation(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
         )
 
 
