@@ -58,8 +58,8 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     """The candidates in brief, and for each check by which others its targets are held back.
 
     Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
-    on go first, then those whose episode is open already, those that a brake of their scope holds back, and those that can't be
-    acted on, so that none of the latter crowds out the first.
+    on go first, then those whose episode is open already, those that a brake of their scope or their own past holds back, and
+    those that can't be acted on, so that none of the latter crowds out the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -76,9 +76,16 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
-        rank = 3 if refused else 1 if victim in watching else 2 if braked(known, victim) else 0
+        waits = braked(known, victim) or _put_off(known, target, offended)
+        rank = 3 if refused else 1 if name in watching else 2 if waits else 0
         ranked.append((rank, since, victim, key, refused))
     return ranked, waiting
+
+
+def _put_off(known: Known, target: Target, offended: Iterable[str]) -> bool:
+    """Whether its next remediation is not due yet. Rare: only what was remediated before is asked about at all."""
+    turn = turn_of(target, [known.checks[key] for key in offended], known.now, retries=known.retries)
+    return turn.not_before is not None and turn.not_before > known.now
 
 
 def _offending(

@@ -25,7 +25,7 @@ from policy.report import ControlPlane
 from policy.scopes import GroupTally
 from policy.storms import Storm
 from policy.surroundings import Surroundings
-from policy.targets import Target
+from policy.targets import MACHINE, Target
 from policy.verdicts import Standing, Verdict
 
 
@@ -78,6 +78,13 @@ class Known:
         found = [*self.machines_of.get(victim, {}).values()]
         found += [target for target in (node, machine) if target is not None]
         return found
+
+    def called(self, name: str) -> list[Target]:
+        """The same by the name under which a victim is shown and has its episode (`Target.victim_name`)."""
+        if not name.startswith(MACHINE):
+            return self.together(name)
+        own = name.removeprefix(MACHINE)
+        return [target for dialect in Dialect if (target := self.machines.get(f"{dialect}/{own}")) is not None]
 
     def say(self, victim: str) -> dict[str, list[tuple[Target, Verdict]]]:
         """What every check thinks of everything that belongs to one victim."""

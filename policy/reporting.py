@@ -251,7 +251,7 @@ def _observation(known: Known, name: str) -> Observation:
 def _others(known: Known, name: str) -> str:
     """What the Machines and the remediation objects of a victim say: at a change an episode that waits for them looks again."""
     said: list[str] = []
-    for target in known.together(name):
+    for target in known.called(name):
         if (machine := target.machine) is not None:
             asked = machine.condition(OWNER_REMEDIATED)
             owner = f"{asked.status} {asked.reason}" if asked is not None else ""
