@@ -403,11 +403,11 @@ class SimulatedCluster:
             self.hardware.connect(node)
         return node
 
-    async def add_node(self, *, zone: str, fault: NodeFault | None = None) -> SimulatedNode:
-        """One more worker, which boots; its name is new. fault: what it suffers from its first boot on (`never-boots`)."""
-        index = len(self._identities)
-        name = f"node-{index - self._counts[2] + 1}"
-        self._identities[name] = _identity(name, "worker", zone=zone, index=index)
+    async def add_node(self, *, zone: str, fault: NodeFault | None = None, role: str = "worker") -> SimulatedNode:
+        """One more node, which boots; its name is new. fault: what it suffers from its first boot on (`never-boots`)."""
+        before = sum(1 for each in self._identities.values() if each.role == role)
+        name = f"{'node' if role == 'worker' else role}-{before + 1}"
+        self._identities[name] = _identity(name, role, zone=zone, index=len(self._identities))
         if self.hardware is not None:
             await self.hardware.add(name)
         node = self._build(name)

@@ -1,13 +1,15 @@
 """The Machines of a simulated cluster: a MachineSet for the workers of each zone, and the controllers that look after them.
 
 At the start the workers that there are become Machines: `machine-3` is that of `node-3`, in the set `workers-zone-c`. What comes
-later has a name from its set and a Node with the next free number. How Machines behave is `controllers/machine_set.py`,
+later has a name from its set and a Node with the next free number. The same for the nodes of the control plane, where they are
+Machines too: `control-plane-machine-2` is that of `control-plane-2`. How Machines behave is `controllers/machine_set.py`,
 `controllers/machine.py` and `machine_systems/`; here are their instances and the doors for tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,12 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simulator.client import USER_AGENT, ApiError
+from simulator.control_plane import ControlPlane
+from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.controllers.machine import Instance, MachineEvent, Machines
 from simulator.controllers.machine_set import MachineSets
-from simulator.informer import MachineView
+from simulator.informer import Informer, MachineView
 from simulator.machine_systems import machine_system_named
-from simulator.machine_systems.cluster_api import CLUSTER_NAME, CLUSTERS, ClusterApi
+from simulator.machine_systems.cluster_api import CLUSTER_NAME, CLUSTERS, MACHINE_DEPLOYMENTS, ClusterApi
 from simulator.machine_systems.contract import MachineSettings, MachineSystem
+from simulator.machine_systems.control_plane import machine_of
 from simulator.node import NodeFault
 from simulator.objects import JsonObject, name_of, uid_of
 from simulator.resources import NAMESPACES
@@ -34,11 +39,20 @@ CRDS = Path(__file__).parent / "crds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOptions:
-    """system: `gardener`, `openshift` or `cluster-api`. deletes_failed: the sets of Gardener delete their Failed Machines."""
+    """system: `gardener`, `openshift` or `cluster-api`. deletes_failed: the sets of Gardener delete their Failed Machines.
+
+    max_in_flight: the sets of Cluster API belong to MachineDeployments, which let them remediate so many at once (`2`, `"40%"`).
+    control_plane: the control-plane nodes are Machines of Cluster API, too, of a KubeadmControlPlane; remediation: its maxRetry,
+    retryPeriodSeconds and minHealthyPeriodSeconds. autoscaler: there is one (OpenShift, Cluster API).
+    """
 
     system: str
     settings: MachineSettings = field(default_factory=MachineSettings)
     deletes_failed: bool = False
+    max_in_flight: int | str | None = None
+    control_plane: bool = False
+    remediation: Mapping[str, int] = field(default_factory=dict)
+    autoscaler: AutoscalerSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +80,34 @@ class MachineDeletion:
 MACHINE_CONTROLLERS = f"{USER_AGENT} machine-controllers"
 
 
-class Instances:
-    """The provider of the instances: a worker of the simulated cluster is one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What a provider has with new instances.
 
-    `refuses`: makes no more. `fault`: what every new one suffers from its first boot on, such as `never-boots`.
+    refuses: it makes none. terminates: it accepts them, gives them an id, and cannot start them; they are gone a little later.
+    fault: what each suffers from its first boot on, such as `never-boots`.
     """
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    refuses: bool = False
+    terminates: bool = False
+    fault: NodeFault | None = None
+
+
+class Instances:
+    """The provider of the instances: a node of the simulated cluster is one.
+
+    `refuses`: makes no more. `fault`: what every new one suffers from its first boot on, such as `never-boots`. `troubles`: the
+    same and more for the Machines of one owner, a MachineSet by its name or `control-plane`.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, *, terminates_after: float = 1.0) -> None:
         self.refuses = False
         self.fault: NodeFault | None = None
+        self.troubles: dict[str, Trouble] = {}
         self._cluster = cluster
+        self._terminates_after = terminates_after
         self._of: dict[str, Instance] = {}
+        self._never_started = 0
 
     def adopt(self, machine: str, node: str) -> Instance:
         """A node that there is becomes the instance of a Machine (its uid)."""
@@ -86,18 +117,31 @@ class Instances:
     def of(self, machine: str) -> Instance | None:
         return self._of.get(machine)
 
-    async def create(self, machine: str, *, zone: str) -> Instance:
+    def refuses_to(self, owner: str) -> bool:
+        return self.refuses or self._trouble_of(owner).refuses
+
+    def _trouble_of(self, owner: str) -> Trouble:
+        return self.troubles.get(owner, Trouble())
+
+    async def create(self, machine: str, *, zone: str, role: str, owner: str) -> Instance:
         if machine in self._of:
             return self._of[machine]
-        node = await self._cluster.add_node(zone=zone, fault=self.fault)
+        trouble = self._trouble_of(owner)
+        if trouble.terminates:
+            self._never_started += 1
+            name = f"never-started-{self._never_started}"
+            self._of[machine] = Instance(node="", provider_id=f"simulated:///{zone}/{name}")
+            asyncio.get_running_loop().call_later(self._terminates_after, self._of.pop, machine, None)
+            return self._of[machine]
+        node = await self._cluster.add_node(zone=zone, fault=trouble.fault or self.fault, role=role)
         return self.adopt(machine, node.name)
 
     async def switch_off(self, machine: str) -> None:
-        if instance := self._of.get(machine):
+        if (instance := self._of.get(machine)) and instance.node:
             await self._cluster.switch_off(instance.node)
 
     async def destroy(self, machine: str) -> None:
-        if instance := self._of.pop(machine, None):
+        if (instance := self._of.pop(machine, None)) and instance.node:
             await self._cluster.remove_node(instance.node)
 
 
@@ -106,10 +150,19 @@ class Fleet:
 
     def __init__(self, cluster: SimulatedCluster, options: MachineOptions) -> None:
         self.system: MachineSystem = machine_system_named(options.system)
-        self.instances = Instances(cluster)
+        self.instances = Instances(cluster, terminates_after=options.settings.terminates_after)
         self.view: MachineView
         self._cluster = cluster
         self._options = options
+        self._deployments: Informer | None = None
+        self._control_plane: ControlPlane | None = None
+        self._autoscaler: Autoscaler | None = None
+        if (options.control_plane or options.max_in_flight is not None) and not isinstance(self.system, ClusterApi):
+            raise ValueError(
+                f"control planes and limits of remediation are Cluster API's, and the Machines are {options.system}'s"
+            )
+        if options.autoscaler is not None and not self.system.node_group:
+            raise ValueError(f"there is no autoscaler for the Machines of {options.system} here")
 
     @property
     def crds(self) -> Sequence[Path]:
@@ -176,10 +229,34 @@ class Fleet:
             )
         return [each for each in found if machine in ("", each.machine)]
 
+    @property
+    def autoscaler(self) -> Autoscaler:
+        if self._autoscaler is None:
+            raise LookupError("the Machines of this simulated cluster were started without an autoscaler")
+        return self._autoscaler
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The Machines of the control plane, and their etcd."""
+        if self._control_plane is None:
+            raise LookupError("the control plane of this simulated cluster was started without Machines")
+        return self._control_plane
+
+    def fail_preflight(self, problem: str) -> None:
+        """MachineSets make and remediate nothing from now on, and say this; "" ends it."""
+        self._sets.preflight = problem
+
+    async def limit_remediations(self, machine_set: str, max_in_flight: int | str) -> None:
+        """How many Machines of a set may be remediated at once, from now on. Its MachineDeployment has the same name."""
+        path = MACHINE_DEPLOYMENTS.path(machine_set, namespace=self.system.namespace)
+        await self._cluster.client.patch(path, {"spec": {"remediation": {"maxInFlight": max_in_flight}}})
+
     async def scale(self, machine_set: str, replicas: int) -> None:
         """Change the size of a set, as an autoscaler or a person does."""
-        path = self.system.machine_sets.path(machine_set, namespace=self.system.namespace)
-        await self._cluster.client.patch(path, {"spec": {"replicas": replicas}})
+        change, namespace = {"spec": {"replicas": replicas}}, self.system.namespace
+        if self._deployments is not None:
+            await self._cluster.client.patch(MACHINE_DEPLOYMENTS.path(machine_set, namespace=namespace), change)
+        await self._cluster.client.patch(self.system.machine_sets.path(machine_set, namespace=namespace), change)
 
     async def set_status(self, name: str, status: JsonObject) -> None:
         """Put something into a Machine's status, as a merge patch: what a test wants its controller to have found."""
@@ -206,18 +283,39 @@ class Fleet:
             await self._ensure(CLUSTERS.path(namespace=system.namespace), system.cluster())
             path = CLUSTERS.path(CLUSTER_NAME, namespace=system.namespace, subresource="status")
             await cluster.client.patch(path, {"status": system.cluster_status()})
+        if self._options.max_in_flight is not None:
+            self._deployments = Informer(cluster.client, MACHINE_DEPLOYMENTS)
+            tasks.start(self._deployments.run(), name="informer machine deployments")
         tasks.start(self.view.run(), name="informers of machines")
         async with asyncio.timeout(30):
             await self.view.wait_until_synced()
-        client = cluster.client.named(MACHINE_CONTROLLERS)
-        self._controller = Machines(
-            client, cluster.view, self.view, system=system, provider=self.instances, settings=self._options.settings
-        )
-        sets = MachineSets(client, cluster.view, self.view, system=system)
-        adopted = [name for zone, nodes in self._workers_by_zone().items() for name in await self._adopt(zone, nodes)]
+            if self._deployments is not None:
+                await self._deployments.synced.wait()
+        client, settings = cluster.client.named(MACHINE_CONTROLLERS), self._options.settings
+        self._controller = Machines(client, cluster.view, self.view, system=system, provider=self.instances, settings=settings)
+        self._sets = MachineSets(client, cluster.view, self.view, system=system, settings=settings, deployments=self._deployments)
+        adopted = [name for zone, nodes in self._zones("worker").items() for name in await self._adopt(zone, nodes)]
+        if self._options.control_plane:
+            assert isinstance(system, ClusterApi)
+            zones = self._zones("control-plane")
+            self._control_plane = ControlPlane(cluster, self, system=system, zones=sorted(zones))
+            body = await self._control_plane.create(tasks, client, sum(map(len, zones.values())), self._options.remediation)
+            for zone, nodes in zones.items():
+                adopted += await self._adopt_all(nodes, machine_of(system, body, zone=zone), "control-plane-machine-")
         tasks.start(self._controller.run(), name="machine controller")
-        tasks.start(sets.run(), name="machine set controller")
+        tasks.start(self._sets.run(), name="machine set controller")
         await cluster.wait_until(lambda: all(map(self._has_joined, adopted)), seconds=60, what="all Machines Running")
+        if self._control_plane is not None:
+            await self._control_plane.start(tasks)
+        if self._options.autoscaler is not None:
+            self._autoscaler = Autoscaler(
+                cluster.client.named(f"{USER_AGENT} autoscaler"),
+                self.view,
+                system=system,
+                settings=self._options.autoscaler,
+                clock=asyncio.get_running_loop().time,
+            )
+            tasks.start(self._autoscaler.run(), name="autoscaler")
 
     def _has_joined(self, name: str) -> bool:
         """It is Running, and its Node says whose it is."""
@@ -228,27 +326,41 @@ class Fleet:
         tied = self.system.ties(machine).items() <= (node["metadata"].get("annotations") or {}).items()
         return tied and self.system.phase(machine) == "Running"
 
-    def _workers_by_zone(self) -> dict[str, list[str]]:
+    def _zones(self, role: str) -> dict[str, list[str]]:
+        """The names of the nodes of a role by their zone."""
         zones: dict[str, list[str]] = {}
         for node in self._cluster.nodes.values():
-            if node.identity.role == "worker":
+            if node.identity.role == role:
                 zones.setdefault(node.identity.zone, []).append(node.name)
         return zones
 
     async def _adopt(self, zone: str, nodes: Sequence[str]) -> list[str]:
-        client, system = self._cluster.client, self.system
-        body = system.machine_set(f"workers-{zone}", zone=zone, replicas=len(nodes), deletes_failed=self._options.deletes_failed)
+        client, system, name = self._cluster.client, self.system, f"workers-{zone}"
+        body = system.machine_set(name, zone=zone, replicas=len(nodes), deletes_failed=self._options.deletes_failed)
+        if (sizes := self._options.autoscaler) is not None:
+            bounds = {"min-size": sizes.min_size, "max-size": sizes.max_size}
+            body["metadata"]["annotations"] |= {f"{system.node_group}{bound}": str(size) for bound, size in bounds.items()}
+        if self._options.max_in_flight is not None and self._deployments is not None:
+            assert isinstance(system, ClusterApi)
+            deployment = system.machine_deployment(name, replicas=len(nodes), max_in_flight=self._options.max_in_flight)
+            created = await client.create(MACHINE_DEPLOYMENTS.path(namespace=system.namespace), deployment)
+            self._deployments.remember(created)
+            body = system.belonging(body, created)
         machine_set = await client.create(system.machine_sets.path(namespace=system.namespace), body)
         self.view.machine_sets.remember(machine_set)
+        return await self._adopt_all(nodes, system.machine_of(machine_set), "machine-")
+
+    async def _adopt_all(self, nodes: Sequence[str], template: JsonObject, prefix: str) -> list[str]:
+        """A Machine for each of these nodes, named after it."""
         names = []
         for node in nodes:
-            machine = system.machine_of(machine_set)
+            machine = copy.deepcopy(template)
             metadata = machine["metadata"]
             del metadata["generateName"]
-            metadata["name"] = node.replace("node-", "machine-")
-            metadata["labels"] |= system.labels_with(node)
+            metadata["name"] = prefix + node.rpartition("-")[2]
+            metadata["labels"] |= self.system.labels_with(node)
             machine["spec"]["providerID"] = self._cluster.node(node).identity.provider_id
-            created = await client.create(system.machines.path(namespace=system.namespace), machine)
+            created = await self._cluster.client.create(self.system.machines.path(namespace=self.system.namespace), machine)
             self.instances.adopt(uid_of(created), node)
             self.view.machines.remember(created)
             names.append(name_of(created))

@@ -18,7 +18,7 @@ from simulator.client import ApiClient, ApiError
 from simulator.controllers.runtime import Controller, own_key
 from simulator.informer import ClusterView, MachineView
 from simulator.machine_systems.contract import ZONE, MachineSettings, MachineSystem, Sighting, provider_id_of
-from simulator.objects import JsonObject, is_terminating, key_of, name_of, namespace_of, uid_of
+from simulator.objects import JsonObject, controller_of, is_terminating, key_of, name_of, namespace_of, uid_of
 from simulator.resources import NODES
 
 log = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ class Instance:
 class InstanceProvider(Protocol):
     """A cloud, as a machine controller has it. Instances are known by the uid of their Machine, as by a tag."""
 
-    refuses: bool
-    """It makes no more instances."""
+    def refuses_to(self, owner: str) -> bool:
+        """It makes no more instances for the Machines of this owner, a MachineSet as a rule."""
 
     def of(self, machine: str) -> Instance | None:
         """The instance of a Machine; None where it has none (any more)."""
 
-    async def create(self, machine: str, *, zone: str) -> Instance:
+    async def create(self, machine: str, *, zone: str, role: str, owner: str) -> Instance:
         """A new instance that boots; the one there is, where there is one."""
 
     async def switch_off(self, machine: str) -> None:
@@ -59,6 +59,10 @@ class MachineEvent:
     node: str
     what: str
     at: datetime
+
+
+def _owner_of(machine: JsonObject) -> str:
+    return str((controller_of(machine) or {}).get("name", ""))
 
 
 TAKING_DOWN = ("switched-off", "destroyed", "node-removed", "released")
@@ -113,6 +117,9 @@ class Machines(Controller):
         await self._report(machine, judgement.status)
         if node is not None:
             await self._tie(machine, node)
+        elif provider_id_of(machine) and self._provider.of(uid_of(machine)) is not None:
+            # It asks its provider until the instance is up, and finds one that has been taken away.
+            wait = max(0.1, self._settings.create)
         waits = [each for each in (wait, judgement.look_again) if each is not None]
         return min(waits) if waits else None
 
@@ -124,10 +131,11 @@ class Machines(Controller):
         began = self._first_seen.setdefault(uid_of(machine), now)
         if now < began + self._settings.create:
             return began + self._settings.create - now
-        if self._provider.refuses:
+        owner, known = _owner_of(machine), machine["metadata"].get("labels") or {}
+        if self._provider.refuses_to(owner):
             return max(0.1, self._settings.create)
-        zone = (machine["metadata"].get("labels") or {}).get(ZONE, "")
-        instance = await self._provider.create(uid_of(machine), zone=zone)
+        role = str(known.get("role", "worker"))
+        instance = await self._provider.create(uid_of(machine), zone=known.get(ZONE, ""), role=role, owner=owner)
         labels = self._system.labels_with(instance.node)
         await self._patch(machine, {"metadata": {"labels": labels}, "spec": {"providerID": instance.provider_id}})
         self._note(machine, "created")
@@ -143,7 +151,7 @@ class Machines(Controller):
             machine=machine,
             node=node,
             has_instance=self._provider.of(uid) is not None,
-            refused=self._provider.refuses and now >= began + self._settings.create,
+            refused=self._provider.refuses_to(_owner_of(machine)) and now >= began + self._settings.create,
             in_phase=now - self._phases.get(uid, (phase, now))[1],
             age=now - began,
             settings=self._settings,

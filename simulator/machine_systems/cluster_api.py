@@ -1,7 +1,8 @@
 """Machines of Cluster API in v1beta2: one Cluster of the name `simulated`, whose nodes are in the cluster that manages it.
 
-Its owner remediates: a MachineSet deletes those Machines that a health check has condemned by two conditions. The phase Failed
-is what its versions before v1beta2 had; here it lasts as long as a failureReason or failureMessage stands in the status.
+Its owner remediates: a MachineSet deletes those Machines that a health check has condemned (`remediation.py`), and so does a
+KubeadmControlPlane (`control_plane.py`). The phase Failed is what its versions before v1beta2 had; here it lasts as long as a
+failureReason or failureMessage stands in the status.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from simulator.machine_systems.contract import (
     Judgement,
     MachineSystem,
     OwnersAct,
+    SetSighting,
     Sighting,
     created_at,
     provider_id_of,
     with_condition,
-    without_condition,
 )
+from simulator.machine_systems.remediation import HEALTH_CHECK_SUCCEEDED, acts_of_set
 from simulator.objects import (
     READY,
     JsonObject,
@@ -28,6 +30,7 @@ from simulator.objects import (
     is_terminating,
     name_of,
     namespace_of,
+    owner_reference,
     phase_of,
     timestamp,
 )
@@ -36,12 +39,14 @@ from simulator.resources import Resource
 API_VERSION = "cluster.x-k8s.io/v1beta2"
 CLUSTER_NAME = "simulated"
 CLUSTERS = Resource(api_version=API_VERSION, kind="Cluster", plural="clusters")
+MACHINE_DEPLOYMENTS = Resource(api_version=API_VERSION, kind="MachineDeployment", plural="machinedeployments")
+DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
 DELETE_FIRST = "cluster.x-k8s.io/delete-machine"
-NODE_HEALTHY, HEALTH_CHECK_SUCCEEDED, OWNER_REMEDIATED = "NodeHealthy", "HealthCheckSucceeded", "OwnerRemediated"
+NODE_HEALTHY = "NodeHealthy"
 
 
 class ClusterApi(MachineSystem):
-    """Without MachineDeployments, so nothing limits how many Machines a set remediates at once."""
+    """Its sets belong to MachineDeployments only where those are to limit how many Machines are remediated at once."""
 
     name = "cluster-api"
     crds = "cluster-api-v1beta2"
@@ -50,6 +55,8 @@ class ClusterApi(MachineSystem):
     machine_sets = Resource(api_version=API_VERSION, kind="MachineSet", plural="machinesets")
     finalizer = "machine.cluster.x-k8s.io"
     set_label = "cluster.x-k8s.io/set-name"
+    delete_first = DELETE_FIRST
+    node_group = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-"
 
     def machine_spec(self, name: str) -> JsonObject:
         reference = {"apiGroup": "infrastructure.simulated", "kind": "SimulatedMachine", "name": name}
@@ -60,6 +67,29 @@ class ClusterApi(MachineSystem):
 
     def labels(self, zone: str) -> dict[str, str]:
         return {**super().labels(zone), "cluster.x-k8s.io/cluster-name": CLUSTER_NAME}
+
+    def machine_deployment(self, name: str, *, replicas: int, max_in_flight: int | str) -> JsonObject:
+        """A MachineDeployment that has no controller here: all that it does is to limit remediations, also by its replicas."""
+        return {
+            "apiVersion": MACHINE_DEPLOYMENTS.api_version,
+            "kind": MACHINE_DEPLOYMENTS.kind,
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "clusterName": CLUSTER_NAME,
+                "replicas": replicas,
+                "remediation": {"maxInFlight": max_in_flight},
+                "selector": {"matchLabels": {DEPLOYMENT_NAME: name}},
+                "template": {"metadata": {"labels": {DEPLOYMENT_NAME: name}}, "spec": self.machine_spec(name)},
+            },
+        }
+
+    def belonging(self, machine_set: JsonObject, deployment: JsonObject) -> JsonObject:
+        """A MachineSet, before it is created, as one of this MachineDeployment."""
+        label = {DEPLOYMENT_NAME: name_of(deployment)}
+        metadata, template = machine_set["metadata"], machine_set["spec"]["template"]
+        metadata = {**metadata, "labels": metadata["labels"] | label, "ownerReferences": [owner_reference(deployment)]}
+        template = {**template, "metadata": {"labels": template["metadata"]["labels"] | label}}
+        return {**machine_set, "metadata": metadata, "spec": {**machine_set["spec"], "template": template}}
 
     def cluster(self) -> JsonObject:
         """The Cluster that the Machines belong to."""
@@ -131,18 +161,8 @@ class ClusterApi(MachineSystem):
         order = (machine_set["spec"].get("deletion") or {}).get("order", "Random")
         return (first, age.get(order, 0.0) if first == 3 else 0.0, name_of(machine))
 
-    def owners_act(self, machine: JsonObject, node: JsonObject | None, machine_set: JsonObject) -> OwnersAct:  # noqa: ARG002
-        remediated = condition_of(machine, OWNER_REMEDIATED)
-        if remediated is None or remediated["status"] != "False":
-            return OwnersAct()
-        match condition_status(machine, HEALTH_CHECK_SUCCEEDED):
-            case "True":
-                return OwnersAct(status={"conditions": without_condition(machine, OWNER_REMEDIATED)})
-            case "False":
-                said = with_condition(machine, OWNER_REMEDIATED, "False", "MachineDeleting", "its MachineSet deletes it")
-                return OwnersAct(status={"conditions": said} if said is not None else {}, delete=True)
-            case _:
-                return OwnersAct()
+    def owners_acts(self, seen: SetSighting) -> list[tuple[JsonObject, OwnersAct]]:
+        return acts_of_set(seen)
 
     def set_status(self, counts: Mapping[str, int], machines: Sequence[JsonObject]) -> JsonObject:  # noqa: ARG002
         return {**counts, "upToDateReplicas": counts["replicas"]}

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from simulator.objects import JsonObject, condition_of, name_of, namespace_of, owner_reference, timestamp
+from simulator.objects import (
+    JsonObject,
+    condition_of,
+    is_terminating,
+    name_of,
+    namespace_of,
+    owner_reference,
+    timestamp,
+)
 from simulator.resources import Resource
 
 ZONE = "topology.kubernetes.io/zone"
@@ -29,7 +37,8 @@ class MachineSettings:
     """How long machines take, in seconds. The two time-outs are Gardener's defaults; a Machine's own beat them.
 
     failed_at_once: how many Machines with the same label `name` Gardener lets be Failed or on their way at the same time before
-    it leaves the others Unknown; preserved ones do not count.
+    it leaves the others Unknown; preserved ones do not count. preflight_retry: when a set of Cluster API looks again whose
+    preflight checks have failed. terminates_after: how long an instance lasts that its provider has accepted and cannot start.
     """
 
     create: float = 5.0
@@ -39,6 +48,8 @@ class MachineSettings:
     health_timeout: float = 600.0
     creation_timeout: float = 1200.0
     failed_at_once: int = 1
+    preflight_retry: float = 15.0
+    terminates_after: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +78,28 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnersAct:
-    """What a MachineSet does with one of its Machines whatever its number of replicas, and when it looks at it again."""
+    """What a MachineSet does with one of its Machines whatever its number of replicas, and when it looks at it again. The status
+    is written before the Machine is deleted, so that a controller which ends in between finds it again."""
 
     status: JsonObject = field(default_factory=dict)
     delete: bool = False
     look_again: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSighting:
+    """What a MachineSet controller sees of one set.
+
+    machines: all of it, also those being deleted. deployment: the MachineDeployment that it belongs to, None where it belongs to
+    none. preflight: why nothing is made or remediated now, "" where it may be.
+    """
+
+    machine_set: JsonObject
+    machines: Sequence[JsonObject]
+    node_of: Callable[[JsonObject], JsonObject | None]
+    settings: MachineSettings
+    deployment: JsonObject | None = None
+    preflight: str = ""
 
 
 class MachineSystem(ABC):
@@ -87,6 +115,10 @@ class MachineSystem(ABC):
     finalizer: ClassVar[str]
     set_label: ClassVar[str]
     """The label by which a MachineSet knows its Machines."""
+    delete_first: ClassVar[str] = ""
+    """The annotation of a Machine that is to go first when its set gets smaller, where an autoscaler knows one."""
+    node_group: ClassVar[str] = ""
+    """What an autoscaler's annotations of a MachineSet begin with, where it knows this system's."""
 
     # Objects
 
@@ -176,6 +208,11 @@ class MachineSystem(ABC):
         """What its set does with a Machine that is not being deleted."""
         return OwnersAct()
 
+    def owners_acts(self, seen: SetSighting) -> list[tuple[JsonObject, OwnersAct]]:
+        """What a set does with its Machines, each for itself or with an eye on the others."""
+        standing = [machine for machine in seen.machines if not is_terminating(machine)]
+        return [(machine, self.owners_act(machine, seen.node_of(machine), seen.machine_set)) for machine in standing]
+
     def set_status(self, counts: Mapping[str, int], machines: Sequence[JsonObject]) -> JsonObject:  # noqa: ARG002
         """The status of a MachineSet. counts: replicas, readyReplicas, availableReplicas, observedGeneration."""
         return dict(counts)
@@ -201,7 +238,7 @@ def with_condition(machine: JsonObject, condition_type: str, status: str, reason
     The list is replaced as a whole by a merge patch, so the others are in it as they were.
     """
     before = condition_of(machine, condition_type)
-    if before is not None and (before["status"], before["reason"]) == (status, reason):
+    if before is not None and (before["status"], before["reason"], before.get("message", "")) == (status, reason, message):
         return None
     turned = before is None or before["status"] != status
     after = {
@@ -212,6 +249,17 @@ def with_condition(machine: JsonObject, condition_type: str, status: str, reason
         "lastTransitionTime": timestamp() if turned or before is None else before["lastTransitionTime"],
     }
     return [*without_condition(machine, condition_type), after]
+
+
+def with_conditions(machine: JsonObject, said: Mapping[str, tuple[str, str, str]]) -> list[JsonObject] | None:
+    """The same for several: status, reason and message by type."""
+    changed: list[JsonObject] | None = None
+    for condition_type, (status, reason, message) in said.items():
+        listed = with_condition(machine, condition_type, status, reason, message)
+        if listed is not None:
+            changed = listed
+            machine = {**machine, "status": {**(machine.get("status") or {}), "conditions": listed}}
+    return changed
 
 
 def without_condition(machine: JsonObject, condition_type: str) -> list[JsonObject]:

@@ -24,6 +24,8 @@ class OpenShift(MachineSystem):
     machine_sets = Resource(api_version=API_VERSION, kind="MachineSet", plural="machinesets")
     finalizer = "machine.machine.openshift.io"
     set_label = "machine.openshift.io/cluster-api-machineset"
+    delete_first = DELETE_FIRST[0]
+    node_group = "machine.openshift.io/cluster-api-autoscaler-node-group-"
 
     def machine_spec(self, name: str) -> JsonObject:
         return {"providerSpec": {"value": {"kind": "SimulatedMachineProviderConfig", "name": name}}}
