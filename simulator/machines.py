@@ -313,7 +313,6 @@ class Fleet:
                 self.view,
                 system=system,
                 settings=self._options.autoscaler,
-                clock=asyncio.get_running_loop().time,
             )
             tasks.start(self._autoscaler.run(), name="autoscaler")
 

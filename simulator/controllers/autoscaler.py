@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -66,23 +65,17 @@ class Awaited:
 class Autoscaler:
     """Looks at all sets once in a while."""
 
-    def __init__(
-        self,
-        client: ApiClient,
-        machines: MachineView,
-        *,
-        system: MachineSystem,
-        settings: AutoscalerSettings,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, client: ApiClient, machines: MachineView, *, system: MachineSystem, settings: AutoscalerSettings) -> None:
         self.history: list[ScalingEvent] = []
         self.awaited: dict[str, Awaited] = {}
         """By the uid of the Machine."""
+        self.rounds = 0
+        """How often it has looked."""
         self._client = client
         self._machines = machines
         self._system = system
         self._settings = settings
-        self._clock = clock
+        self._ahead = 0.0
         self._target = 0
         self._backed_off: dict[str, tuple[float, float]] = {}
         """Until when, and for how long that was."""
@@ -93,6 +86,10 @@ class Autoscaler:
         """So many Nodes more than there are registered now, for good."""
         self._target = self._registered() + nodes
 
+    def pass_time(self, seconds: float) -> None:
+        """Put its clock forward: what it waits for has been waited for so much longer, and what it leaves alone left so."""
+        self._ahead += seconds
+
     @property
     def is_content(self) -> bool:
         """All Nodes that were wanted are there."""
@@ -101,13 +98,20 @@ class Autoscaler:
     @property
     def backed_off(self) -> list[str]:
         """The sets that it leaves alone now."""
-        return sorted(name for name, (until, _) in self._backed_off.items() if until > self._clock())
+        return sorted(name for name, (until, _) in self._backed_off.items() if until > self._now())
 
     def what_befell(self, machine_set: str) -> list[str]:
         """Of one set, in order."""
         return [event.what for event in self.history if event.machine_set == machine_set]
 
+    def last_of(self, machine: str) -> str:
+        """What was done about a Machine, or found of it, last; "" for nothing."""
+        return next((event.what for event in reversed(self.history) if event.machine == machine), "")
+
     # Work
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() + self._ahead
 
     async def run(self) -> None:
         while True:
@@ -123,6 +127,7 @@ class Autoscaler:
         for group in self._groups():
             await self._give_up_on(group)
         await self._make_room()
+        self.rounds += 1
 
     def _groups(self) -> list[JsonObject]:
         """The sets that say how large they may be."""
@@ -149,36 +154,35 @@ class Autoscaler:
 
     def _keep_clocks(self) -> None:
         """A Machine that is being deleted is nobody to wait for, and its replacement is another one."""
-        now = self._clock()
-        seen: set[str] = set()
-        for group in self._groups():
-            for machine in self._of(group):
-                if is_terminating(machine) or self._has_given_up(machine):
-                    continue
-                seen.add(uid_of(machine))
-                if self._has_node(machine):
-                    if uid_of(machine) in self.awaited:
-                        del self.awaited[uid_of(machine)]
-                        self._note("registered", group, machine=name_of(machine))
-                elif uid_of(machine) not in self.awaited:
-                    awaited = Awaited(machine=name_of(machine), machine_set=name_of(group), since=now)
-                    self.awaited[uid_of(machine)] = awaited
-                    self._note("awaited", group, machine=name_of(machine))
-        for uid in self.awaited.keys() - seen:
+        standing = {
+            uid_of(machine): (group, machine)
+            for group in self._groups()
+            for machine in self._of(group)
+            if not is_terminating(machine) and not self._has_given_up(machine)
+        }
+        for uid in self.awaited.keys() - standing.keys():
             lost = self.awaited.pop(uid)
-            replicas = next((each["spec"].get("replicas", 1) for each in self._groups() if name_of(each) == lost.machine_set), 0)
+            replicas = next((_replicas(each) for each in self._groups() if name_of(each) == lost.machine_set), 0)
             self._record("lost", lost.machine_set, replicas=replicas, machine=lost.machine)
+        for uid, (group, machine) in standing.items():
+            told = {"machine_set": name_of(group), "machine": name_of(machine)}
+            if self._has_node(machine) and uid in self.awaited:
+                del self.awaited[uid]
+                self._record("registered", **told, replicas=_replicas(group))
+            elif not self._has_node(machine) and uid not in self.awaited:
+                self.awaited[uid] = Awaited(**told, since=self._now())
+                self._record("awaited", **told, replicas=_replicas(group))
 
     async def _give_up_on(self, group: JsonObject) -> None:
         """Those of its Machines whose time is over: they are marked to go first, and the set is made as much smaller."""
-        now = self._clock()
+        now = self._now()
         late = [
             machine
             for machine in self._of(group)
             if (awaited := self.awaited.get(uid_of(machine))) is not None
             and now - awaited.since > self._settings.max_node_provision_time
         ]
-        replicas = group["spec"].get("replicas", 1)
+        replicas = _replicas(group)
         late = late[: max(replicas - (self._size(group, "min-size") or 0), 0)]
         if not late:
             return
@@ -201,7 +205,7 @@ class Autoscaler:
         groups = self._groups()
         missing = self._target - self._registered() - sum(self._on_their_way(group) for group in groups)
         for group in groups:
-            replicas = group["spec"].get("replicas", 1)
+            replicas = _replicas(group)
             more = min(missing, (self._size(group, "max-size") or 0) - replicas)
             if more > 0 and name_of(group) not in self.backed_off:
                 await self._resize(group, replicas + more)
@@ -210,7 +214,7 @@ class Autoscaler:
 
     def _on_their_way(self, group: JsonObject) -> int:
         registered = sum(1 for machine in self._of(group) if self._has_node(machine))
-        return max(int(group["spec"].get("replicas", 1)) - registered, 0)
+        return max(_replicas(group) - registered, 0)
 
     async def _resize(self, group: JsonObject, replicas: int) -> None:
         path = self._system.machine_sets.path_of_key(key_of(group))
@@ -218,11 +222,12 @@ class Autoscaler:
         change = {"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}
         self._machines.machine_sets.remember(await self._client.patch(path, change))
 
-    def _note(self, what: str, group: JsonObject, *, machine: str) -> None:
-        self._record(what, name_of(group), replicas=group["spec"].get("replicas", 1), machine=machine)
-
     def _record(self, what: str, machine_set: str, *, replicas: int, machine: str = "") -> None:
         log.info("autoscaler: %s %s %s, %d replicas", what, machine_set, machine, replicas)
         self.history.append(
             ScalingEvent(what=what, machine_set=machine_set, machine=machine, replicas=replicas, at=datetime.now(UTC))
         )
+
+
+def _replicas(machine_set: JsonObject) -> int:
+    return int(machine_set["spec"].get("replicas", 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,10 +62,10 @@ def sick(name: str, **more: Any) -> JsonObject:
     return machine(name, sick=True, **{"broken": ALL, **more})
 
 
-def control_plane(*, initialized: bool = True, mark: str = "", **remediation: int) -> JsonObject:
+def control_plane(*, initialized: bool = True, mark: str = "", remediation: dict[str, int] | None = None) -> JsonObject:
     return {
         "metadata": {"name": "control-plane", "annotations": {IN_PROGRESS: mark} if mark else {}},
-        "spec": {"replicas": 3, "remediation": remediation},
+        "spec": {"replicas": 3, "remediation": remediation or {}},
         "status": {"initialization": {"controlPlaneInitialized": initialized}},
     }
 
@@ -154,14 +153,14 @@ def test_the_order_in_which_machines_are_picked() -> None:
     ],
 )
 def test_how_often_a_replacement_that_fails_is_replaced(
-    strategy: Mapping[str, int], age: int | None, retries: int, expected: int | str
+    strategy: dict[str, int], age: int | None, retries: int, expected: int | str
 ) -> None:
     last = (
         {}
         if age is None
         else {REMEDIATION_FOR: Attempt(machine="m0", at=NOW - timedelta(seconds=age), retries=retries).written()}
     )
-    decision = decide(control_plane(**strategy), [sick("m1", annotations=last), M2, M3], THREE, NOW)
+    decision = decide(control_plane(remediation=strategy), [sick("m1", annotations=last), M2, M3], THREE, NOW)
     assert decision is not None
     if isinstance(expected, int):
         assert decision.attempt == Attempt(machine="m1", at=NOW, retries=expected)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(40)
 
 
 def machine(name: str, *, second: int = 0, marked: bool = False, going: bool = False, well: bool = False) -> JsonObject:
-    """One that was created in that second. going: its set is deleting it. Otherwise it is condemned, as long as it is not well."""
+    """One that was created in that second. going: its set is deleting it. Otherwise it is condemned, unless it is well."""
     reason = DELETING if going else "WaitingForRemediation"
     listed = [condition("HealthCheckSucceeded", "True" if well else "False", "AsJudged")]
     listed += [] if well else [condition(OWNER_REMEDIATED, "False", reason)]
