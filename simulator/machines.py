@@ -23,7 +23,7 @@ from simulator.controllers.machine import Instance, MachineEvent, Machines
 from simulator.controllers.machine_set import MachineSets
 from simulator.informer import Informer, MachineView
 from simulator.machine_systems import machine_system_named
-from simulator.machine_systems.cluster_api import CLUSTER_NAME, CLUSTERS, MACHINE_DEPLOYMENTS, ClusterApi
+from simulator.machine_systems.cluster_api import CLUSTER_NAME, MACHINE_DEPLOYMENTS, ClusterApi
 from simulator.machine_systems.contract import MachineSettings, MachineSystem
 from simulator.machine_systems.control_plane import machine_of
 from simulator.node import NodeFault
@@ -39,7 +39,8 @@ CRDS = Path(__file__).parent / "crds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOptions:
-    """system: `gardener`, `openshift` or `cluster-api`. deletes_failed: the sets of Gardener delete their Failed Machines.
+    """system: `gardener`, `openshift`, `cluster-api` or `cluster-api-v1beta1`. deletes_failed: the sets of Gardener delete their
+    Failed Machines.
 
     max_in_flight: the sets of Cluster API belong to MachineDeployments, which let them remediate so many at once (`2`, `"40%"`).
     control_plane: the control-plane nodes are Machines of Cluster API, too, of a KubeadmControlPlane; remediation: its maxRetry,
@@ -157,10 +158,8 @@ class Fleet:
         self._deployments: Informer | None = None
         self._control_plane: ControlPlane | None = None
         self._autoscaler: Autoscaler | None = None
-        if (options.control_plane or options.max_in_flight is not None) and not isinstance(self.system, ClusterApi):
-            raise ValueError(
-                f"control planes and limits of remediation are Cluster API's, and the Machines are {options.system}'s"
-            )
+        if (options.control_plane or options.max_in_flight is not None) and type(self.system) is not ClusterApi:
+            raise ValueError(f"control planes and limits of remediation are those of cluster-api, not of {options.system}")
         if options.autoscaler is not None and not self.system.node_group:
             raise ValueError(f"there is no autoscaler for the Machines of {options.system} here")
 
@@ -280,8 +279,8 @@ class Fleet:
         cluster, system = self._cluster, self.system
         await self._ensure(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": system.namespace}})
         if isinstance(system, ClusterApi):
-            await self._ensure(CLUSTERS.path(namespace=system.namespace), system.cluster())
-            path = CLUSTERS.path(CLUSTER_NAME, namespace=system.namespace, subresource="status")
+            await self._ensure(system.clusters.path(namespace=system.namespace), system.cluster())
+            path = system.clusters.path(CLUSTER_NAME, namespace=system.namespace, subresource="status")
             await cluster.client.patch(path, {"status": system.cluster_status()})
         if self._options.max_in_flight is not None:
             self._deployments = Informer(cluster.client, MACHINE_DEPLOYMENTS)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simulator.machine_systems.cluster_api import ClusterApi
+from simulator.machine_systems.cluster_api_v1beta1 import ClusterApiV1beta1
 from simulator.machine_systems.contract import MachineSystem
 from simulator.machine_systems.gardener import Gardener
 from simulator.machine_systems.openshift import OpenShift
 
-MACHINE_SYSTEMS: Mapping[str, type[MachineSystem]] = {each.name: each for each in (Gardener, OpenShift, ClusterApi)}
+MACHINE_SYSTEMS: Mapping[str, type[MachineSystem]] = {
+    each.name: each for each in (Gardener, OpenShift, ClusterApi, ClusterApiV1beta1)
+}
 
 
 def machine_system_named(name: str) -> MachineSystem:

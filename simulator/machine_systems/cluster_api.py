@@ -1,4 +1,5 @@
-"""Machines of Cluster API in v1beta2: one Cluster of the name `simulated`, whose nodes are in the cluster that manages it.
+"""Machines of Cluster API in v1beta2: one Cluster of the name `simulated`, whose nodes are in the cluster that manages it. The
+older version is `cluster_api_v1beta1.py`.
 
 Its owner remediates: a MachineSet deletes those Machines that a health check has condemned (`remediation.py`), and so does a
 KubeadmControlPlane (`control_plane.py`). The phase Failed is what its versions before v1beta2 had; here it lasts as long as a
@@ -38,7 +39,6 @@ from simulator.resources import Resource
 
 API_VERSION = "cluster.x-k8s.io/v1beta2"
 CLUSTER_NAME = "simulated"
-CLUSTERS = Resource(api_version=API_VERSION, kind="Cluster", plural="clusters")
 MACHINE_DEPLOYMENTS = Resource(api_version=API_VERSION, kind="MachineDeployment", plural="machinedeployments")
 DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
 DELETE_FIRST = "cluster.x-k8s.io/delete-machine"
@@ -53,6 +53,7 @@ class ClusterApi(MachineSystem):
     namespace = "clusters"
     machines = Resource(api_version=API_VERSION, kind="Machine", plural="machines")
     machine_sets = Resource(api_version=API_VERSION, kind="MachineSet", plural="machinesets")
+    clusters = Resource(api_version=API_VERSION, kind="Cluster", plural="clusters")
     finalizer = "machine.cluster.x-k8s.io"
     set_label = "cluster.x-k8s.io/set-name"
     delete_first = DELETE_FIRST
@@ -94,8 +95,8 @@ class ClusterApi(MachineSystem):
     def cluster(self) -> JsonObject:
         """The Cluster that the Machines belong to."""
         return {
-            "apiVersion": CLUSTERS.api_version,
-            "kind": CLUSTERS.kind,
+            "apiVersion": self.clusters.api_version,
+            "kind": self.clusters.kind,
             "metadata": {"name": CLUSTER_NAME, "namespace": self.namespace},
             "spec": {"controlPlaneEndpoint": {"host": "127.0.0.1", "port": 6443}},
         }
@@ -135,7 +136,7 @@ class ClusterApi(MachineSystem):
         if seen.node is not None and not known.get("nodeRef"):
             status["nodeRef"] = {"name": name_of(seen.node)}
         refers = bool(known.get("nodeRef") or seen.node is not None)
-        if refers and (conditions := with_condition(machine, NODE_HEALTHY, *_health_of(seen.node))) is not None:
+        if refers and (conditions := with_condition(machine, NODE_HEALTHY, *health_of(seen.node))) is not None:
             status["conditions"] = conditions
         phase = "Running" if refers and has_instance else "Provisioned" if has_instance else "Provisioning"
         older = (known.get("deprecated") or {}).get("v1beta1") or {}
@@ -168,7 +169,7 @@ class ClusterApi(MachineSystem):
         return {**counts, "upToDateReplicas": counts["replicas"]}
 
 
-def _health_of(node: JsonObject | None) -> tuple[str, str, str]:
+def health_of(node: JsonObject | None) -> tuple[str, str, str]:
     """Status, reason and message of the condition NodeHealthy."""
     if node is None:
         return "False", "NodeDeleted", "its Node is gone"

@@ -9,6 +9,7 @@ from simulator.cluster import SimulatedCluster
 from simulator.controllers.autoscaler import AutoscalerSettings
 from simulator.machines import Trouble
 from simulator.node import NodeFault
+from simulator.objects import JsonObject, name_of
 from tests.simulator.machines.fleets import with_machines
 
 pytestmark = pytest.mark.timeout(40)
@@ -77,6 +78,13 @@ async def test_a_set_whose_machines_never_join_is_scaled_back_after_its_time_and
     async with with_autoscaler(system) as cluster:
         fleet, scaler = cluster.machines, cluster.machines.autoscaler
         fleet.instances.troubles[A] = trouble
+        marked = set[str]()
+
+        def watch(_: JsonObject | None, after: JsonObject | None) -> None:
+            if after is not None and fleet.system.delete_first in (after["metadata"].get("annotations") or {}):
+                marked.add(name_of(after))
+
+        fleet.view.machines.subscribe(watch)
         scaler.want(1)
         name = await the_broken_one(cluster, phase)
         scaler.pass_time(800)
@@ -86,6 +94,7 @@ async def test_a_set_whose_machines_never_join_is_scaled_back_after_its_time_and
         await cluster.wait_until(lambda: scaler.is_content, what="a Node of the other set")
         assert scaler.what_befell(A) == ["scaled-up", "awaited", *FOUND_OUT]
         assert scaler.backed_off == [A]
+        assert marked == {name}, "to go first"
         await cluster.wait_until(lambda: name not in fleet.names, what="its set has given it up")
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [(name, True)]
         await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 3, what="three Machines with Nodes")

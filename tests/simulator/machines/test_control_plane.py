@@ -113,6 +113,12 @@ def test_who_is_remediated_and_who_has_to_wait(
     assert said == expected
 
 
+def test_the_only_machine_is_told_so() -> None:
+    decision = decide(control_plane(), [M1], members("m1"), NOW)
+    assert decision is not None
+    assert "the only Machine" in decision.message
+
+
 def test_the_order_in_which_machines_are_picked() -> None:
     order = [
         sick("marked", broken=(), annotations={REMEDIATE: ""}),
@@ -312,8 +318,10 @@ async def test_a_replacement_that_fails_is_replaced_until_its_tries_are_used_up(
 
 
 async def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="Cluster API's, and the Machines are openshift's"):
+    with pytest.raises(ValueError, match="those of cluster-api, not of openshift"):
         with_machines("openshift", options={"control_plane": True})
+    with pytest.raises(ValueError, match="those of cluster-api, not of cluster-api-v1beta1"):
+        with_machines("cluster-api-v1beta1", options={"max_in_flight": 1})
     with pytest.raises(ValueError, match="start it with control_planes=3"):
         await with_control_plane(0).__aenter__()
     async with with_machines("cluster-api") as cluster:

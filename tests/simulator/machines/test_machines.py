@@ -37,10 +37,12 @@ TIES: dict[str, JsonObject] = {
         "cluster.x-k8s.io/owner-name": "workers-zone-a",
     },
 }
+TIES["cluster-api-v1beta1"] = TIES["cluster-api"]
 MARKS = {
     "gardener": {"machinepriority.machine.sapcloud.io": "1"},
     "openshift": {"machine.openshift.io/delete-machine": "true"},
     "cluster-api": {"cluster.x-k8s.io/delete-machine": ""},
+    "cluster-api-v1beta1": {"cluster.x-k8s.io/delete-machine": ""},
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from simulator.machine_systems.contract import SetSighting
 from simulator.machine_systems.remediation import DEFERRED, DELETING, OWNER_REMEDIATED, REMEDIATE, acts_of_set
-from simulator.objects import JsonObject, condition_of, is_terminating, name_of
+from simulator.objects import JsonObject, condition_of, condition_status, is_terminating, name_of
 from tests.simulator.machines.fleets import FAST, answer, condition, judge, with_machines
 
 pytestmark = pytest.mark.timeout(40)
@@ -109,10 +109,10 @@ async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_b
         await cluster.wait_until(lambda: answer(fleet, "machine-2") == "", what="the request is taken back")
         assert fleet.deletions() == []
 
-        fleet.fail_preflight("a test's")
+        fleet.fail_preflight("an upgrade")
         await fleet.limit_remediations("workers-zone-a", "20%")
         await cluster.wait_until(
-            lambda: "a test's" in str(condition_of(fleet.machine("machine-1") or {}, OWNER_REMEDIATED)), what="preflight"
+            lambda: "an upgrade" in str(condition_of(fleet.machine("machine-1") or {}, OWNER_REMEDIATED)), what="preflight"
         )
         assert fleet.deletions() == []
         fleet.fail_preflight("")
@@ -121,3 +121,34 @@ async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_b
         )
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-1", True)]
         assert told[0] == DELETING, "it is told before it is deleted"
+
+
+async def test_in_the_older_version_the_older_conditions_decide_and_both_generations_are_told() -> None:
+    async with with_machines("cluster-api-v1beta1") as cluster:
+        fleet, told = cluster.machines, list[tuple[str, str]]()
+
+        def newer(machine: JsonObject | None) -> str:
+            found = condition_of({"status": ((machine or {}).get("status") or {}).get("v1beta2")}, OWNER_REMEDIATED)
+            return str(found["reason"]) if found is not None else ""
+
+        def watch(_: JsonObject | None, after: JsonObject | None) -> None:
+            if after is not None and is_terminating(after):
+                told.append((condition_status(after, OWNER_REMEDIATED), newer(after)))
+
+        fleet.view.machines.subscribe(watch)
+        fleet.fail_preflight("an upgrade")
+        await judge(fleet, "machine-1", healthy=False)
+        await cluster.wait_until(lambda: newer(fleet.machine("machine-1")) == DEFERRED, what="deferred")
+        assert answer(fleet, "machine-1") == "WaitingForRemediation", "the older generation says nothing of it"
+        await judge(fleet, "machine-1", healthy=True)
+        await cluster.wait_until(
+            lambda: answer(fleet, "machine-1") == newer(fleet.machine("machine-1")) == "", what="taken back in both"
+        )
+        fleet.fail_preflight("")
+        await judge(fleet, "machine-1", healthy=False)
+        await cluster.wait_until(
+            lambda: "machine-1" not in fleet.names and len(fleet.in_phase("Running")) == 3, what="machine-1 is replaced"
+        )
+        assert told[0] == ("True", DELETING), "before it is deleted"
+        await fleet.set_status("machine-2", {"failureReason": "UpdateError", "failureMessage": "a test's"})
+        await cluster.wait_until(lambda: fleet.phase("machine-2") == "Failed", what="Failed")
