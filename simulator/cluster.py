@@ -25,6 +25,7 @@ from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
 from simulator.controllers import ControllerManager, ControllerTimings
+from simulator.controllers.mirror_pods import MirrorPods
 from simulator.disks import Disks, NetworkDisks
 from simulator.hardware import Hardware
 from simulator.informer import ClusterView
@@ -63,6 +64,7 @@ class SimulatedCluster:
     either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
     secrets begin, the API's token too. machines: whose Machines the workers are (`machine_systems/`), and how their controllers
     go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a machine.
+    mirror_pods: the nodes of the control plane show pods of etcd and of the components.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class SimulatedCluster:
         remediators: Sequence[str] = (),
         remediator_timings: RemediatorTimings | None = None,
         own_disks: bool = False,
+        mirror_pods: bool = False,
     ) -> None:
         platform = platform or ("ipmi" if bmc is not None else None)
         self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
@@ -116,6 +119,7 @@ class SimulatedCluster:
         )
         self.disks: Disks = NetworkDisks()
         self._own_disks = own_disks
+        self._mirror_pods = mirror_pods
         self._crds = [OWN_CRDS, *custom_resource_definitions, *(self._fleet.crds if self._fleet is not None else ())]
         self._crds += self._operators.crds
         self._demo_workloads = demo_workloads
@@ -277,6 +281,8 @@ class SimulatedCluster:
             await self.view.wait_until_synced()
         await self._start_nodes()
         self._tasks.start(controllers.run(), name="controllers")
+        if self._mirror_pods:
+            self._tasks.start(MirrorPods(self.client.named(f"{USER_AGENT} mirror pods"), self.view).run(), name="mirror pods")
         async with asyncio.timeout(60):
             await self.wait_until(self._all_ready, seconds=60, what="all nodes Ready")
         if self._fleet is not None:

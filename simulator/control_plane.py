@@ -14,7 +14,7 @@ from simulator.client import ApiClient
 from simulator.controllers.kubeadm_control_plane import KubeadmControlPlanes
 from simulator.etcd import Etcd
 from simulator.informer import Informer
-from simulator.machine_systems.cluster_api import ClusterApi
+from simulator.machine_systems.cluster_api import CLUSTER_NAME, ClusterApi
 from simulator.machine_systems.contract import annotation
 from simulator.machine_systems.control_plane import (
     IN_PROGRESS,
@@ -104,6 +104,13 @@ class ControlPlane:
         created = await self._cluster.client.create(path, body)
         self._objects.remember(created)
         await self.set_initialized(True)
+        reference = {
+            "apiGroup": KUBEADM_CONTROL_PLANES.api_version.partition("/")[0],
+            "kind": KUBEADM_CONTROL_PLANES.kind,
+            "name": NAME,
+        }
+        cluster = self._system.clusters.path(CLUSTER_NAME, namespace=self._system.namespace)
+        await self._cluster.client.patch(cluster, {"spec": {"controlPlaneRef": reference}})
         self._controller = KubeadmControlPlanes(
             client,
             self._cluster.view,
