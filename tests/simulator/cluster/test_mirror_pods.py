@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
-from simulator.objects import is_ready, name_of, node_of
+from simulator.objects import controller_of, is_ready, name_of, node_of
 from simulator.resources import NODES, PODS
 from tests.simulator.cluster.conftest import small_cluster
 
@@ -31,6 +32,8 @@ async def test_they_are_ready_while_their_node_is_and_come_back_when_they_are_de
         assert ready(cluster, "node-1") == []
         pod = cluster.view.pods.get("kube-system/etcd-control-plane-1") or {}
         assert pod["metadata"]["labels"] == {"component": "etcd", "tier": "control-plane"}
+        assert (controller_of(pod) or {})["kind"] == "Node"
+        assert {"operator": "Exists", "effect": "NoExecute"} in pod["spec"]["tolerations"], "nothing evicts it"
         await cluster.client.delete(PODS.path("etcd-control-plane-1", namespace="kube-system"), grace_seconds=0)
         await cluster.wait_until(
             lambda: (
@@ -43,6 +46,12 @@ async def test_they_are_ready_while_their_node_is_and_come_back_when_they_are_de
         cluster.break_node("control-plane-1", "kubelet-stops")
         await cluster.wait_until(lambda: ready(cluster, "control-plane-1") == [], what="not ready")
         assert "kube-system/etcd-control-plane-1" in cluster.view.pods.objects, "what is silent is still shown"
+        path = PODS.path("kube-scheduler-control-plane-1", namespace="kube-system")
+        await cluster.client.delete(path, grace_seconds=0)
+        await cluster.client.delete(PODS.path("etcd-control-plane-2", namespace="kube-system"), grace_seconds=0)
+        await until_all_ready(cluster, "control-plane-2")
+        with pytest.raises(ApiError, match="404"):
+            await cluster.client.get(path)
         await cluster.remove_node("control-plane-1")
         await cluster.client.delete(NODES.path("control-plane-1"))
         await cluster.wait_until(

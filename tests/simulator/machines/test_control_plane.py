@@ -13,6 +13,7 @@ from simulator.machine_systems.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
     IN_PROGRESS,
+    KUBEADM_CONTROL_PLANES,
     REMEDIATION_FOR,
     Attempt,
     decide,
@@ -290,6 +291,14 @@ async def test_etcd_decides_and_whoever_gets_well_is_left_alone() -> None:
         await cluster.wait_until(lambda: answer(fleet, name) == "", what="the request is taken back")
         plane.etcd.remove()
         await cluster.wait_until(lambda: plane.is_whole, what="all is well")
+        plane.etcd.change("control-plane-3", learner=True)
+        await cluster.wait_until(lambda: status_of(fleet, "control-plane-machine-3", ETCD_MEMBER) == "False", what="a learner")
+        path = KUBEADM_CONTROL_PLANES.path("control-plane", namespace="clusters")
+        await cluster.client.patch(path, {"spec": {"replicas": 4}})
+        await cluster.wait_until(lambda: plane.object["status"]["observedGeneration"] == 2, what="it has looked")
+        assert len(plane.names) == 3, "nothing is added to what is not well"
+        plane.etcd.change("control-plane-3", learner=False)
+        await cluster.wait_until(lambda: plane.is_whole, what="a fourth one")
         with pytest.raises(LookupError, match="no member 'nobody'; there are control-plane-1"):
             plane.etcd.change("nobody", learner=True)
         assert fleet.deletions() == []

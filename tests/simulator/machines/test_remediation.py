@@ -110,14 +110,19 @@ async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_b
         assert fleet.deletions() == []
 
         fleet.fail_preflight("an upgrade")
+        await fleet.scale("workers-zone-a", 4)
         await fleet.limit_remediations("workers-zone-a", "20%")
         await cluster.wait_until(
             lambda: "an upgrade" in str(condition_of(fleet.machine("machine-1") or {}, OWNER_REMEDIATED)), what="preflight"
         )
-        assert fleet.deletions() == []
+        await judge(fleet, "machine-2", healthy=False)
+        await cluster.wait_until(lambda: answer(fleet, "machine-2") == DEFERRED, what="it has looked again")
+        await judge(fleet, "machine-2", healthy=True)
+        await cluster.wait_until(lambda: answer(fleet, "machine-2") == "", what="the request is taken back")
+        assert (fleet.names, fleet.deletions()) == (["machine-1", "machine-2", "machine-3"], [])
         fleet.fail_preflight("")
         await cluster.wait_until(
-            lambda: "machine-1" not in fleet.names and len(fleet.in_phase("Running")) == 3, what="machine-1 is replaced"
+            lambda: "machine-1" not in fleet.names and len(fleet.in_phase("Running")) == 4, what="replaced, and one more"
         )
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-1", True)]
         assert told[0] == DELETING, "it is told before it is deleted"
