@@ -86,7 +86,7 @@ FAST_PLAN: Mapping[str, Any] = {
 class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
-    MachineSet replaces; `own_disks`: its volumes are disks of the platform."""
+    MachineSet replaces; `own_disks`: its volumes are disks of the platform; `shape`: whatever else a `SimulatedCluster` is told."""
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class System:
         machines: Mapping[str, Any] | None = None,
         workers_as: MachineOptions | None = None,
         own_disks: bool = False,
+        shape: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
         self.temporal = temporal
@@ -119,6 +120,7 @@ class System:
         self._machines = {"machines": dict(machines)} if machines else {}
         self._workers_as = workers_as
         self._own_disks = own_disks
+        self._of_cluster = dict(shape or {})
         self._stack = AsyncExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
@@ -173,6 +175,7 @@ class System:
             secret_mark=RUN.value,
             machines=self._workers_as,
             own_disks=self._own_disks,
+            **self._of_cluster,
             **where,
         )
 

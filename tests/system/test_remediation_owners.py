@@ -1,0 +1,123 @@
+"""Cluster API: whoever owns a Machine remediates it. We say by conditions that it is its turn, and see it through.
+
+A worker's MachineSet, and a KubeadmControlPlane with three, two and one member, whose rules are its own: one is never taken alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from policy.episodes import EpisodeResult, Kind, Outcome
+from simulator.machine_systems.contract import MachineSettings
+from simulator.machines import MachineOptions
+from simulator.objects import JsonObject
+from tests.system.harness import System
+from tests.system.temporal_server import TemporalServer
+from workflows.ids import episode_id
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+
+QUICK = MachineSettings(create=0.2, switch_off=0.2, destroy=0.2, remove_node=0.1, health_timeout=1.0)
+CHECKS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/clusters/machinehealthchecks"
+
+
+def check(name: str, selector: JsonObject) -> JsonObject:
+    conditions = [{"type": "Ready", "status": status, "timeoutSeconds": 1} for status in ("Unknown", "False")]
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": "clusters"},
+        "spec": {"clusterName": "simulated", "selector": selector, "checks": {"unhealthyNodeConditions": conditions}},
+    }
+
+
+WORKERS = check("workers", {"matchExpressions": [{"key": "cluster.x-k8s.io/control-plane", "operator": "DoesNotExist"}]})
+CONTROL_PLANE = check("control-plane", {"matchExpressions": [{"key": "cluster.x-k8s.io/control-plane", "operator": "Exists"}]})
+
+
+@asynccontextmanager
+async def watched(
+    temporal: TemporalServer, free_namespaces: list[str], factory: pytest.TempPathFactory, *, members: int, workers: int
+) -> AsyncIterator[System]:
+    options = MachineOptions(system="cluster-api", settings=QUICK, control_plane=True, max_in_flight=1)
+    async with System(
+        factory.mktemp("owners"),
+        temporal=temporal,
+        namespace=free_namespaces.pop(),
+        nodes=workers,
+        zones=1,
+        workers_as=options,
+        demo_workloads=False,
+        shape={"control_planes": members, "mirror_pods": True},
+    ) as system:
+        await system.start_worker()
+        for each in (WORKERS, CONTROL_PLANE):
+            await system.client.create(CHECKS, each)
+        await system.warden.start_scanner(system.cluster_name)
+        yield system
+
+
+async def replaced(system: System, node: str) -> tuple[str, EpisodeResult]:
+    """Break a node, and see its episode to its end."""
+    machine = system.cluster.machines.of_node(node)
+    system.break_node(node, "kernel-hangs")
+
+    async def begun() -> bool:
+        found = await system.scanner()
+        return found is not None and any(each.node == node and each.kind is Kind.REMEDIATION for each in found.permits)
+
+    await system.until(begun, f"a remediation of {node} begins", seconds=30)
+    handle = system.warden.client.get_workflow_handle(episode_id("sim", node), result_type=EpisodeResult)
+    result: EpisodeResult = await asyncio.wait_for(handle.result(), 60)
+    return machine, result
+
+
+async def test_three_members_and_a_worker(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Seed 003; S15. Their owners delete them, and nobody else."""
+    async with watched(temporal, free_namespaces, tmp_path_factory, members=3, workers=2) as system:
+        fleet = system.cluster.machines
+        for node in ("node-2", "control-plane-2"):
+            machine, result = await replaced(system, node)
+            assert result.outcome is Outcome.REPLACED, result.message
+            assert machine not in fleet.names
+            deletions = fleet.deletions(machine)
+            assert deletions
+            assert all(each.by_controllers for each in deletions), "its owner has deleted it, not we"
+        assert fleet.control_plane.is_whole
+        assert len(fleet.names) == 5
+
+
+async def test_one_of_two_members_is_replaced(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """S15: the smallest control plane that can be remediated."""
+    async with watched(temporal, free_namespaces, tmp_path_factory, members=2, workers=1) as system:
+        machine, result = await replaced(system, "control-plane-2")
+        assert result.outcome is Outcome.REPLACED, result.message
+        assert machine not in system.cluster.machines.names
+
+
+async def test_the_only_member_is_left_alone_and_it_is_told_why(
+    temporal: TemporalServer, free_namespaces: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """S15: also with a second Machine-less look: nothing is asked of its owner, and nothing is deleted."""
+    async with watched(temporal, free_namespaces, tmp_path_factory, members=1, workers=1) as system:
+        fleet = system.cluster.machines
+        machine = fleet.of_node("control-plane-1")
+        system.break_node("control-plane-1", "kernel-hangs")
+
+        async def refused() -> bool:
+            found = await system.scanner()
+            refusals = found.refused if found is not None else ()
+            return any("only control-plane member" in each.message for each in refusals)
+
+        await system.until(refused, "it is told that it is the only one", seconds=30)
+        assert fleet.deletions() == []
+        conditions = ((fleet.machine(machine) or {}).get("status") or {}).get("conditions") or ()
+        assert "OwnerRemediated" not in {each["type"] for each in conditions}
