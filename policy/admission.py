@@ -18,7 +18,7 @@ from policy.durations import format_duration
 from policy.episodes import NeedKind
 from policy.fence_policies import PowerMoment, quiet_left
 from policy.healthcheck import ObjectRef
-from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest
+from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Replacing
 from policy.remediation.ladder import removes
 from policy.report import Candidate, CheckReport, Observation, ScanReport
 from policy.scopes import CLUSTER, GroupCount, called, scope_of
@@ -91,13 +91,15 @@ def admit(
     now: datetime,
     held_off: Iterable[HeldOff] = (),
     power: Iterable[PowerMoment] = (),
+    replaced: Iterable[Replacing] = (),
 ) -> Admission:
     """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14).
 
     cap: at once in the whole cluster, unless the fence policies say another number. power: the last power command of nodes whose
-    episode has ended.
+    episode has ended. replaced: remediations that have ended lately.
     """
-    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power)
+    replaced = tuple(replaced)
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
     exhausted: list[Candidate] = []
@@ -113,6 +115,8 @@ def admit(
             refused.append(Refused(node=candidate.node, check=candidate.check, reason=reason, message=message))
         if reason is Because.RETRY_LATER and candidate.not_before is not None:
             due.append(candidate.not_before)
+        if reason is Because.REPLACEMENT:
+            due += [each.until for each in replaced if each.until is not None and _may_be_the_successor(candidate, each)]
     return Admission(admitted=tuple(admitted), refused=tuple(refused), exhausted=tuple(exhausted), again=min(due, default=None))
 
 
@@ -238,12 +242,17 @@ class _Table:
         now: datetime,
         held_off: Iterable[HeldOff],
         power: Iterable[PowerMoment],
+        replaced: Iterable[Replacing],
     ) -> None:
         self._report = report
         self._permits = permits
         self._cap = report.policies.cap or cap
         self._now = now
         self._power = tuple(power)
+        self._replacing = [
+            *(Replacing(owner=each.owner, node=each.node, since=each.granted_at) for each in permits if each.owner),
+            *replaced,
+        ]
         self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not Holding.PARKED])
         self._unlicensed = _unlicensed(report)
         self._checks = {check.ref.key: check for check in report.checks}
@@ -287,12 +296,10 @@ class _Table:
         """Its next try is not due yet; or it may be what an open remediation waits for, and will be told what to remember."""
         if candidate.not_before is not None and self._now < candidate.not_before:
             return Because.RETRY_LATER, candidate.waits or f"its next remediation is put off until {candidate.not_before}"
-        if not candidate.fresh or candidate.created is None:
-            return None
-        for permit in self._permits:
-            begun = permit.granted_at - CLOCKS_APART
-            if permit.owner and permit.owner == candidate.owner and candidate.created >= begun:
-                return Because.REPLACEMENT, f"it may be what {permit.owner} has made in the place of {permit.node}"
+        for each in self._replacing:
+            over = each.until is not None and each.until <= self._now
+            if _may_be_the_successor(candidate, each) and not over:
+                return Because.REPLACEMENT, f"it may be what {each.owner} has made in the place of {each.node}"
         return None
 
     def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
@@ -355,6 +362,13 @@ class _Table:
 
     def _holders(self, candidate: Candidate) -> list[Permit]:
         return _holders(self._permits, candidate.node, candidate.uid, candidate.provider_id)
+
+
+def _may_be_the_successor(candidate: Candidate, replacing: Replacing) -> bool:
+    """Whether it is young enough, and knows of nothing yet. One that knows counts by what it knows."""
+    if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
+        return False
+    return candidate.created >= replacing.since - CLOCKS_APART
 
 
 class _ScopeBudgets:

@@ -20,7 +20,7 @@ from policy.fencing_requests import FencingRequest, Stage
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.known import Known
 from policy.machines import MachineView
-from policy.nodes import EXCLUDE_LABEL
+from policy.nodes import EXCLUDE_LABEL, NodeView
 from policy.overlaps import Overlap
 from policy.remediation.in_flight import room
 from policy.remediation.ladder import body_of, fences_only, possible
@@ -303,10 +303,17 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         machine_ref=machine_ref(check, machine) if machine and ladder else None,
         machine_uid=machine.uid if machine and ladder else "",
         owner=machine.controller if machine and ladder else "",
+        memory=memory_text(machine, view) if ladder else "",
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
         in_flight=tuple(sorted((each.ref.key, _most_at_once(known, each)) for each in offended if each.max_in_flight)),
     )
+
+
+def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
+    """What stands there to be remembered, of its Machine where it has one."""
+    annotations = machine.annotations if machine is not None else node.annotations if node is not None else {}
+    return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
 
 
 def _most_at_once(known: Known, check: HealthCheck) -> int:

@@ -178,7 +178,8 @@ class RemediationInput:
 
     ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
     that covers the node says, else the deletion of its Machine. failed: steps that have failed on it, or on those it replaces.
-    retry: which remediation in a row this is. exhausted: why a person is asked before anything is done. permit_granted: the
+    retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
+    exhausted: why a person is asked before anything is done. permit_granted: the
     scanner reserved the permit before it started us.
 
     With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
@@ -207,6 +208,7 @@ class RemediationInput:
     failed: tuple[str, ...] = ()
     retry: int = 0
     exhausted: str = ""
+    memory: str | None = None
     permit_granted: bool = False
     progress: RemediationProgress | None = None
 

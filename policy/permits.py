@@ -46,6 +46,19 @@ class Permit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replacing:
+    """A remediation of which another machine of the same owner comes, as long as reports may not know yet what that remembers.
+
+    since: no machine that is older can be the one. until: None while it goes on.
+    """
+
+    owner: str
+    node: str
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PermitRequest:
     """An episode that was started by hand asks for leave (update `request_permit` of the scanner)."""
 

@@ -121,7 +121,8 @@ class Candidate:
     would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
     person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
     Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
-    was made. in_flight: of each check that limits how many of its targets are remediated at once, by key, that number.
+    was made. memory: what its Machine or Node remembers, as it stands there. in_flight: of each check that limits how many of its
+    targets are remediated at once, by key, that number.
     """
 
     node: str
@@ -151,6 +152,7 @@ class Candidate:
     machine_ref: ObjectRef | None = None
     machine_uid: str = ""
     owner: str = ""
+    memory: str = ""
     fresh: bool = False
     created: datetime | None = None
     in_flight: tuple[tuple[str, int], ...] = ()

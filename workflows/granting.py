@@ -20,7 +20,7 @@ from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome, Remedia
 from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.ids import episode_id
-from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release
+from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release, Replacing
 from policy.remediation.ladder import removes
 from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
 from workflows import options
@@ -33,6 +33,8 @@ CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
 asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
 that it has removed itself."""
+TOLD_LATELY = timedelta(seconds=15)
+"""How old a report may be at most."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
 FAILURES_REMEMBERED = timedelta(days=1)
@@ -68,6 +70,7 @@ class Granting:
         self._settling: set[str] = set()
         self._released_at: dict[str, datetime] = {}
         self._portions = state.portions
+        self._replaced: list[Replacing] = []
 
     def watched(self) -> tuple[str, ...]:
         """The nodes of open episodes, and as many of those held off as there is room for: what becomes of them matters to us."""
@@ -131,6 +134,7 @@ class Granting:
             now=workflow.now(),
             held_off=(*self._just_ended(), *self._held_off.values()),
             power=self.power,
+            replaced=self._replaced,
         )
         self.refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
@@ -186,6 +190,7 @@ class Granting:
         """An episode ended or parked. Its node is left alone until a scan that is younger than its end."""
         self._note_power(release)
         self._note_attempt(release)
+        self._note_replacement(release)
         if release.parked:
             self.table.park(release.node, release.incident)
             return
@@ -219,6 +224,15 @@ class Granting:
             self._attempts[release.node] = Attempts(node=release.node, failed=failed, at=workflow.now())
         elif release.outcome != Outcome.RELEASED.value:
             self._attempts.pop(release.node, None)
+
+    def _note_replacement(self, release: Release) -> None:
+        """What its owner has made in its place was told what to remember a moment ago; reports may not know that yet."""
+        now, permit = workflow.now(), self.table.of(release.node)
+        self._replaced = [each for each in self._replaced if each.until is not None and each.until > now]
+        if permit is not None and permit.incident == release.incident and permit.owner and not release.parked:
+            self._replaced.append(
+                Replacing(owner=permit.owner, node=permit.node, since=permit.granted_at, until=now + TOLD_LATELY)
+            )
 
     def _hold_off_after_failures(self, release: Release) -> None:
         attempts, held = self._attempts.get(release.node), self._held_off.get(release.node)
@@ -323,6 +337,7 @@ class Granting:
                 failed=candidate.failed,
                 retry=candidate.retry,
                 exhausted=candidate.exhausted,
+                memory=candidate.memory,
                 permit_granted=holding is not Holding.PARKED,
             )
         return FencingInput(

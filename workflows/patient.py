@@ -151,13 +151,12 @@ class Patient:
             machine_uid=self.pin.machine_uid,
             owner=self.pin.owner,
             since=errand.since,
-            memory=self.memory if errand.since is not None else "",
+            memory=self.memory,
         )
         found: Followed = await self.call(
             RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"
         )
-        if errand.since is None and found.deleting_since is not None:
-            errand.since = found.deleting_since
+        errand.since = found.deleting_since or errand.since
         return found
 
     def machine_request(self) -> MachineRequest:

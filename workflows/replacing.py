@@ -27,6 +27,9 @@ SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
 told by its own verdict first."""
 
+CLOCKS_APART = timedelta(seconds=5)
+"""What the clocks of Temporal and of the API server may differ by, on top of the whole seconds of a creation."""
+
 ANOTHER_WORKER = timedelta(seconds=10)
 """A worker never has its own node's machine deleted; the next try may be taken by another one (S16)."""
 
@@ -60,6 +63,8 @@ class Replacing(ABC):
         if self._errand.asked is None:
             await self.ask()
             self._errand.asked = workflow.now()
+            # Until its deletion is seen, and where it goes so fast that nobody sees it.
+            self._errand.since = self._errand.asked - CLOCKS_APART
         pause = FIRST_LOOK
         while True:
             found = await self._patient.follow(self._errand)

@@ -131,6 +131,7 @@ class ClusterRemediation(RemediationActivities):
         check = await self._check(need, ref, node.view if node is not None else None)
         owner = controller_of(document) if document is not None else ""
         ladder, refused = self._ladder(request, check, node, document)
+        refused = refused or _forgotten(request, node, document)
         mark = readable_mark(node.view) if node is not None else None
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, activity.info().workflow_run_id or "")
         return RemediationPin(
@@ -287,8 +288,8 @@ class ClusterRemediation(RemediationActivities):
         require_cluster(request.target.cluster, self._cluster)
         machine = await self._machine(request.machine)
         patient = machine if machine is not None and uid_of(machine) == request.machine_uid else None
-        since = request.since or (deleting_since(patient) if patient is not None else None)
-        replacement = await self._successor(request, since) if since is not None else None
+        going = deleting_since(patient) if patient is not None else request.since
+        replacement = await self._successor(request, going) if going is not None else None
         if patient is None:
             scaled_down = await self._scaled_down(request) if replacement is None else ""
             return Followed(gone=True, replacement=replacement, scaled_down=scaled_down)
@@ -448,6 +449,14 @@ def _remembers(machine: JsonObject, request: FollowRequest) -> bool:
         if memory.incident and memory.incident == request.target.incident:
             return True
     return False
+
+
+def _forgotten(request: RemediationInput, node: LiveNode | None, machine: JsonObject | None) -> str:
+    """Why what the scan made of its past does not hold any more, "" where it does."""
+    there = annotations_of(machine) if machine is not None else node.annotations if node is not None else {}
+    if request.memory is None or there.get(LAST_REMEDIATION_ANNOTATION, "") == request.memory:
+        return ""
+    return "it was told of a remediation before it that no scan had seen yet: the next scan decides"
 
 
 def _parsed(document: JsonObject) -> HealthCheck | None:
