@@ -58,3 +58,11 @@ def made_from(remediation: Remediation, check: HealthCheck) -> bool:
     """Whether the object is of a kind that one of the check's templates makes."""
     made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
     return any(kind_of(rung.template) == made for rung in check.rungs)
+
+
+def plurals_of(kind: str) -> tuple[str, ...]:
+    """How the resource of a kind may be called, the likeliest first: as the generators of definitions form it."""
+    singular = kind.lower()
+    if singular.endswith("y") and singular[-2:-1] not in set("aeiou"):
+        return (f"{singular[:-1]}ies", f"{singular}s")
+    return (f"{singular}es", f"{singular}s") if singular.endswith(("s", "x", "z", "ch", "sh")) else (f"{singular}s",)

@@ -114,6 +114,7 @@ async def _cluster_serving(
     from activities.cluster.nodefences import NodeFences
     from activities.cluster.preserving import ClusterPreservation
     from activities.cluster.remediating import ClusterRemediation
+    from activities.cluster.remediation_objects import ClusterRemediationObjects
     from activities.cluster.scan import ClusterScan
     from activities.cluster.targets import ClusterTarget
     from activities.permitbook import ScannerPermits
@@ -164,6 +165,7 @@ async def _cluster_serving(
                 own_node=settings.node_name,
                 pools=settings.preservation.known_pools(),
             ),
+            ClusterRemediationObjects(name, connection, machines=machines, own_node=settings.node_name),
             ClusterEvidence(
                 name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace
             ),

@@ -29,6 +29,7 @@ from policy.fencing_requests import Answer, Stage, conditions_of, why_ended, why
 from policy.healthcheck import ObjectRef
 from policy.ledger import Ledger
 from policy.plan import FencingPlan
+from policy.remediation.objects import made_by_us
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,9 @@ class FencingRequests:
         return any(not why_ended(each) for each in self.objects.values())
 
     def put(self, ref: ObjectRef, found: JsonObject | None) -> None:
-        """An object as it is now, None for one that is gone."""
+        """An object as it is now, None for one that is gone. One of ours asks another controller, and nobody twice."""
         key = ref.key
-        if found is None:
+        if found is None or made_by_us(found):
             self.objects.pop(key, None)
             self._writes.pop(key, None)
             self._ledger.remove_request(key)

@@ -2,7 +2,7 @@
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
 health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
-asked for none. Kinds that the server does not know are
+asked for none; remediation objects from the first check on that names their template. Kinds that the server does not know are
 looked for from time to time. Cluster API's objects may live behind another connection (a management cluster). How fresh all of it
 is, is judged in `view.py`.
 """
@@ -21,7 +21,7 @@ from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import ATTACHMENT_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.fencing_requests import FencingRequests
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
-from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
+from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -43,11 +43,13 @@ from policy.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.data_at_risk import DataAtRisk
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.healthcheck import Dialect, ObjectRef
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
 from policy.preservation.book import PreservationBook
+from policy.remediations import Remediation, kind_of, plurals_of
+from policy.templates import is_own_template
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +118,10 @@ class Watches:
         """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
         self._machines: dict[Dialect, Following] = {}
+        self._remediations: dict[tuple[str, str], Following] = {}
+        """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
+        self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
+        """The same for checks that live over the other connection. No part of `self`: no check is judged by them."""
         self._surroundings: tuple[Following, ...] = ()
         self._at_risk = at_risk or DataAtRisk(forced=False)
         self.volumes: Following | None = None
@@ -147,6 +153,13 @@ class Watches:
         for companions in self._companions.values():
             yield from companions
         yield from self._surroundings
+        yield from self._remediations.values()
+
+    def _beside(self) -> Iterator[Following]:
+        """What is followed and nothing waits for."""
+        if self.volumes is not None:
+            yield self.volumes
+        yield from self._remediations_elsewhere.values()
 
     def checks(self) -> Mapping[Dialect, Following]:
         """The collections of health checks."""
@@ -193,25 +206,21 @@ class Watches:
         for dialect, policy in self._policies.items():
             if reflector in (policy, self._machines.get(dialect), *self._companions.get(dialect, ())):
                 return (dialect,)
-        if reflector in self._requests or reflector in tuple(self._preservations):
-            return ()
+        if reflector in (*self._requests, *self._preservations, *self._remediations.values()):
+            return ()  # what can't be listed of another controller can't be created either
         return tuple(Dialect)  # of upgrades, which hold back all checks
 
     def start(self) -> None:
         """Begin to watch; does nothing where it has begun."""
         self._started = True
-        for reflector in self:
+        for reflector in (*self, *self._beside()):
             reflector.start()
-        if self.volumes is not None:
-            self.volumes.start()
 
     async def stop(self) -> None:
         """Stop watching."""
         self._started = False
-        for reflector in self:
+        for reflector in (*self, *self._beside()):
             await reflector.stop()
-        if self.volumes is not None:
-            await self.volumes.stop()
 
     @property
     def pools_doubt(self) -> str:
@@ -233,7 +242,7 @@ class Watches:
 
     def look_again(self) -> None:
         """Look at once for kinds that the server did not know when last asked."""
-        for reflector in self:
+        for reflector in (*self, *self._beside()):
             if reflector.absent:
                 reflector.wake()
 
@@ -274,6 +283,8 @@ class Watches:
             return
         self._accompany(dialect)
         self._changed(lambda: self.intake.put_check(ref, found))
+        if (check := self.intake.checks.get(ref.key)) is not None:
+            self._follow_remediations(check)
 
     def _config_map_changed(self, key: str, found: JsonObject | None) -> None:
         """One of the namespace in which fence policies live; most of them are somebody else's."""
@@ -304,6 +315,14 @@ class Watches:
                 log.warning("%s %s tells nothing: %s", resource.kind, key, error)
 
         self._changed(change)
+
+    def _remediation_changed(self, resource: Resource, key: str, remediation: Remediation | None) -> None:
+        if remediation is None:
+            namespace, _, name = key.rpartition("/")
+            gone = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+            self._changed(lambda: self._ledger.remove_remediation(gone.key))
+        else:
+            self._changed(lambda: self._ledger.put_remediation(remediation, self._clock()))
 
     def _leader_changed(self, dialect: Dialect, key: str, found: JsonObject | None) -> None:
         now = self._clock()
@@ -371,6 +390,27 @@ class Watches:
             changed = partial(self._machine_changed, dialect)
             self._machines[dialect] = self._reflector(machines, machine_decoding(dialect), changed)
             self._begin((self._machines[dialect],))
+
+    def _follow_remediations(self, check: HealthCheck) -> None:
+        """What the check's templates make, whoever makes it; it stays followed. Ours make none."""
+        elsewhere = check.dialect is Dialect.CLUSTER_API and self.machines is not self._connection
+        followed = self._remediations_elsewhere if elsewhere else self._remediations
+        for template in (rung.template for rung in check.rungs if not is_own_template(rung.template)):
+            group, kind = made = kind_of(template)
+            if made in followed or not group or kind == template.kind:
+                continue
+            spellings = [Resource(api_version=template.api_version, kind=kind, plural=plural) for plural in plurals_of(kind)]
+            followed[made] = Reflector(
+                self.machines if elsewhere else self._connection,
+                spellings[0],
+                remediation_decoding(template.api_version, kind),
+                on_change=partial(self._remediation_changed, spellings[0]),
+                on_state=self._on_state,
+                optional=True,
+                alternatives=spellings[1:],
+                limits=self._limits,
+            )
+            self._begin((followed[made],))
 
     def _leader(self, name: str, connection: ClusterConnection, on_change: Callable[[str, JsonObject | None], None]) -> Following:
         """The Lease by which a controller elects its leader, wherever it is installed."""

@@ -143,13 +143,15 @@ def decode_cluster(body: bytes) -> WorkloadCluster:
 def decode_remediation(body: bytes) -> Remediation:
     """One remediation object of whatever kind. Raises msgspec.DecodeError for anything else."""
     found = _remediation.decode(body)
+    return _remediation_view(found, found.api_version, found.kind)
+
+
+def _remediation_view(found: _Remediation, api_version: str, kind: str) -> Remediation:
     metadata = found.metadata
     conditions = {each.type: each.status for each in (found.status.conditions if found.status else None) or ()}
     annotations = metadata.annotations or {}
     return Remediation(
-        ref=ObjectRef(
-            api_version=found.api_version, kind=found.kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE
-        ),
+        ref=ObjectRef(api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE),
         target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
         owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
         deleting=metadata.deletion_timestamp is not None,
@@ -285,3 +287,18 @@ def _unread_cluster(rest: Fragments, problem: str) -> WorkloadCluster:
 
 
 CLUSTER_DECODING: Decoding[WorkloadCluster] = decoding_of("Cluster", _cluster_item, _unread_cluster)
+
+
+def remediation_decoding(api_version: str, kind: str) -> Decoding[Remediation]:
+    """How remediation objects of that kind are read; whose one is that can't be read, nobody knows."""
+
+    def item(raw: msgspec.Raw) -> Item[Remediation]:
+        found = _remediation.decode(raw)
+        view = _remediation_view(found, api_version, kind)
+        return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
+
+    def stand_in(rest: Fragments, _problem: str) -> Remediation:
+        ref = ObjectRef(api_version=api_version, kind=kind, name=rest.name, namespace=rest.namespace or DEFAULT_NAMESPACE)
+        return Remediation(ref=ref, target=rest.text("metadata", "annotations", NODE_NAME_ANNOTATION) or rest.name)
+
+    return decoding_of(kind, item, stand_in)

@@ -16,12 +16,10 @@ from activities.cluster.paths import LEASES, NAMESPACES
 from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.contracts.target import NodeLeaseRequest, NodeLeaseResult
 from activities.errors import ErrorType, failure
+from policy.remediation.objects import INCIDENT_ANNOTATION
 
 NODE_LEASE_NAMESPACE = "medik8s-leases"
 IDENTITY = "nodewarden"
-INCIDENT_ANNOTATION = "nodewarden.io/incident"
-"""On our node leases: which episode took it. Removed with the lease."""
-
 ATTEMPTS = 5
 
 

@@ -151,9 +151,10 @@ class RemediationActivities(ABC):
 class ExternalRequest:
     """A remediation object of another controller, made from `template` for the target of `check`.
 
-    several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. timeout: of its
-    step. name: of an object that there is already, "" before. well_since: since when its node has been well, None while it is
-    not.
+    check_uid: "" where it is not known; it is read then. machine: of the target, None where it has none; machine_uid: to be given
+    with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. timeout:
+    of its step. name, uid: of an object that there is already, "" before. well_since: since when its node has been well, None
+    while it is not. holder, not_after: of a `create`, which is not begun without them.
     """
 
     target: Target
@@ -165,6 +166,7 @@ class ExternalRequest:
     several: bool = False
     timeout: timedelta | None = None
     name: str = ""
+    uid: str = ""
     holder: str = ""
     not_after: datetime | None = None
     well_since: datetime | None = None
@@ -172,15 +174,18 @@ class ExternalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class External:
-    """A remediation object as it is now; `present` False: there is none of that name and origin.
+    """A remediation object as it is now; `present` False: there is none of that name and origin, and `message` says why.
 
-    processing, succeeded, node_deletion: its conditions Processing, Succeeded and PermanentNodeDeletionExpected, "" where it does
-    not say. phase: of Metal3's. well_since: since when its node has been well, by its annotation. message: of whatever says why.
+    incident: of the episode that made it, "" where another controller did. deleting: its deletion has been asked for, and
+    somebody's finalizer holds it. timed_out: its controller was told that its time is over, by whomever. processing, succeeded,
+    node_deletion: its conditions Processing, Succeeded and PermanentNodeDeletionExpected, "" where it does not say. phase: that
+    its status names (Metal3). well_since: since when its node has been well, by its annotation. message: of its controller.
     """
 
     present: bool
     ref: ObjectRef | None = None
     uid: str = ""
+    incident: str = ""
     created: datetime | None = None
     deleting: bool = False
     timed_out: bool = False
@@ -198,13 +203,16 @@ class ExternalActivities(ABC):
     @activity.defn(name="remediation.create-object")
     @abstractmethod
     async def create(self, request: ExternalRequest) -> External:
-        """Create it once from its template; one that there is and that is ours is found. Errors: InvalidConfig (no such template,
-        or one that makes nothing), Vetoed (an object that is not ours is in the way), NotLicensed, Expired, OwnNode."""
+        """Create it once from its template; one that there is and that is ours is found, however old it is.
+
+        Errors: InvalidConfig (no such template or kind, or a template that makes nothing), Vetoed (an object that is not ours is
+        in the way, or somebody says no), TargetChanged, NotLicensed, Expired, OwnNode; Ambiguous: look again.
+        """
 
     @activity.defn(name="remediation.read-object")
     @abstractmethod
     async def read(self, request: ExternalRequest) -> External:
-        """Look at it live."""
+        """Look at it live: by its uid where the request has one, else by name and origin."""
 
     @activity.defn(name="remediation.time-out-object")
     @abstractmethod
@@ -214,9 +222,9 @@ class ExternalActivities(ABC):
     @activity.defn(name="remediation.note-well")
     @abstractmethod
     async def note_well(self, request: ExternalRequest) -> External:
-        """Note on it since when its node has been well, or that it no longer is."""
+        """Note on it since when its node has been well, or take the note away: it no longer is."""
 
     @activity.defn(name="remediation.delete-object")
     @abstractmethod
     async def delete(self, request: ExternalRequest) -> External:
-        """Ask for its deletion; a gone one is deleted."""
+        """Ask for its deletion; a gone one is deleted. One that a finalizer holds is still present, and deleting."""
