@@ -1,0 +1,515 @@
+"""Remediation objects of other controllers, over a simulated API server: created once whatever happens, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.remediation_objects import ClusterRemediationObjects
+from activities.contracts.remediation import External, ExternalRequest
+from activities.errors import ErrorType
+from policy.fencing_requests import GIVEN_UP_ANNOTATION
+from policy.healthcheck import ObjectRef
+from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.remediation.objects import SEVERAL_ANNOTATION
+from policy.remediations import HEALTHY_DELAY_ANNOTATION
+from simulator.api.faults import Accident, Fault
+from simulator.objects import JsonObject, timestamp
+from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from tests.cluster import builders
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, empty_world, refused
+from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
+from tests.cluster.test_preserving import definition
+
+GROUP = "self-node-remediation.medik8s.io"
+NAMESPACE = "medik8s"
+FOLDER = f"/apis/{GROUP}/v1alpha1/namespaces/{NAMESPACE}"
+OBJECTS = f"{FOLDER}/selfnoderemediations"
+TEMPLATE = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="SelfNodeRemediationTemplate", name="quick", namespace=NAMESPACE)
+NODE_NAME, TEMPLATE_NAME = "remediation.medik8s.io/node-name", "remediation.medik8s.io/template-name"
+CONTROL_PLANE = "remediation.medik8s.io/isControlPlaneNode"
+
+
+class Objects:
+    """The world with a check, a template and our activities: `asks` is the request of a step for the sick node."""
+
+    def __init__(self, world: World, asks: ExternalRequest) -> None:
+        self.world = world
+        self.asks = asks
+        self.acts = ClusterRemediationObjects(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+
+    async def create(self, **changes: Any) -> External:
+        return await self.acts.create(replace(self.asks, **changes))
+
+    async def all(self, path: str = OBJECTS) -> list[JsonObject]:
+        found: list[JsonObject] = (await self.world.others.list(path))["items"]
+        return found
+
+    async def only(self, path: str = OBJECTS) -> JsonObject:
+        (found,) = await self.all(path)
+        return found
+
+    async def says(self, status: JsonObject, name: str = NODE) -> None:
+        await self.world.others.patch(f"{OBJECTS}/{name}/status", {"status": status})
+
+
+async def add_template(world: World, name: str = "quick", *, several: bool = False, inner: JsonObject | None = None) -> ObjectRef:
+    annotations = {SEVERAL_ANNOTATION: "true"} if several else {}
+    made = inner if inner is not None else {"spec": {"remediationStrategy": "Automatic"}, "metadata": {"labels": {"team": "a"}}}
+    body = {
+        "apiVersion": TEMPLATE.api_version,
+        "kind": TEMPLATE.kind,
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"template": made} if made else {},
+    }
+    await world.others.create(f"{FOLDER}/selfnoderemediationtemplates", body)
+    return replace(TEMPLATE, name=name)
+
+
+async def install(world: World, *kinds: str, group: str = GROUP, served: str = "v1alpha1") -> None:
+    for kind in kinds:
+        await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition(kind, group=group, served=served))
+
+
+@pytest.fixture
+async def objects(world: World) -> Objects:
+    await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), builders.definition())
+    await install(world, "SelfNodeRemediation", "SelfNodeRemediationTemplate")
+    await world.others.create(NAMESPACES.path(), {"metadata": {"name": NAMESPACE}})
+    await add_template(world)
+    check = await world.add_check(templates=(TEMPLATE,))
+    await world.hold_cluster_lease()
+    asks = ExternalRequest(
+        target=await world.pinned(),
+        template=TEMPLATE,
+        check=CHECK_REF,
+        check_uid=check["metadata"]["uid"],
+        holder=HOLDER,
+        not_after=NOW + timedelta(seconds=30),
+    )
+    return Objects(world, asks)
+
+
+async def test_an_object_is_what_its_controller_knows_its_node_by(objects: Objects) -> None:
+    made = await objects.create()
+    found = await objects.only()
+    metadata = found["metadata"]
+    assert (found["kind"], metadata["name"], found["spec"]) == ("SelfNodeRemediation", NODE, {"remediationStrategy": "Automatic"})
+    assert metadata["annotations"] == {NODE_NAME: NODE, TEMPLATE_NAME: "quick", "nodewarden.io/incident": INCIDENT}
+    assert metadata["labels"] == {"team": "a"}
+    check, node = metadata["ownerReferences"]
+    assert (check["kind"], check["name"], check["uid"]) == ("NodeHealthCheck", "workers", objects.asks.check_uid)
+    assert (node["kind"], node["name"], node["uid"]) == ("Node", NODE, objects.asks.target.pinned.uid)
+    assert not check["controller"]
+    assert not node["controller"]
+    assert (made.present, made.uid, made.incident) == (True, metadata["uid"], INCIDENT)
+    assert made.ref == ObjectRef(api_version=TEMPLATE.api_version, kind="SelfNodeRemediation", name=NODE, namespace=NAMESPACE)
+
+
+async def test_a_second_try_finds_the_first_object_and_writes_nothing(objects: Objects) -> None:
+    """S33: a worker that was killed after its request has created it; also when it comes back too late to begin."""
+    first, writes = await objects.create(), objects.world.writes
+    objects.world.now += timedelta(minutes=5)
+    assert await objects.create() == first
+    assert objects.world.writes == writes
+
+
+async def test_a_lost_answer_is_settled_by_asking_again(objects: Objects) -> None:
+    """S33: whether it was carried out or not, there is one object in the end."""
+    for accident in (Accident.LOSE_ANSWER, Accident.REFUSE):
+        fault = Fault(accident=accident, verb="create", path="selfnoderemediations", count=1)
+        objects.world.server.faults.add(fault)
+        made = await objects.create()
+        assert (await objects.only())["metadata"]["uid"] == made.uid
+        await objects.world.others.delete(f"{OBJECTS}/{NODE}")
+
+
+async def test_two_workers_make_one_object(objects: Objects) -> None:
+    """S33: another one was faster, between our look and our write."""
+    other = ClusterConnection.to(objects.world.server.url, token="abc")
+    faster = ClusterRemediationObjects(CLUSTER, other, clock=objects.world.clock)
+
+    async def first() -> None:
+        await faster.create(objects.asks)
+
+    objects.world.connection.before_writes.append(first)
+    made = await objects.create()
+    assert (await objects.only())["metadata"]["uid"] == made.uid
+    await other.close()
+
+
+async def test_what_is_not_ours_is_left_alone_and_said(objects: Objects) -> None:
+    body = {"metadata": {"name": NODE}, "spec": {}}
+    theirs = await objects.world.others.create(OBJECTS, body)
+    with refused(ErrorType.VETOED, "NodeHealthCheck/workers has not made it"):
+        await objects.create()
+    told = await objects.acts.read(objects.asks)
+    assert not told.present
+    assert "has not made it" in told.message
+    assert not (await objects.acts.delete(objects.asks)).present
+    assert await objects.only() == theirs
+
+
+async def test_one_that_the_shipped_operator_has_made_is_ours(objects: Objects) -> None:
+    """Who takes the checks over finds what is going on already."""
+    owner = {"apiVersion": CHECKS.api_version, "kind": CHECKS.kind, "name": "workers", "uid": objects.asks.check_uid}
+    await objects.world.others.create(OBJECTS, {"metadata": {"name": NODE, "ownerReferences": [owner]}, "spec": {}})
+    made = await objects.create()
+    assert (made.present, made.incident) == (True, "")
+    assert len(await objects.all()) == 1
+
+
+async def test_an_object_about_a_node_that_was_called_so_before_is_not_ours(objects: Objects) -> None:
+    """S9: the check owns it still, and the node of that name is another machine."""
+    await objects.create()
+    await objects.world.recreate_node()
+    anew = replace(objects.asks, target=await objects.world.pinned())
+    with refused(ErrorType.VETOED, "another Node that was called node-7"):
+        await objects.acts.create(anew)
+    assert not (await objects.acts.read(anew)).present
+
+
+# Before it is created ---------------------------------------------------------------------------------------------------
+
+
+Change = Callable[[Objects], Awaitable[object]]
+
+
+async def _no_scanner(objects: Objects) -> None:
+    objects.asks = replace(objects.asks, holder="another")
+
+
+async def _too_late(objects: Objects) -> None:
+    objects.world.now += timedelta(seconds=31)
+
+
+async def _own_node(objects: Objects) -> None:
+    objects.acts = ClusterRemediationObjects(CLUSTER, objects.world.connection, own_node=NODE, clock=objects.world.clock)
+
+
+async def _another_node(objects: Objects) -> None:
+    await objects.world.recreate_node()
+
+
+async def _no_node(objects: Objects) -> None:
+    await objects.world.delete_node()
+
+
+async def _excluded(objects: Objects) -> None:
+    await objects.world.change_node({"metadata": {"labels": {EXCLUDE_LABEL: "true"}}})
+
+
+async def _preserved(objects: Objects) -> None:
+    await objects.world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+
+
+async def _in_maintenance(objects: Objects) -> None:
+    await objects.world.hold_node_lease("node-maintenance")
+
+
+async def _no_template(objects: Objects) -> None:
+    await objects.world.others.delete(f"{FOLDER}/selfnoderemediationtemplates/quick")
+
+
+async def _empty_template(objects: Objects) -> None:
+    objects.asks = replace(objects.asks, template=await add_template(objects.world, "empty", inner={}))
+
+
+async def _unknown_kind(objects: Objects) -> None:
+    elsewhere = ObjectRef(api_version="example.io/v1", kind="ThingRemediationTemplate", name="x", namespace=NAMESPACE)
+    objects.asks = replace(objects.asks, template=elsewhere)
+
+
+async def _no_template_kind(objects: Objects) -> None:
+    objects.asks = replace(objects.asks, template=replace(TEMPLATE, kind="SelfNodeRemediation"))
+
+
+async def _two_of_a_kind(objects: Objects) -> None:
+    objects.asks = replace(objects.asks, several=True)
+
+
+async def _check_gone(objects: Objects) -> None:
+    await objects.world.others.delete(CHECKS.path("workers"))
+    objects.asks = replace(objects.asks, check_uid="")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (_no_scanner, ErrorType.NOT_LICENSED, "not by 'another'"),
+        (_too_late, ErrorType.EXPIRED, "not begun"),
+        (_own_node, ErrorType.OWN_NODE, "this worker runs on Node/node-7"),
+        (_another_node, ErrorType.TARGET_CHANGED, "not the one pinned"),
+        (_no_node, ErrorType.TARGET_CHANGED, "is gone"),
+        (_excluded, ErrorType.VETOED, "excludes the node"),
+        (_preserved, ErrorType.VETOED, "preserves the node"),
+        (_in_maintenance, ErrorType.VETOED, "node-maintenance"),
+        (_no_template, ErrorType.INVALID_CONFIG, "there is no such template"),
+        (_empty_template, ErrorType.INVALID_CONFIG, "spec.template"),
+        (_unknown_kind, ErrorType.INVALID_CONFIG, "knows no ThingRemediation of example.io/v1"),
+        (_no_template_kind, ErrorType.INVALID_CONFIG, "expected a kind that ends in Template"),
+        (_two_of_a_kind, ErrorType.INVALID_CONFIG, SEVERAL_ANNOTATION),
+        (_check_gone, ErrorType.VETOED, "nobody asks"),
+    ],
+)
+async def test_nothing_is_created_where_something_speaks_against_it(
+    change: Change, kind: ErrorType, words: str, objects: Objects
+) -> None:
+    """S9, S16, S20, S21, S38: looked at live right before the write."""
+    await change(objects)
+    with refused(kind, words):
+        await objects.create()
+    assert objects.world.writes == 0
+
+
+async def test_the_uid_of_the_owner_is_read_where_nobody_knows_it(objects: Objects) -> None:
+    await objects.create(check_uid="")
+    assert (await objects.only())["metadata"]["ownerReferences"][0]["uid"] == objects.asks.check_uid
+
+
+async def test_a_control_plane_node_is_told_by_a_label(objects: Objects) -> None:
+    await objects.world.change_node({"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}})
+    await objects.create()
+    assert (await objects.only())["metadata"]["labels"] == {"team": "a", CONTROL_PLANE: ""}
+
+
+# Several of one kind ----------------------------------------------------------------------------------------------------
+
+
+async def test_two_templates_of_a_kind_make_two_objects_each_once(objects: Objects) -> None:
+    """S33: neither name is made up by the server, so that a lost answer makes no third."""
+    templates = [await add_template(objects.world, name, several=True) for name in ("first", "second")]
+    for template in (*templates, *templates):
+        objects.world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="create", path="selfnoderem", count=1))
+        made = await objects.create(template=template, several=True)
+        objects.world.server.faults.clear()
+        asked = replace(objects.asks, template=template, several=True)
+        assert await objects.acts.read(asked) == made
+    found = {each["metadata"]["annotations"][TEMPLATE_NAME]: each["metadata"] for each in await objects.all()}
+    assert sorted(found) == ["first", "second"]
+    assert all(each["name"].startswith(f"{NODE}-") and each["annotations"][NODE_NAME] == NODE for each in found.values())
+
+
+async def test_one_under_a_name_that_the_server_made_up_is_found(objects: Objects) -> None:
+    template = await add_template(objects.world, "first", several=True)
+    owner = {"apiVersion": CHECKS.api_version, "kind": CHECKS.kind, "name": "workers", "uid": objects.asks.check_uid}
+    for of_node, of_template in ((NODE, "second"), ("node-8", "first"), (NODE, "first")):
+        annotations = {NODE_NAME: of_node, TEMPLATE_NAME: of_template}
+        metadata = {"generateName": f"{of_node}-", "annotations": annotations, "ownerReferences": [owner]}
+        theirs = await objects.world.others.create(OBJECTS, {"metadata": metadata, "spec": {}})
+    made = await objects.create(template=template, several=True)
+    assert made.uid == theirs["metadata"]["uid"]
+    assert len(await objects.all()) == 3
+
+
+# Following, and the way back --------------------------------------------------------------------------------------------
+
+
+async def test_it_says_what_its_controller_says(objects: Objects) -> None:
+    await objects.create()
+    conditions = [
+        {"type": "Processing", "status": "False", "reason": "Done"},
+        {"type": "Succeeded", "status": "True", "reason": "Done", "message": "rebooted"},
+        {"type": "PermanentNodeDeletionExpected", "status": "False", "reason": "Bare"},
+    ]
+    await objects.says({"phase": "Fencing-Completed", "conditions": conditions})
+    told = await objects.acts.read(objects.asks)
+    assert (told.processing, told.succeeded, told.node_deletion) == ("False", "True", "False")
+    assert (told.phase, told.message) == ("Fencing-Completed", "rebooted")
+
+
+async def test_one_of_another_uid_is_not_there(objects: Objects) -> None:
+    """S9: somebody has deleted ours, and another of the name has been made since."""
+    first = await objects.create()
+    await objects.world.others.delete(f"{OBJECTS}/{NODE}")
+    assert (await objects.create()).uid != first.uid
+    asks = replace(objects.asks, name=NODE, uid=first.uid)
+    for act in (objects.acts.read, objects.acts.time_out, objects.acts.note_well, objects.acts.delete):
+        told = await act(asks)
+        assert (told.present, told.message) == (False, f"another object is called SelfNodeRemediation/{NAMESPACE}/{NODE} now")
+    assert len(await objects.all()) == 1
+
+
+async def test_a_kind_that_is_uninstalled_has_no_objects(objects: Objects) -> None:
+    gone = ObjectRef(api_version="gone.example.io/v1", kind="ThingRemediationTemplate", name="x", namespace=NAMESPACE)
+    told = await objects.acts.delete(replace(objects.asks, template=gone))
+    assert (told.present, told.message) == (False, "the API server knows no ThingRemediation of gone.example.io/v1")
+
+
+async def test_its_controller_is_told_once_that_its_time_is_over(objects: Objects) -> None:
+    await objects.create()
+    told = await objects.acts.time_out(objects.asks)
+    assert told.timed_out
+    objects.world.now += timedelta(minutes=1)
+    assert (await objects.acts.time_out(objects.asks)).timed_out
+    assert (await objects.only())["metadata"]["annotations"][GIVEN_UP_ANNOTATION] == timestamp(NOW)
+
+
+async def test_what_has_succeeded_is_not_timed_out(objects: Objects) -> None:
+    """Also where it succeeds between our look and our write."""
+    await objects.create()
+
+    async def succeed() -> None:
+        await objects.says({"conditions": [{"type": "Succeeded", "status": "True"}]})
+
+    objects.world.connection.before_writes.append(succeed)
+    assert not (await objects.acts.time_out(objects.asks)).timed_out
+    assert GIVEN_UP_ANNOTATION not in (await objects.only())["metadata"]["annotations"]
+
+
+async def test_a_node_that_was_sick_again_is_well_since_the_last_time(objects: Objects) -> None:
+    """The shipped operator counts from the first moment, so that a flapping node is let go too early."""
+
+    async def noted(well_since: datetime | None) -> datetime | None:
+        told = await objects.acts.note_well(replace(objects.asks, well_since=well_since))
+        return told.well_since
+
+    await objects.create()
+    assert await noted(NOW) == NOW
+    writes = objects.world.writes
+    assert await noted(NOW) == NOW
+    assert objects.world.writes == writes
+    assert await noted(None) is None
+    assert HEALTHY_DELAY_ANNOTATION not in (await objects.only())["metadata"]["annotations"]
+    later = NOW + timedelta(minutes=3)
+    assert await noted(later) == later
+
+
+async def test_a_lost_answer_to_a_note_is_settled_too(objects: Objects) -> None:
+    await objects.create()
+    objects.world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="patch", path="selfnoderem", count=1))
+    assert (await objects.acts.time_out(objects.asks)).timed_out
+    objects.world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="delete", path="selfnoderem", count=1))
+    assert not (await objects.acts.delete(objects.asks)).present
+
+
+async def test_one_that_its_controller_holds_is_present_until_it_is_gone(objects: Objects) -> None:
+    """A finalizer: self-node-remediation takes its taint off first."""
+    await objects.create()
+    path = f"{OBJECTS}/{NODE}"
+    await objects.world.others.patch(path, {"metadata": {"finalizers": ["self-node-remediation.medik8s.io/snr-finalizer"]}})
+    for _ in range(2):
+        told = await objects.acts.delete(objects.asks)
+        assert (told.present, told.deleting) == (True, True)
+    assert (await objects.create()).deleting
+    await objects.world.others.patch(path, {"metadata": {"finalizers": None}})
+    told = await objects.acts.delete(objects.asks)
+    assert (told.present, told.message) == (False, f"there is no SelfNodeRemediation/{NAMESPACE}/{NODE}")
+
+
+async def test_a_request_for_another_cluster_is_refused(objects: Objects) -> None:
+    asks = replace(objects.asks, target=replace(objects.asks.target, cluster="test"))
+    for act in (objects.acts.create, objects.acts.read, objects.acts.time_out, objects.acts.note_well, objects.acts.delete):
+        with refused(ErrorType.INVALID_CONFIG, "check the task queues"):
+            await act(asks)
+
+
+# Machines ---------------------------------------------------------------------------------------------------------------
+
+INFRASTRUCTURE = "infrastructure.cluster.x-k8s.io"
+
+
+async def of_machine(
+    objects: Objects, system: System, *, there: World | None = None, annotations: Mapping[str, str] | None = None
+) -> tuple[ExternalRequest, str]:
+    """A Machine of that system with the sick node, and a Metal3RemediationTemplate beside it. there: where these live."""
+    world = there or objects.world
+    await system.install(world.others)
+    await install(world, "Metal3Remediation", "Metal3RemediationTemplate", group=INFRASTRUCTURE, served="v1beta1")
+    machine = await system.add_machine(world.others, machine_of(NODE), node=NODE, annotations=annotations or {})
+    folder = f"/apis/{INFRASTRUCTURE}/v1beta1/namespaces/{system.namespace}"
+    template = {"metadata": {"name": "metal"}, "spec": {"template": {"spec": {"strategy": {"type": "Reboot", "retryLimit": 1}}}}}
+    await world.others.create(f"{folder}/metal3remediationtemplates", template)
+    asks = replace(
+        objects.asks,
+        template=ObjectRef(
+            api_version=f"{INFRASTRUCTURE}/v1beta1", kind="Metal3RemediationTemplate", name="metal", namespace=system.namespace
+        ),
+        check=system.check_ref(),
+        check_uid="uid-of-the-check",
+        machine=ObjectRef(api_version=system.api_version, kind="Machine", name=machine_of(NODE), namespace=system.namespace),
+        machine_uid=machine["metadata"]["uid"],
+    )
+    return asks, f"{folder}/metal3remediations"
+
+
+@pytest.mark.parametrize("system", [OPENSHIFT, CLUSTER_API], ids=str)
+async def test_an_object_of_a_machine_bears_its_name_and_is_owned_by_it_alone(system: System, objects: Objects) -> None:
+    asks, path = await of_machine(objects, system)
+    made = await objects.acts.create(asks)
+    found = await objects.only(path)
+    metadata = found["metadata"]
+    assert (metadata["name"], metadata["namespace"]) == (machine_of(NODE), system.namespace)
+    assert found["spec"] == {"strategy": {"type": "Reboot", "retryLimit": 1}}
+    assert metadata["ownerReferences"] == [
+        {"apiVersion": system.api_version, "kind": "Machine", "name": machine_of(NODE), "uid": asks.machine_uid}
+    ]
+    assert metadata["annotations"] == {
+        f"{system.group}/cloned-from-name": "metal",
+        f"{system.group}/cloned-from-groupkind": f"Metal3RemediationTemplate.{INFRASTRUCTURE}",
+        "nodewarden.io/incident": INCIDENT,
+    }
+    assert metadata.get("labels", {}) == ({"cluster.x-k8s.io/cluster-name": "blue"} if system.of_cluster_api else {})
+    assert await objects.acts.create(asks) == made
+    assert not (await objects.acts.delete(asks)).present
+
+
+async def test_a_machine_whose_node_is_gone_is_remediated_all_the_same(objects: Objects) -> None:
+    asks, path = await of_machine(objects, OPENSHIFT)
+    await objects.world.delete_node()
+    await objects.acts.create(asks)
+    assert len(await objects.all(path)) == 1
+
+
+async def test_no_object_is_made_for_another_machine(objects: Objects) -> None:
+    """S9: also not where one of its predecessor of the same name is still there."""
+    asks, path = await of_machine(objects, CLUSTER_API)
+    await objects.acts.create(asks)
+    await objects.world.others.delete(f"{path}/{machine_of(NODE)}")
+    with refused(ErrorType.TARGET_CHANGED, "another Machine has that name"):
+        await objects.acts.create(replace(asks, machine_uid="another"))
+    with refused(ErrorType.INVALID_CONFIG, "expected the Machine that it is about"):
+        await objects.acts.create(replace(asks, machine_uid=""))
+    await objects.world.others.delete(CLUSTER_API.path("machines", machine_of(NODE)))
+    with refused(ErrorType.TARGET_CHANGED, "is gone"):
+        await objects.acts.create(asks)
+    assert await objects.all(path) == []
+
+
+@pytest.mark.parametrize("annotation", ["cluster.x-k8s.io/skip-remediation", PRESERVE_ANNOTATION])
+async def test_a_machine_that_people_keep_out_is_left_alone(annotation: str, objects: Objects) -> None:
+    """S20, S21."""
+    asks, path = await of_machine(objects, CLUSTER_API, annotations={annotation: "true"})
+    with refused(ErrorType.VETOED, annotation):
+        await objects.acts.create(asks)
+    assert await objects.all(path) == []
+
+
+async def test_a_node_s_object_is_owned_by_its_machine_too_where_it_lives_beside_it(objects: Objects) -> None:
+    """By that owner Metal3 knows its Machine. One in another namespace can't own it."""
+    asks, path = await of_machine(objects, OPENSHIFT)
+    await objects.acts.create(replace(asks, check=CHECK_REF, check_uid=objects.asks.check_uid))
+    assert [each["kind"] for each in (await objects.only(path))["metadata"]["ownerReferences"]] == [
+        "NodeHealthCheck",
+        "Machine",
+        "Node",
+    ]
+    await objects.create(machine=asks.machine, machine_uid=asks.machine_uid)
+    assert [each["kind"] for each in (await objects.only())["metadata"]["ownerReferences"]] == ["NodeHealthCheck", "Node"]
+
+
+async def test_machines_of_a_management_cluster_are_remediated_there(objects: Objects) -> None:
+    """The Machine, the template and the object live in one cluster, the Node and the leases in another."""
+    async with empty_world() as there:
+        asks, path = await of_machine(objects, CLUSTER_API, there=there)
+        acts = ClusterRemediationObjects(CLUSTER, objects.world.connection, machines=there.connection, clock=there.clock)
+        assert (await acts.create(asks)).present
+        assert (await there.others.get(f"{path}/{machine_of(NODE)}"))["metadata"]["ownerReferences"][0]["uid"] == asks.machine_uid
+        told = await acts.create(replace(objects.asks, machine=asks.machine, machine_uid=asks.machine_uid))
+        assert told.present  # of a check of Nodes: it lives here, and what lives there can't own it
+        assert [each["kind"] for each in (await objects.only())["metadata"]["ownerReferences"]] == ["NodeHealthCheck", "Node"]
