@@ -1,0 +1,163 @@
+"""Remediation objects of other controllers as a scan sees them: followed from the first health check on that names a template."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.scan import ClusterScan
+from policy.remediation.objects import INCIDENT_ANNOTATION
+from policy.remediations import Remediation
+from policy.report import ScanReport
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, until
+from tests.cluster.fencing_requests import REMEDIATIONS
+from tests.cluster.machines import CLUSTER_API, machine_of
+from tests.cluster.test_fencing_requests import REF, furnish
+from tests.cluster.test_preserving import definition as definition_of
+from tests.cluster.test_scan import LIVE, WATCHES, asked, fleet, observe, observe_until
+
+pytestmark = pytest.mark.timeout(20)
+
+GROUP = "self-node-remediation.medik8s.io"
+OBJECTS = f"/apis/{GROUP}/v1alpha1/namespaces/default/selfnoderemediations"
+TEMPLATE = {
+    "apiVersion": f"{GROUP}/v1alpha1",
+    "kind": "SelfNodeRemediationTemplate",
+    "name": "quick",
+    "namespace": "default",
+}
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+async def scan_with(api: ApiServer) -> AsyncIterator[Open]:
+    async with AsyncExitStack() as stack:
+
+        async def opened(machines: ApiServer | None = None) -> ClusterScan:
+            connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
+            there = ClusterConnection.to(machines.url, token="abc") if machines is not None else None
+            if there is not None:
+                await stack.enter_async_context(there)
+            return await stack.enter_async_context(
+                ClusterScan("prod", connection, machines=there, limits=LIVE, watch_limits=WATCHES)
+            )
+
+        yield opened
+
+
+def known(scan: ClusterScan) -> Mapping[str, Remediation]:
+    return scan.view.ledger.known(scan.view.now()).remediations
+
+
+async def first(scan: ClusterScan) -> ScanReport:
+    return await observe_until(scan, await observe(scan, asked()), lambda seen: seen.view.synced and not seen.view.stale)
+
+
+async def with_check(person: ApiClient, template: Mapping[str, str] = TEMPLATE) -> str:
+    """Four nodes, and a check that has them remediated by that template: its uid."""
+    await fleet(person)
+    await person.create(DEFINITIONS, definition())
+    uid = (await person.create(CHECKS, check(remediationTemplate=dict(template))))["metadata"]["uid"]
+    assert isinstance(uid, str)
+    return uid
+
+
+def healthy(report: ScanReport) -> int:
+    (of_check,) = report.checks
+    return of_check.healthy
+
+
+async def test_what_a_template_makes_is_followed_and_its_node_is_not_yet_well(person: ApiClient, scan_with: Open) -> None:
+    """S17: such a node counts against the threshold, whoever has made the object. The kind is installed after the check."""
+    uid = await with_check(person)
+    scan = await scan_with()
+    report = await first(scan)
+    assert healthy(report) == 4
+
+    await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
+    owner = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "workers", "uid": uid}
+    await person.create(OBJECTS, {"metadata": {"name": "node-0", "ownerReferences": [owner]}, "spec": {}})
+    report = await observe_until(scan, report, lambda seen: healthy(seen) == 3)
+    [found] = known(scan).values()
+    assert (found.ref.key, found.target) == ("SelfNodeRemediation/default/node-0", "node-0")
+
+    await person.delete(f"{OBJECTS}/node-0")
+    await observe_until(scan, report, lambda seen: healthy(seen) == 4)
+    assert known(scan) == {}
+
+
+async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, scan_with: Open) -> None:
+    """S18."""
+    await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
+    await person.create(OBJECTS, {"metadata": {"name": "node-0"}, "spec": {}, "status": {}})
+    await person.patch(f"{OBJECTS}/node-0/status", {"status": {"conditions": "none"}})
+    await with_check(person)
+    scan = await scan_with()
+    await first(scan)
+    [found] = known(scan).values()
+    assert (found.target, found.owners) == ("node-0", ())
+
+
+async def test_without_a_template_of_others_no_kind_of_theirs_is_asked_for(person: ApiClient, scan_with: Open) -> None:
+    """Ours are carried out here, and make no objects."""
+    await fleet(person)
+    await person.create(DEFINITIONS, definition())
+    await person.create(CHECKS, check())
+    scan = await scan_with()
+    await first(scan)
+    assert [each.resource.plural for each in scan.view._watches if "nodewarden.io" in each.resource.api_version] == [
+        "preservationpolicies"
+    ]
+
+
+async def test_a_kind_that_we_may_not_list_makes_no_check_wait(api: ApiServer, person: ApiClient, scan_with: Open) -> None:
+    """Nothing of it can be created either; other checks, and other steps, go on. People are told."""
+    await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="selfnoderemediations"))
+    await with_check(person)
+    scan = await scan_with()
+    report = await first(scan)
+    assert "can't list selfnoderemediations" in report.view.notice
+    assert [each.reason for each in report.checks] == [""]
+
+
+async def test_what_lives_with_the_machines_is_followed_there(api: ApiServer, person: ApiClient, scan_with: Open) -> None:
+    """And where it may not be listed there, the management cluster counts as heard all the same."""
+    infrastructure = "infrastructure.cluster.x-k8s.io"
+    template = {"apiVersion": f"{infrastructure}/v1beta1", "kind": "Metal3RemediationTemplate", "name": "metal"}
+    path = f"/apis/{infrastructure}/v1beta1/namespaces/{CLUSTER_API.namespace}/metal3remediations"
+    async with ApiServer() as elsewhere, ApiClient(ApiAddress(url=elsewhere.url, token="abc"), user_agent="a") as theirs:
+        await CLUSTER_API.install(theirs)
+        await CLUSTER_API.fleet(theirs, nodes=person)
+        await theirs.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check(remediation={"templateRef": template}))
+        await theirs.create(DEFINITIONS, definition_of("Metal3Remediation", group=infrastructure, served="v1beta1"))
+        refused = Fault(accident=Accident.STATUS, status=403, path="metal3remediations")
+        number = elsewhere.faults.add(refused)
+        scan = await scan_with(elsewhere)
+        report = await first(scan)
+        assert [each.reason for each in report.checks] == [""]
+
+        elsewhere.faults.remove(number)
+        await theirs.create(path, {"metadata": {"name": machine_of("node-0")}, "spec": {}})
+        await until(lambda: known(scan))
+        assert [each.target for each in known(scan).values()] == [machine_of("node-0")]
+
+
+async def test_what_we_have_made_for_another_controller_asks_nothing_of_us(person: ApiClient, scan_with: Open) -> None:
+    """S13: fence-agents-remediation is to carry it out, and not we beside it."""
+    await furnish(person)
+    scan = await scan_with()
+    report = await first(scan)
+    assert [each.check for each in report.candidates] == [REF]
+    ours = {"metadata": {"annotations": {INCIDENT_ANNOTATION: "incident-1"}}}
+    await person.patch(f"{REMEDIATIONS}/{REF.name}", ours)
+    await observe_until(scan, report, lambda seen: seen.candidates == ())
+    assert scan.view.requests == {}
