@@ -19,12 +19,14 @@ from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.mirroring import ClusterMirror
 from activities.cluster.nodefences import NodeFences
 from activities.cluster.preserving import ClusterPreservation
+from activities.cluster.remediation_objects import ClusterRemediationObjects
 from activities.cluster.scan import ClusterScan
 from activities.cluster.targets import ClusterTarget
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
+from activities.contracts.remediation import ExternalRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -53,7 +55,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
-from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, remediation, request_definition
+from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import documents, path_of
 from workers.credentials import ClusterObjects, WorkerCredentials
@@ -71,6 +73,13 @@ CRDS = (
     "crds/nodefences.ha.k8s.io.yaml",
     "crds/preservationpolicies.nodewarden.io.yaml",
 )
+OTHERS = (
+    ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
+    ("FenceAgentsRemediation", "fence-agents-remediation.medik8s.io", "v1alpha1"),
+    ("MachineDeletionRemediation", "machine-deletion-remediation.medik8s.io", "v1alpha1"),
+    ("Metal3Remediation", "infrastructure.cluster.x-k8s.io", "v1beta1"),
+)
+"""Kinds of other controllers that health checks may have objects created of, with their groups and versions."""
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
 
@@ -145,6 +154,23 @@ async def _furnish(person: ApiClient) -> None:
     await person.create("/apis/storage.k8s.io/v1/volumeattachments", attachment)
 
 
+async def _add_others(person: ApiClient) -> None:
+    """The kinds of other controllers, and a check that would have every node remediated by them that is called spare."""
+    already, rungs = request_definition()["spec"]["names"]["kind"], []
+    for order, (kind, group, version) in enumerate(OTHERS):
+        for each in {kind, f"{kind}Template"} - {already}:
+            await person.create(kept.DEFINITIONS, kept.definition(each, group=group, served=version))
+        template = {"apiVersion": f"{group}/{version}", "kind": f"{kind}Template"}
+        path = f"/apis/{group}/{version}/namespaces/{NAMESPACE}/{kind.lower()}templates"
+        spec = {"template": {"spec": {"agent": "fence_ipmilan"}}}
+        await person.create(path, {**template, "metadata": {"name": "default"}, "spec": spec})
+        reference = {**template, "name": "default", "namespace": NAMESPACE}
+        rungs.append({"order": order, "timeout": "5m", "remediationTemplate": reference})
+    wanted = check("spares", selector={"matchLabels": {"spare": "true"}}, escalatingRemediations=rungs)
+    del wanted["spec"]["remediationTemplate"]
+    await person.create(CHECKS, wanted)
+
+
 def _pod(name: str, *, claim: str) -> dict[str, Any]:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}] if claim else []
     spec = {"nodeName": SICK, "containers": [{"name": "main", "image": "example"}], "volumes": volumes}
@@ -194,7 +220,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     published = await environment.run(
         scan.publish_status, PublishRequest(cluster=CLUSTER, checks=report.checks, refusals=refusals)
     )
-    assert published.written == 3
+    assert published.written == 4
     assert published.failed == ()
     return report
 
@@ -271,6 +297,26 @@ async def _episode(worker: ClusterConnection) -> None:
     await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
     await _mirror(worker, sick)
     await _check(worker)
+    await _hand_over(worker, sick)
+
+
+async def _hand_over(worker: ClusterConnection, target: Target) -> None:
+    """The node is handed to each of the other controllers, whose time is over."""
+    environment, objects = ActivityEnvironment(), ClusterRemediationObjects(CLUSTER, worker)
+    for kind, group, version in OTHERS:
+        asked = ExternalRequest(
+            target=target,
+            template=ObjectRef(api_version=f"{group}/{version}", kind=f"{kind}Template", name="default", namespace=NAMESPACE),
+            check=replace(CHECK, name="spares"),
+            holder=HOLDER,
+            not_after=datetime.now(UTC) + timedelta(seconds=20),
+        )
+        if kind == "FenceAgentsRemediation":
+            theirs = replace(asked, check=CHECK, check_uid=str(OWNER["uid"]))  # it has the node's name, and its node is well
+            assert not (await environment.run(objects.delete, theirs)).present
+        made = await environment.run(objects.create, asked)
+        assert (await environment.run(objects.time_out, replace(asked, uid=made.uid))).timed_out
+        assert not (await environment.run(objects.delete, replace(asked, uid=made.uid))).present
 
 
 async def _check(worker: ClusterConnection) -> None:
@@ -394,6 +440,8 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
 
 
 async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+        await _add_others(person)
     async with AsyncExitStack() as stack:
         await _scan(worker, stack)
         await _episode(worker)
