@@ -88,6 +88,7 @@ def promised() -> list[str]:
     from activities.contracts.mirror import MirrorActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.preservation import PreservationActivities, PreservationStarts
+    from activities.contracts.remediation import ExternalActivities
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
@@ -97,6 +98,7 @@ def promised() -> list[str]:
         EpisodeActivities,
         EvidenceActivities,
         EvidenceCollection,
+        ExternalActivities,
         FenceDeviceActivities,
         MirrorActivities,
         PowerActivities,
