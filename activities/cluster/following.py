@@ -21,6 +21,7 @@ from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import ATTACHMENT_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.fencing_requests import FencingRequests
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
+from activities.cluster.kinds import made_for
 from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
@@ -48,8 +49,7 @@ from policy.ledger import Ledger
 from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
 from policy.preservation.book import PreservationBook
-from policy.remediations import Remediation, kind_of, plurals_of
-from policy.templates import is_own_template
+from policy.remediations import Remediation
 
 log = logging.getLogger(__name__)
 
@@ -392,22 +392,20 @@ class Watches:
             self._begin((self._machines[dialect],))
 
     def _follow_remediations(self, check: HealthCheck) -> None:
-        """What the check's templates make, whoever makes it; it stays followed. Ours make none."""
+        """What the check's templates make, whoever makes it; it stays followed."""
         elsewhere = check.dialect is Dialect.CLUSTER_API and self.machines is not self._connection
         followed = self._remediations_elsewhere if elsewhere else self._remediations
-        for template in (rung.template for rung in check.rungs if not is_own_template(rung.template)):
-            group, kind = made = kind_of(template)
-            if made in followed or not group or kind == template.kind:
+        for made, (resource, *others) in made_for(check).items():
+            if made in followed:
                 continue
-            spellings = [Resource(api_version=template.api_version, kind=kind, plural=plural) for plural in plurals_of(kind)]
             followed[made] = Reflector(
                 self.machines if elsewhere else self._connection,
-                spellings[0],
-                remediation_decoding(template.api_version, kind),
-                on_change=partial(self._remediation_changed, spellings[0]),
+                resource,
+                remediation_decoding(resource.api_version, resource.kind),
+                on_change=partial(self._remediation_changed, resource),
                 on_state=self._on_state,
                 optional=True,
-                alternatives=spellings[1:],
+                alternatives=others,
                 limits=self._limits,
             )
             self._begin((followed[made],))

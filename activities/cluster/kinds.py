@@ -1,7 +1,8 @@
-"""Which resource a kind is at one API server, for kinds that users name and we have never heard of.
+"""Which resource a kind is, for kinds that users name and we have never heard of; those that we know are in `paths.py`.
 
-Kinds that we know are in `paths.py`. Asked by the server's own discovery, which every authenticated client may read; what was
-found stays found, what was not is asked for again, since an operator may be installed at any time.
+Who writes asks the server's own discovery, which every authenticated client may read; what was found stays found, what was not is
+asked for again, since an operator may be installed at any time. Who follows looks for the resource by its likely names, as often
+as it looks for any kind that is not there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from urllib.parse import quote
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.paths import Resource
 from activities.cluster.refusals import ObjectNotFound
+from policy.healthcheck import HealthCheck
+from policy.remediations import kind_of, plurals_of
+from policy.templates import is_own_template
 
 
 class Kinds:
@@ -35,3 +39,14 @@ class Kinds:
                     )
                     self._known[api_version, each["kind"]] = found
         return self._known.get((api_version, kind))
+
+
+def made_for(check: HealthCheck) -> dict[tuple[str, str], list[Resource]]:
+    """What the check's templates make, by group and kind: the resources that it may be, the likeliest first. Ours make none."""
+    found = {}
+    for template in (rung.template for rung in check.rungs if not is_own_template(rung.template)):
+        group, kind = kind_of(template)
+        if group and kind != template.kind:
+            likely = [Resource(api_version=template.api_version, kind=kind, plural=plural) for plural in plurals_of(kind)]
+            found[group, kind] = likely
+    return found

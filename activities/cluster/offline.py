@@ -34,7 +34,7 @@ from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.errors import PolicyError, shown
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.healthcheck import Dialect, ObjectRef
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.moments import moment_of
 from policy.overlaps import Overlap
@@ -74,6 +74,11 @@ class OfflineCluster:
         self._machines = 0
         self._fencing_source = ""
 
+    @property
+    def checks(self) -> list[HealthCheck]:
+        """Those that can be used."""
+        return list(self._intake.checks.values())
+
     def put(self, obj: JsonObject, source: str) -> None:
         """One object. A health check that was there already is taken as changed."""
         ref = _ref(obj)
@@ -90,7 +95,7 @@ class OfflineCluster:
             ref = ObjectRef(api_version="v1", kind="ConfigMap", name=name, namespace=where.rpartition("/")[2])
             message = f"{mistake.field}: {mistake.problem}"
             self.mistakes.append(Mistake(source=self._fencing_source, ref=ref, field=mistake.field, message=message))
-        checks = self._intake.checks.values()
+        checks = self.checks
         for obj, source in self._others:
             try:
                 remediation = decode_remediation(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))

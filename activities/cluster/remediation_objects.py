@@ -116,25 +116,17 @@ class ClusterRemediationObjects(ExternalActivities):
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
         lost: ApplicationError | None = None
         for _ in range(ATTEMPTS):
-            found = await self._in_the_way(place, widely=widely)
-            if found is not None:
-                return _told(found)
-            looked = await self._look(request, wanted)
             try:
-                body = made(template, wanted, control_plane=looked.control_plane, cluster_name=looked.cluster_name)
-            except PolicyError as error:
-                raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
-            in_time(request.not_after, self._clock(), f"creating {place.called}")
-            try:
-                return _told(await place.connection.create(place.collection, body))
+                return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
             except ObjectExists:
                 continue
-            except ObjectNotFound as error:
-                raise failure(ErrorType.INVALID_CONFIG, f"{place.called} can't be created: {error.message}") from error
             except ApplicationError as error:
-                if error_type(error) is not ErrorType.AMBIGUOUS:
+                if error_type(error) is ErrorType.AMBIGUOUS:
+                    lost = error
+                elif lost is None:
                     raise
-                lost = error
+                else:
+                    raise lost from error  # whoever looks again may find it yet: that nothing was begun would be a lie
         raise lost or failure(ErrorType.TRANSIENT, f"{place.called}: it came and went {ATTEMPTS} times while we looked")
 
     @activity.defn(name="remediation.read-object")
@@ -201,6 +193,8 @@ class ClusterRemediationObjects(ExternalActivities):
 
     def _wanted(self, request: ExternalRequest) -> Wanted:
         machine = request.machine if request.machine_uid else None
+        if request.check is not None and request.check.kind not in {NODE_HEALTH_CHECKS.kind, OF_MACHINES}:
+            raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected a NodeHealthCheck or a MachineHealthCheck")
         if machine is None and request.check is not None and request.check.kind == OF_MACHINES:
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected the Machine that it is about, with its uid")
         of_capi = machine is not None and machine.api_version.startswith(CAPI_GROUP)
@@ -294,16 +288,24 @@ class ClusterRemediationObjects(ExternalActivities):
         check = wanted.check
         if wanted.of_machine or check is None or wanted.check_uid:
             return wanted
-        if check.kind != NODE_HEALTH_CHECKS.kind:
-            raise failure(ErrorType.INVALID_CONFIG, f"{check.key}: expected a NodeHealthCheck, or the Machine that it is about")
-        resource = Resource(
-            api_version=check.api_version, kind=check.kind, plural=NODE_HEALTH_CHECKS.plural, namespaced=bool(check.namespace)
-        )
+        resource = replace(NODE_HEALTH_CHECKS, api_version=check.api_version)
         try:
-            document = await self._connection.get(resource.path(check.name, namespace=check.namespace))
+            document = await self._connection.get(resource.path(check.name))
         except ObjectNotFound as error:
             raise failure(ErrorType.VETOED, f"{check.key} is gone: nobody asks for the object that it would own") from error
         return replace(wanted, check_uid=document["metadata"]["uid"])
+
+    async def _post(self, place: _Place, template: JsonObject, request: ExternalRequest) -> JsonObject:
+        looked = await self._look(request, place.wanted)
+        try:
+            body = made(template, place.wanted, control_plane=looked.control_plane, cluster_name=looked.cluster_name)
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        in_time(request.not_after, self._clock(), f"creating {place.called}")
+        try:
+            return await place.connection.create(place.collection, body)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{place.called} can't be created: {error.message}") from error
 
     # Looking before a creation --------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import NODE_DECODING, Decoding
 from activities.cluster.following import OLDER_VERSION, POLICY_KINDS
 from activities.cluster.intake import SURROUNDING_KINDS
-from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
+from activities.cluster.kinds import made_for
+from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
 from activities.cluster.offline import Mistake, OfflineCluster
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
@@ -90,6 +91,12 @@ async def take_snapshot(
             cluster.ledger.put_machine(machine, now)
     for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
         cluster.ledger.put_cluster(each, now)
+    made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
+    for dialect, resources in made.values():
+        for resource in resources:
+            there = elsewhere if dialect is Dialect.CLUSTER_API else connection
+            for found in await _tried(cluster, there, resource, remediation_decoding(resource.api_version, resource.kind)):
+                cluster.ledger.put_remediation(found, now)
     for dialect in dialects & LEADER_LEASES.keys():
         leader = elsewhere if dialect is Dialect.CLUSTER_API else connection
         for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):

@@ -14,6 +14,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now
 from tests.cluster.machines import SYSTEMS, System, turn
+from tests.cluster.test_preserving import definition as definition_of
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -38,6 +39,22 @@ async def test_a_node_with_a_moment_of_no_calendar_is_counted_and_hides_nothing(
     (seen,) = parts.checks
     assert (seen.total, seen.healthy, seen.soon, seen.unhealthy) == (3, 1, 1, 1)
     assert [candidate.node for candidate in parts.candidates] == ["node-1"]
+
+
+async def test_a_node_with_a_remediation_object_is_not_yet_well(person: ApiClient, connection: ClusterConnection) -> None:
+    """As the scanner has it, which follows such objects."""
+    group = "self-node-remediation.medik8s.io"
+    template = {"apiVersion": f"{group}/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "default"}
+    await person.create(DEFINITIONS, definition())
+    await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=group))
+    created = await person.create(CHECKS, check(remediationTemplate=template))
+    for number in range(3):
+        await person.create(NODES, node(f"node-{number}"))
+    owner = {"apiVersion": created["apiVersion"], "kind": created["kind"], "name": "workers", "uid": created["metadata"]["uid"]}
+    path = f"/apis/{group}/v1alpha1/namespaces/default/selfnoderemediations"
+    await person.create(path, {"metadata": {"name": "node-1", "ownerReferences": [owner]}, "spec": {}})
+    (seen,) = (await snapshot(connection)).ledger.report_parts(now()).checks
+    assert (seen.total, seen.healthy, seen.recovering) == (3, 2, 1)
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=str)

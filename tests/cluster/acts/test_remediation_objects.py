@@ -129,6 +129,18 @@ async def test_a_lost_answer_is_settled_by_asking_again(objects: Objects) -> Non
         await objects.world.others.delete(f"{OBJECTS}/{NODE}")
 
 
+async def test_what_may_have_been_carried_out_is_never_called_not_begun(objects: Objects) -> None:
+    """S20, S33: its time is over when the answer is lost, and nothing is there yet: whoever asked looks again."""
+
+    async def wait() -> None:
+        objects.world.now += timedelta(seconds=31)
+
+    objects.world.connection.before_writes.append(wait)
+    objects.world.server.faults.add(Fault(accident=Accident.REFUSE, verb="create", path="selfnoderemediations", count=1))
+    with refused(ErrorType.AMBIGUOUS, "may have been carried out"):
+        await objects.create()
+
+
 async def test_two_workers_make_one_object(objects: Objects) -> None:
     """S33: another one was faster, between our look and our write."""
     other = ClusterConnection.to(objects.world.server.url, token="abc")
@@ -233,6 +245,11 @@ async def _two_of_a_kind(objects: Objects) -> None:
     objects.asks = replace(objects.asks, several=True)
 
 
+async def _of_a_config_map(objects: Objects) -> None:
+    check = ObjectRef(api_version="v1", kind="ConfigMap", name="fence-cluster-config", namespace="default")
+    objects.asks = replace(objects.asks, check=check)
+
+
 async def _check_gone(objects: Objects) -> None:
     await objects.world.others.delete(CHECKS.path("workers"))
     objects.asks = replace(objects.asks, check_uid="")
@@ -254,6 +271,7 @@ async def _check_gone(objects: Objects) -> None:
         (_unknown_kind, ErrorType.INVALID_CONFIG, "knows no ThingRemediation of example.io/v1"),
         (_no_template_kind, ErrorType.INVALID_CONFIG, "expected a kind that ends in Template"),
         (_two_of_a_kind, ErrorType.INVALID_CONFIG, SEVERAL_ANNOTATION),
+        (_of_a_config_map, ErrorType.INVALID_CONFIG, "expected a NodeHealthCheck or a MachineHealthCheck"),
         (_check_gone, ErrorType.VETOED, "nobody asks"),
     ],
 )
@@ -333,6 +351,19 @@ async def test_one_of_another_uid_is_not_there(objects: Objects) -> None:
         told = await act(asks)
         assert (told.present, told.message) == (False, f"another object is called SelfNodeRemediation/{NAMESPACE}/{NODE} now")
     assert len(await objects.all()) == 1
+
+
+async def test_only_the_one_that_was_looked_at_is_deleted(objects: Objects) -> None:
+    """S9: another of the name is made between our look and our write."""
+    first = await objects.create()
+
+    async def exchange() -> None:
+        await objects.world.others.delete(f"{OBJECTS}/{NODE}")
+        await objects.world.others.create(OBJECTS, {"metadata": {"name": NODE}, "spec": {}})
+
+    objects.world.connection.before_writes.append(exchange)
+    assert not (await objects.acts.delete(replace(objects.asks, uid=first.uid))).present
+    assert (await objects.only())["metadata"]["uid"] != first.uid
 
 
 async def test_a_kind_that_is_uninstalled_has_no_objects(objects: Objects) -> None:
@@ -506,7 +537,7 @@ async def test_a_node_s_object_is_owned_by_its_machine_too_where_it_lives_beside
 async def test_machines_of_a_management_cluster_are_remediated_there(objects: Objects) -> None:
     """The Machine, the template and the object live in one cluster, the Node and the leases in another."""
     async with empty_world() as there:
-        asks, path = await of_machine(objects, CLUSTER_API, there=there)
+        asks, path = await of_machine(objects, replace(CLUSTER_API, namespace=NAMESPACE), there=there)
         acts = ClusterRemediationObjects(CLUSTER, objects.world.connection, machines=there.connection, clock=there.clock)
         assert (await acts.create(asks)).present
         assert (await there.others.get(f"{path}/{machine_of(NODE)}"))["metadata"]["ownerReferences"][0]["uid"] == asks.machine_uid
