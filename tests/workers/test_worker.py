@@ -88,7 +88,7 @@ def promised() -> list[str]:
     from activities.contracts.mirror import MirrorActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.preservation import PreservationActivities, PreservationStarts
-    from activities.contracts.remediation import ExternalActivities
+    from activities.contracts.remediation import ExternalActivities, RemediationActivities
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
@@ -104,6 +104,7 @@ def promised() -> list[str]:
         PowerActivities,
         PreservationActivities,
         PreservationStarts,
+        RemediationActivities,
         ScanActivities,
         FreeingActivities,
         IsolationActivities,
