@@ -339,8 +339,6 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
         machines = [await _of_gardener(person)]
         for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):
             machines.append(await _to_be_given_up(person, system, f"node-{number}"))
-        deployments = kept.definition("MachineDeployment", group=CLUSTER_API.group, served=CLUSTER_API.version)
-        await person.create(kept.DEFINITIONS, deployments)
         folder = CLUSTER_API.path("").rstrip("/")
         reference = {"apiGroup": "example.io", "kind": "ExampleMachine", "name": "x"}
         template = {"spec": {"clusterName": "blue", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": reference}}
@@ -385,7 +383,7 @@ async def _sets_of(person: ApiClient, group: str, path: str, **spec: Any) -> Non
     for kind, owner in (("MachineDeployment", ""), ("MachineSet", "MachineDeployment")):
         owners = [{"apiVersion": f"{group}/v1alpha1", "kind": owner, "name": "set", "uid": "u", "controller": True}]
         metadata = {"name": "set", "ownerReferences": owners if owner else []}
-        made = {"metadata": metadata, "spec": {"replicas": 0, "template": {}} | (spec if kind == "MachineSet" else {})}
+        made = {"metadata": metadata, "spec": {"replicas": 0, "template": {}} | spec}
         await person.create(f"{path}/{kind.lower()}s", made)
 
 
