@@ -12,6 +12,7 @@ Which objects there are and which belong together is `policy/inventory.py`. Judg
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -27,7 +28,7 @@ from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
 from policy.preservation.spared import NOBODY_SPARED, Spared
-from policy.remediations import Remediation
+from policy.remediations import Remediation, made_from
 from policy.report import ReportParts
 from policy.reporting import draw_up, shown
 from policy.rules import Rules, rules_of
@@ -318,6 +319,16 @@ class Ledger:
             return []
         found = (target for target in self._inventory.machines.values() if key in target.verdicts)
         return [target.name for target in found if target.verdicts[key].standing is not Standing.LEFT_OUT]
+
+    def made_by(self, key: str) -> dict[str, list[Remediation]]:
+        """The remediation objects that a check of Nodes has had made, by the name of their node."""
+        check, found = self._checks.get(key), defaultdict[str, list[Remediation]](list)
+        if check is None or check.of_machines:
+            return {}
+        for each in self._inventory.remediations.values():
+            if made_from(each, check) and each.owned_by(check):
+                found[each.target].append(each)
+        return {node: sorted(objects, key=lambda each: each.ref.key) for node, objects in found.items()}
 
     # Inside: brakes ---------------------------------------------------------------------------------------------------
 

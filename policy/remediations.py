@@ -29,10 +29,16 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remediation:
-    """One remediation object as last seen. `target`: the Node or Machine that it is about, by name."""
+    """One remediation object as last seen. `target`: the Node or Machine that it is about, by name. template: the name of the
+    template that it was made from, "" where it does not say. timed_out: since when its controller is told that its time is over.
+    """
 
     ref: ObjectRef
     target: str
+    uid: str = ""
+    created: datetime | None = None
+    template: str = ""
+    timed_out: datetime | None = None
     owners: tuple[Owner, ...] = ()
     deleting: bool = False
     succeeded: str = ""

@@ -210,6 +210,7 @@ class HealthScanner:
                 since=permit.granted_at.isoformat(),
                 incident=permit.incident,
                 phase=permit.holding.value,
+                kind=permit.kind.value,
             )
             for permit in self._granting.table.permits()
         )

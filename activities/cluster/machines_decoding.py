@@ -19,6 +19,8 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import PAUSED_ANNOTATION, MachineView, WorkloadCluster
 from policy.moments import moment_of
 from policy.nodes import Condition
+from policy.remediation.following import TIMED_OUT_ANNOTATION
+from policy.remediation.objects import TEMPLATE_NAME_ANNOTATION
 from policy.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
 
 CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
@@ -153,6 +155,10 @@ def _remediation_view(found: _Remediation, api_version: str, kind: str) -> Remed
     return Remediation(
         ref=ObjectRef(api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE),
         target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
+        uid=metadata.uid,
+        created=moment_of(metadata.creation_timestamp),
+        template=annotations.get(TEMPLATE_NAME_ANNOTATION, ""),
+        timed_out=moment_of(annotations.get(TIMED_OUT_ANNOTATION, "")),
         owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
         deleting=metadata.deletion_timestamp is not None,
         succeeded=conditions.get("Succeeded", ""),

@@ -190,6 +190,7 @@ class Publishing:
             unhealthy=_unhealthy(report.ref, parts),
             in_flight=[each for each in in_flight if each.node in ours],
             targets=self._view.ledger.targets_of(report.ref.key),
+            objects=self._view.ledger.made_by(report.ref.key),
             paused=report.reason == Closed.PAUSED,
         )
         change = status_change(situation, self._clock())

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from policy.episodes import Kind
 from policy.healthcheck import ObjectRef
 from policy.report import CheckReport, ScanReport, SeenVersion
 
@@ -43,6 +44,7 @@ class InFlight:
     since: str
     incident: str
     phase: str = ""
+    kind: str = Kind.FENCING.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ carried out yet.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -17,9 +18,10 @@ from policy.errors import PolicyError, shown
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
 from policy.moments import moment_of
+from policy.remediation.objects import SEVERAL_ANNOTATION
 from policy.selectors import Operator, Requirement, Selector
 from policy.storms import ACTIVE, COOLING_DOWN, Storm
-from policy.templates import is_fencing_template, is_own_template
+from policy.templates import is_own_template
 from policy.thresholds import EXPECTED
 
 GROUP = "remediation.medik8s.io"
@@ -62,7 +64,7 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
     spec = head.spec
     spec.only(*FIELDS)
     selector, conditions = _selector(spec, head.warnings), _conditions(spec, head.warnings)
-    rungs = _rungs(spec)
+    rungs = _rungs(spec, head.warnings)
     min_healthy, max_unhealthy = _thresholds(spec, rungs)
     healthy_delay = spec.duration("healthyDelay", timedelta(0), minimum=-_LONGEST_DELAY, maximum=_LONGEST_DELAY)
     remediating = read_remediating(head, backoff=spec.value("backoff"))
@@ -181,7 +183,7 @@ def _threshold(spec: Fields, name: str) -> Threshold | None:
     return threshold(spec, name)
 
 
-def _rungs(spec: Fields) -> tuple[Rung, ...]:
+def _rungs(spec: Fields, warnings: list[str]) -> tuple[Rung, ...]:
     single, ladder = spec.has("remediationTemplate"), spec.each("escalatingRemediations")
     if single and ladder:
         raise spec.refuse("escalatingRemediations", "expected only one of remediationTemplate and escalatingRemediations")
@@ -191,7 +193,7 @@ def _rungs(spec: Fields) -> tuple[Rung, ...]:
         problem = "expected, or escalatingRemediations: one of template and escalating remediations is mandatory"
         raise spec.refuse("remediationTemplate", problem)
     rungs: dict[int, Rung] = {}
-    kinds: set[tuple[str, str]] = set()
+    kinds: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in ladder:
         entry.only("order", "timeout", "remediationTemplate")
         order = entry.whole("order", minimum=-(2**31))
@@ -199,11 +201,12 @@ def _rungs(spec: Fields) -> tuple[Rung, ...]:
             raise entry.refuse("order", f"expected a different order on every rung, got {order} twice")
         template = _template(entry)
         kind = (template.api_version.partition("/")[0], template.kind)
-        if kind in kinds and not is_fencing_template(template):
-            raise entry.refuse(
-                "remediationTemplate.kind", f"duplicate remediator kind: expected every kind once, got {template.kind} twice"
-            )
-        kinds.add(kind)
+        if f"{template.namespace}/{template.name}" in kinds[kind]:
+            expected = f"expected every kind once, or another template of it, got {template.kind} {template.name} twice"
+            raise entry.refuse("remediationTemplate.kind", f"duplicate remediator kind: {expected}")
+        if kinds[kind] and not is_own_template(template):
+            warnings.append(f"several templates of the kind {template.kind}: each needs the annotation {SEVERAL_ANNOTATION}")
+        kinds[kind].add(f"{template.namespace}/{template.name}")
         rungs[order] = Rung(template=template, order=order, timeout=entry.duration("timeout", minimum=SHORTEST_RUNG))
     return tuple(rungs[order] for order in sorted(rungs))
 

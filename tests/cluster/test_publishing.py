@@ -19,6 +19,7 @@ from activities.cluster.statuses.common import Situation, condition_of
 from activities.cluster.view_limits import ViewLimits
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
 from policy.healthcheck import ObjectRef
+from policy.remediations import Remediation
 from policy.report import CheckReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -92,6 +93,39 @@ def test_nodes_in_remediation_are_listed_as_medik8s_users_expect() -> None:
     assert listed["remediations"][0]["started"] == "2026-11-21T09:59:00Z"
     assert listed["remediations"][0]["resource"]["name"] == "inc-1"
     assert status["lastUpdateTime"] == "2026-11-21T10:00:00Z"
+
+
+def test_remediation_objects_are_listed_as_the_operator_lists_them() -> None:
+    """Each with its template and, once its time is over, since when; and whose node is well but not for long enough yet."""
+    made = Remediation(
+        ref=ObjectRef(api_version="s/v1", kind="SelfNodeRemediation", name="node-1-abc", namespace="ops"),
+        target="node-1",
+        uid="uid-of-it",
+        created=AT - timedelta(minutes=2),
+        template="soft",
+        timed_out=AT - timedelta(minutes=1),
+        well_since=AT - timedelta(seconds=5),
+    )
+    episode = replace(EPISODE, kind="Remediation")
+    situation = Situation(report=OPEN, current={}, unhealthy=["node-1"], in_flight=(episode,), objects={"node-1": [made]})
+    found = status_change(situation, AT)
+    assert found is not None
+    [listed] = found.patch["status"]["unhealthyNodes"]
+    theirs, ours = listed["remediations"]
+    assert theirs == {
+        "resource": {
+            "apiVersion": "s/v1",
+            "kind": "SelfNodeRemediation",
+            "namespace": "ops",
+            "name": "node-1-abc",
+            "uid": "uid-of-it",
+        },
+        "started": "2026-11-21T09:58:00Z",
+        "templateName": "soft",
+        "timedOut": "2026-11-21T09:59:00Z",
+    }
+    assert ours["resource"]["kind"] == "Remediation"
+    assert (listed["healthyDelayed"], listed["conditionsHealthyTimestamp"]) == (True, "2026-11-21T09:59:55Z")
 
 
 def test_what_its_owner_should_know_of_a_check_is_a_condition_until_it_is_mended() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
-from policy.permits import Decision, Holding, Permit, PermitRequest
+from policy.permits import Decision, Holding, Permit, PermitRequest, Replacing
+from policy.remediation.escalation import Step, Strategy
 from policy.report import Candidate, ClusterLease, ControlPlane, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 
@@ -364,3 +365,96 @@ def test_no_admission_ever_breaks_a_budget_or_a_quorum(
     spared = [candidate for candidate in admission.admitted if candidate.healthy_under]
     assert len(spared) <= remaining
     assert admit(replace(report, candidates=tuple(reversed(candidates))), permits, cap=cap, now=NOW) == admission
+
+
+# Remediations -------------------------------------------------------------------------------------------------------
+
+
+STEP = Step(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
+
+
+def a_remediation(node: str, **fields: Any) -> Candidate:
+    return replace(a_candidate(node), ladder=(STEP,), owner="MachineSet/workers", **fields)
+
+
+def test_one_whose_time_has_not_come_waits_and_it_is_said_until_when() -> None:
+    later = NOW + timedelta(seconds=30)
+    admission = admit(a_report(a_remediation("a", not_before=later, waits="retry 2, not before")), (), cap=2, now=NOW)
+    (refused,) = admission.refused
+    assert (refused.reason, refused.message, admission.again) == (Because.RETRY_LATER, "retry 2, not before", later)
+    assert names(admit(a_report(a_remediation("a", not_before=later)), (), cap=2, now=later).admitted) == ["a"]
+
+
+def test_one_that_nothing_helps_any_more_is_a_persons_case_whatever_the_cap_says() -> None:
+    """Never silence: it is opened, without a permit, to ask a person."""
+    full = [a_permit("other")]
+    admission = admit(a_report(a_remediation("a", exhausted="maxRetry is 3")), full, cap=1, now=NOW)
+    assert (names(admission.admitted), names(admission.exhausted), admission.refused) == ([], ["a"], ())
+    held = admit(a_report(a_remediation("a", exhausted="x")), full, cap=1, now=NOW, held_off=(Held("a"),))
+    assert held.exhausted == (), "a person has just ended it"
+
+
+def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_those_just_let_in() -> None:
+    limit = (("NodeHealthCheck/workers", 2),)
+    candidates = [a_remediation(name, in_flight=limit) for name in ("a", "b")]
+    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
+    admission = admit(a_report(*candidates), [under_way], cap=9, now=NOW)
+    assert names(admission.admitted) == ["a"]
+    assert [(each.node, each.reason) for each in admission.refused] == [("b", Because.IN_FLIGHT)]
+    parked = a_permit("x", Holding.PARKED, checks=("NodeHealthCheck/workers",))
+    assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits"),
+    [
+        ({}, True),
+        ({"fresh": False}, False),
+        ({"owner": "MachineSet/others"}, False),
+        ({"created": ago(100)}, False),
+        ({"created": None}, False),
+    ],
+)
+def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its_patient(
+    fields: dict[str, Any], waits: bool
+) -> None:
+    """Until it is known whose successor it is, and what it is to remember."""
+    young = {"fresh": True, "created": ago(1)} | fields
+    permit = a_permit("gone", owner="MachineSet/workers", granted_at=ago(20))
+    candidate = replace(a_remediation("a"), **young)
+    admission = admit(a_report(candidate), [permit], cap=9, now=NOW)
+    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    ended = Replacing(owner="MachineSet/workers", node="gone", since=ago(20), until=NOW + timedelta(seconds=5))
+    admission = admit(a_report(candidate), (), cap=9, now=NOW, replaced=[ended])
+    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    assert admission.again == (ended.until if waits else None)
+    assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("members", "ready", "target_ready", "removes", "allowed"),
+    [
+        (3, 2, False, False, True),
+        (3, 2, True, False, False),
+        (3, 1, False, True, False),
+        (2, 1, False, False, False),
+        (2, 1, False, True, True),
+        (2, 2, True, True, True),
+        (2, 1, True, True, False),
+        (1, 0, False, True, False),
+        (1, 1, True, True, False),
+    ],
+)
+def test_a_member_that_is_replaced_is_counted_out_and_the_last_one_never_is(
+    members: int, ready: int, target_ready: bool, removes: bool, allowed: bool
+) -> None:
+    """S15, and seed 003: a control plane of two is the smallest that can be remediated."""
+    guard = control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=(), removes=removes)
+    assert (guard == "") is allowed
+
+
+def test_a_member_to_be_that_never_had_a_node_may_be_replaced_one_at_a_time() -> None:
+    """S15."""
+    asked = {"target_ready": False, "removes": True, "is_member": False}
+    assert control_plane_guard(1, 1, open_member_episodes=(), **asked) == ""  # type: ignore[arg-type]
+    assert "another control-plane member" in control_plane_guard(3, 3, open_member_episodes=("b",), **asked)  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ FAST_PLAN: Mapping[str, Any] = {
 class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
-    MachineSet replaces; `own_disks`: its volumes are disks of the platform; `shape`: whatever else a `SimulatedCluster` is told."""
+    MachineSet replaces; `own_disks`: its volumes are disks of the platform; `shape`: what else a `SimulatedCluster` is told."""
 
     def __init__(
         self,

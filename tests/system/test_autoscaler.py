@@ -1,5 +1,5 @@
-"""The three outcomes of the machine health check's own proposal, with a cluster autoscaler beside it: what we remediate must not keep
-it from finding out that a MachineSet is broken.
+"""The three outcomes of the machine health check's own proposal, with a cluster autoscaler beside it: what we remediate must not
+keep it from finding out that a MachineSet is broken.
 
 One story, in which each test is a chapter. Its clock is put forward by hand; ours runs as it does, so that its 15 minutes pass
 before ours do.
@@ -17,7 +17,6 @@ from policy.remediation.memory import BACKOFF_ANNOTATION, LAST_REMEDIATION_ANNOT
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble
-from simulator.objects import name_of
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import CHECKS, machine_health_check
@@ -110,7 +109,7 @@ async def test_failed_above_the_maximum_the_autoscaler_is_not_disturbed(system: 
 
 
 async def test_failed_below_the_maximum_it_would_be_a_hot_loop(system: System) -> None:
-    """With the pauses switched off what the proposal warns of is seen: machine after machine, and the set is never called broken."""
+    """With the pauses switched off what the proposal warns of is seen: machine after machine, and the set is never found out."""
     scaler = autoscaler(system)
     scaler.pass_time(100_000)  # nobody is left alone any more
     loop = {BACKOFF_ANNOTATION: "none", AUTOSCALER_PATIENCE_ANNOTATION: "0s"}
@@ -147,7 +146,6 @@ async def test_accepted_and_then_terminated_the_autoscaler_gets_its_fifteen_minu
     await awaits_another(system, SECOND, 1)
     await left_to_the_autoscaler(system)
     scaler.pass_time(MAX_NODE_PROVISION_TIME)
-    await system.until(lambda: scaler.is_content, "the third set has made room", seconds=60)
+    await system.until(lambda: "registered" in scaler.what_befell(THIRD), "the third set has made room", seconds=60)
     assert {FIRST, SECOND} <= set(scaler.backed_off)
-    assert scaler.what_befell(THIRD)[-1] == "registered"
-    assert len({name_of(each) for each in system.cluster.machines.view.machines}) >= 4
+    assert scaler.is_content

@@ -1,4 +1,4 @@
-"""A worker dies between the request for a Machine's deletion and the answer: one deletion, and the successor is nobody's patient."""
+"""A worker dies between the request for a Machine's deletion and the answer: one deletion, and its successor stays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Cluster API: whoever owns a Machine remediates it. We say by conditions that it is its turn, and see it through.
 
-A worker's MachineSet, and a KubeadmControlPlane with three, two and one member, whose rules are its own: one is never taken alone.
+A worker's MachineSet, and a KubeadmControlPlane with three, two and one member, whose rules are its own: the last one stays.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from activities.cluster.connection import JsonObject
 from activities.cluster.events import Happening
 from activities.contracts.scan import InFlight
 from policy.healthcheck import Dialect
+from policy.remediations import Remediation
 from policy.report import CheckReport
 
 REMEDIATION_ALLOWED = "RemediationAllowed"
@@ -30,7 +31,7 @@ class Situation:
     """One check as the scan found it, and its object's status as it stands.
 
     unhealthy, in_flight: the nodes of this check alone. targets: names of everything that counts, for the dialects that list
-    them.
+    them. objects: the remediation objects that the check has had made, by the name of their node.
     """
 
     report: CheckReport
@@ -38,6 +39,7 @@ class Situation:
     unhealthy: Sequence[str] = ()
     in_flight: Sequence[InFlight] = ()
     targets: Sequence[str] = ()
+    objects: Mapping[str, Sequence[Remediation]] = field(default_factory=dict)
     paused: bool = False
 
     @property

@@ -27,6 +27,7 @@ from activities.cluster.statuses.common import (
     seconds,
 )
 from activities.contracts.scan import InFlight
+from policy.remediations import Remediation
 from policy.report import CheckReport
 from policy.storms import ACTIVE, COOLING_DOWN
 
@@ -50,7 +51,7 @@ def medik8s_status(situation: Situation, now: datetime) -> StatusChange | None:
     wanted: JsonObject = {
         "observedNodes": report.total,
         "healthyNodes": report.healthy,
-        "unhealthyNodes": _unhealthy_nodes(situation.unhealthy, remediating, started_at),
+        "unhealthyNodes": _unhealthy_nodes(situation, remediating, started_at, now),
         "inFlightRemediations": dict(sorted(started_at.items())),
         "phase": _phase(report, remediating),
         "reason": _reason(report, remediating),
@@ -89,19 +90,39 @@ def _reason(report: CheckReport, remediating: Mapping[str, InFlight]) -> str:
 
 
 def _unhealthy_nodes(
-    unhealthy: Sequence[str], remediating: Mapping[str, InFlight], started_at: Mapping[str, str]
+    situation: Situation, remediating: Mapping[str, InFlight], started_at: Mapping[str, str], now: datetime
 ) -> list[JsonObject]:
-    names = sorted({*unhealthy, *remediating}, key=lambda node: (node not in remediating, node))[:MAXIMUM_UNHEALTHY_NODES]
-    return [
-        {"name": name, **({"remediations": [_remediation(remediating[name], started_at[name])]} if name in remediating else {})}
-        for name in sorted(names)
-    ]
+    handled, objects = {*remediating, *situation.objects}, situation.objects
+    names = sorted({*situation.unhealthy, *handled}, key=lambda node: (node not in handled, node))[:MAXIMUM_UNHEALTHY_NODES]
+    found: list[JsonObject] = []
+    for name in sorted(names):
+        entry: JsonObject = {"name": name}
+        listed = [_object(each, now) for each in objects.get(name, ())]
+        if name in remediating:
+            listed.append(_remediation(remediating[name], started_at[name]))
+        if listed:
+            entry["remediations"] = listed
+        if (well := max((each.well_since for each in objects.get(name, ()) if each.well_since), default=None)) is not None:
+            entry |= {"conditionsHealthyTimestamp": seconds(well), "healthyDelayed": True}
+        found.append(entry)
+    return found
 
 
 def _remediation(episode: InFlight, started_at: str) -> JsonObject:
     """An episode is a workflow, not an object: its name here is the incident by which `nodewarden status` finds it."""
-    resource = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "Fencing", "name": episode.incident}
+    resource = {"apiVersion": "nodewarden.io/v1alpha1", "kind": episode.kind, "name": episode.incident}
     return {"resource": resource, "started": started_at}
+
+
+def _object(made: Remediation, now: datetime) -> JsonObject:
+    """One of another controller, as the operator lists them."""
+    names = {"apiVersion": made.ref.api_version, "kind": made.ref.kind, "namespace": made.ref.namespace, "name": made.ref.name}
+    entry: JsonObject = {"resource": names | ({"uid": made.uid} if made.uid else {}), "started": seconds(made.created or now)}
+    if made.template:
+        entry["templateName"] = made.template
+    if made.timed_out is not None:
+        entry["timedOut"] = seconds(made.timed_out)
+    return entry
 
 
 def _conditions(report: CheckReport, current: Mapping[str, Any], now: datetime) -> list[JsonObject]:
@@ -155,10 +176,14 @@ def _remediations(
     report: CheckReport, remediating: Mapping[str, InFlight], started: Sequence[str], ended: Sequence[str]
 ) -> list[Happening]:
     began = [
-        happening(report, "RemediationCreated", f"fencing of Node/{node} has begun, incident {remediating[node].incident}")
+        happening(
+            report,
+            "RemediationCreated",
+            f"{remediating[node].kind.lower()} of Node/{node} has begun, incident {remediating[node].incident}",
+        )
         for node in started
     ]
-    return [*began, *(happening(report, "RemediationRemoved", f"fencing of Node/{node} has ended") for node in ended)]
+    return [*began, *(happening(report, "RemediationRemoved", f"the episode of Node/{node} has ended") for node in ended)]
 
 
 def _moved(remediating: Mapping[str, InFlight], current: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -85,6 +85,13 @@ def test_our_own_template_may_stand_on_several_rungs() -> None:
     ]
 
 
+def test_several_templates_of_one_kind_need_its_controllers_word_which_is_told() -> None:
+    ladder = [rung(1, FOREIGN), rung(2, FOREIGN | {"name": "harder"})]
+    check = a_check(remediationTemplate=None, escalatingRemediations=ladder)
+    assert [found.template.name for found in check.rungs] == ["a", "harder"]
+    assert "multiple-templates-support" in check.warnings[0]
+
+
 def test_a_single_template_has_no_timeout() -> None:
     (single,) = a_check().rungs
     assert single == Rung(template=single.template, order=0, timeout=None)

@@ -1,0 +1,117 @@
+"""What a target's past means for its next remediation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from policy.healthcheck import Dialect, HealthCheck
+from policy.machines import MachineView
+from policy.nodes import NodeView
+from policy.remediation.lineage import turn_of
+from policy.remediation.memory import (
+    AUTOSCALER_PATIENCE,
+    LAST_REMEDIATION_ANNOTATION,
+    Backoff,
+    LastRemediation,
+    RetryRules,
+    written_memory,
+)
+from policy.targets import Target
+from tests.policy.builders import NOW, a_node, ago
+from tests.policy.pools import a_machine, openshift
+
+OPENSHIFT = Dialect.OPENSHIFT
+CHECK = openshift("workers")
+AT_ONCE = replace(CHECK, retry=RetryRules(), autoscaler_patience=timedelta(0))
+
+
+def remembering(seconds: float, retry: int = 0, failed: tuple[str, ...] = ()) -> dict[str, str]:
+    return {LAST_REMEDIATION_ANNOTATION: written_memory(LastRemediation(of="m0", at=ago(seconds), retry=retry, failed=failed))}
+
+
+def target(machine: MachineView | None = None, node: NodeView | None = None) -> Target:
+    return Target("t", machine=machine, node=node)
+
+
+def never_joined(age: float, memory: dict[str, str] | None = None, **fields: object) -> Target:
+    return target(a_machine(dialect=OPENSHIFT, node_name="", created=ago(age), annotations=memory or {}, **fields))
+
+
+def due_in(found: Target, *checks: HealthCheck) -> float:
+    """Seconds until its next remediation may begin; 0 for at once."""
+    moment = turn_of(found, checks or (CHECK,), NOW).not_before
+    return (moment - NOW).total_seconds() if moment is not None else 0.0
+
+
+def test_what_was_never_remediated_is_so_at_once() -> None:
+    assert due_in(never_joined(5)) == 0
+    assert due_in(target(node=a_node())) == 0
+
+
+def test_a_successor_that_never_came_to_be_a_node_is_left_to_the_autoscaler_first() -> None:
+    """Seed 000: whoever replaces it before 15 minutes are over starts the autoscaler's clock anew."""
+    found = never_joined(60, remembering(70))
+    assert due_in(found) == AUTOSCALER_PATIENCE.total_seconds() - 60
+    assert "autoscaler" in turn_of(found, (CHECK,), NOW).why
+    assert due_in(never_joined(AUTOSCALER_PATIENCE.total_seconds(), remembering(1000))) == 0
+    assert due_in(never_joined(60, remembering(70)), replace(CHECK, autoscaler_patience=timedelta(0))) == 0
+
+
+def test_it_backs_off_though_nobody_has_said_so_and_not_where_somebody_has() -> None:
+    found = never_joined(60, remembering(20, retry=2))
+    impatient = replace(CHECK, autoscaler_patience=timedelta(0))
+    assert due_in(found, impatient) == Backoff().before(3).total_seconds() - 20
+    assert due_in(found, AT_ONCE) == 0
+
+
+def test_a_machine_that_had_a_node_is_remediated_again_at_once_where_nobody_has_said_otherwise() -> None:
+    """Seed 003: retryPeriod unset."""
+    found = target(a_machine(dialect=OPENSHIFT, annotations=remembering(20, retry=4)))
+    turn = turn_of(found, (CHECK,), NOW)
+    assert (turn.retry, turn.not_before, turn.exhausted) == (5, None, "")
+
+
+def test_the_longest_delay_and_the_smallest_limit_of_all_checks_win() -> None:
+    found = target(a_machine(dialect=OPENSHIFT, annotations=remembering(20, retry=1)))
+    short = replace(AT_ONCE, retry=RetryRules(retry_period=timedelta(seconds=60)))
+    long = replace(AT_ONCE, retry=RetryRules(backoff=Backoff(base=timedelta(minutes=5))))
+    assert due_in(found, short, long) == 600 - 20
+    limited = replace(AT_ONCE, retry=RetryRules(max_retry=1))
+    assert turn_of(found, (long, limited), NOW).exhausted
+
+
+def test_rules_of_the_settings_hold_where_a_check_says_nothing() -> None:
+    found = target(node=a_node(annotations=remembering(20)))
+    rules = RetryRules(retry_period=timedelta(minutes=2))
+    turn = turn_of(found, (CHECK,), NOW, retries=rules)
+    assert turn.not_before == NOW + timedelta(seconds=100)
+    assert turn_of(found, (AT_ONCE,), NOW, retries=rules).not_before is None
+
+
+def test_of_machine_and_node_the_later_one_counts() -> None:
+    both = target(
+        a_machine(dialect=OPENSHIFT, annotations=remembering(500, retry=1)), a_node("n1", annotations=remembering(100, retry=2))
+    )
+    assert turn_of(both, (CHECK,), NOW).retry == 3
+
+
+def test_steps_that_have_failed_are_not_tried_again_in_the_same_sequence() -> None:
+    assert turn_of(target(node=a_node(annotations=remembering(60, 0, ("fence",)))), (CHECK,), NOW).failed == ("fence",)
+    assert turn_of(target(node=a_node(annotations=remembering(7200, 0, ("fence",)))), (CHECK,), NOW).failed == ()
+
+
+def test_what_cant_be_read_is_a_persons_case_and_never_a_fresh_start() -> None:
+    found = target(node=a_node(annotations={LAST_REMEDIATION_ANNOTATION: "{"}))
+    assert LAST_REMEDIATION_ANNOTATION in turn_of(found, (CHECK,), NOW).exhausted
+
+
+@pytest.mark.parametrize("retry", [0, 7])
+def test_a_kubeadm_control_plane_remembers_by_itself(retry: int) -> None:
+    """Its own remediationStrategy is carried out by it, and never twice."""
+    machine = a_machine(annotations=remembering(1, retry), controller="KubeadmControlPlane/cp", node_name="")
+    limited = replace(CHECK, retry=RetryRules(max_retry=0, retry_period=timedelta(hours=1)))
+    turn = turn_of(target(machine), (limited,), NOW)
+    assert (turn.retry, turn.not_before, turn.exhausted) == (0, None, "")
