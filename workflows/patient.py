@@ -23,6 +23,7 @@ from activities.contracts.remediation import (
     RememberRequest,
 )
 from activities.contracts.target import ActResult
+from policy.episodes import NeedKind
 from policy.permits import PermitRequest
 from policy.remediation.escalation import Step, timed_out
 from policy.remediation.ladder import removes
@@ -152,6 +153,7 @@ class Patient:
             owner=self.pin.owner,
             since=errand.since,
             memory=self.memory,
+            check=self.pin.need.check if self.pin.need.kind is NeedKind.CHECK else None,
         )
         found: Followed = await self.call(
             RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"

@@ -125,7 +125,7 @@ async def read_subject(connections: Connections, need: Need | None, node: str, *
         return await _alone(connections, check, node.removeprefix(MACHINE))
     machine = None if whole else await _named_by_the_node(connections, check, node)
     machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
-    cluster = await _cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
+    cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
 
 
@@ -133,7 +133,7 @@ async def _alone(connections: Connections, check: HealthCheck, name: str) -> Sub
     """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
     namespace, _, own = name.partition("/")
     resource = _machines(check)
-    cluster = await _cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
+    cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     try:
         body = await connections.of(resource.api_version).get_bytes(resource.path(own, namespace=namespace))
     except ObjectNotFound:
@@ -217,7 +217,7 @@ def _of_its_cluster(machine: MachineView, check: HealthCheck) -> bool:
     return not check.cluster_name or machine.cluster_name == check.cluster_name
 
 
-async def _cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCluster | None:
+async def cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCluster | None:
     resource = in_version(CAPI_CLUSTERS, check.ref.api_version.rpartition("/")[2])
     try:
         return decode_cluster(

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
 from temporalio import activity
 
 from activities.cluster.connection import ClusterConnection, JsonObject
@@ -43,8 +44,8 @@ from activities.cluster.machine_objects import (
     uid_of,
     waits_for,
 )
-from activities.cluster.machine_reading import CAPI_VERSIONS, Connections, Subject, find_check, machines_of
-from activities.cluster.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE
+from activities.cluster.machine_reading import CAPI_VERSIONS, Connections, Subject, cluster_of, find_check, machines_of
+from activities.cluster.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE, decode_machine
 from activities.cluster.owning import machine_of
 from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -69,13 +70,14 @@ from activities.contracts.remediation import (
     RememberRequest,
     Replacement,
 )
-from activities.contracts.target import ActResult, Target
+from activities.contracts.target import ActResult
+from activities.contracts.target import Target as EpisodeTarget
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episodes import Need, NeedKind, Pinned, RemediationInput
 from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck, ObjectRef
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.nodes import NodeView
 from policy.remediation.escalation import Step
@@ -83,7 +85,8 @@ from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_str
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remedies import OWNER_REMEDIATED
 from policy.rules import rules_of
-from policy.targets import MACHINE
+from policy.targets import MACHINE, Target
+from policy.verdicts import Health
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
@@ -314,7 +317,7 @@ class ClusterRemediation(RemediationActivities):
             if (made := created_of(machine)) is not None and made >= since and uid_of(machine) != request.machine_uid
         ]
         if (named := next((each for each in found if _remembers(each, request)), None)) is not None:
-            return await self._as_replacement(named)
+            return await self._as_replacement(request, named)
         blank = [
             each for each in found if not {LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION} & annotations_of(each).keys()
         ]
@@ -327,7 +330,7 @@ class ClusterRemediation(RemediationActivities):
                 )
                 if not done.changed:
                     continue
-            return await self._as_replacement(machine)
+            return await self._as_replacement(request, machine)
         return None
 
     async def _siblings(self, request: FollowRequest) -> list[JsonObject]:
@@ -342,15 +345,38 @@ class ClusterRemediation(RemediationActivities):
             if request.owner and controller_of(machine) == request.owner and deleting_since(machine) is None
         ]
 
-    async def _as_replacement(self, machine: JsonObject) -> Replacement:
+    async def _as_replacement(self, request: FollowRequest, machine: JsonObject) -> Replacement:
         node = await find_node(self._nodes, name) if (name := node_of(machine)) else None
+        ready = node is not None and node.view.ready
         return Replacement(
             machine=machine["metadata"]["name"],
             uid=uid_of(machine),
             node=name,
-            ready=node is not None and node.view.ready,
-            failed=failure_of(machine),
+            ready=ready,
+            failed=failure_of(machine) or ("" if ready else await self._judged(request, machine, node)),
         )
+
+    async def _judged(self, request: FollowRequest, document: JsonObject, node: LiveNode | None) -> str:
+        """Why the check of its predecessor calls the successor unhealthy, "" where it does not (yet)."""
+        found = await find_check(self._connections, Need(kind=NeedKind.CHECK, check=request.check)) if request.check else None
+        check = _parsed(found) if found is not None else None
+        if check is None:
+            return ""
+        view = node.view if node is not None else None
+        if not check.of_machines:
+            target = Target(request.target.pinned.node, node=view)
+        else:
+            machine = decode_machine(orjson.dumps(document), check.dialect)
+            target = Target(machine.key, node=view, machine=machine)
+            target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
+        if target.node is None and target.machine is None:
+            return ""
+        verdict = rules_of(check).judge(target, self._judging_clock())
+        return verdict.message or verdict.reason if verdict.health is Health.UNHEALTHY else ""
+
+    def _judging_clock(self) -> datetime:
+        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
+        return self._nodes.now() if self._clock is utc_now else self._clock()
 
     async def _scaled_down(self, request: FollowRequest) -> str:
         found = set_of(request.machine, request.owner)
@@ -374,7 +400,7 @@ class ClusterRemediation(RemediationActivities):
             return await self._annotate(request.machine, request.machine_uid, {LAST_REMEDIATION_ANNOTATION: request.memory})
         return await self._remember_on_node(request.target, request.memory)
 
-    async def _remember_on_node(self, target: Target, memory: str) -> ActResult:
+    async def _remember_on_node(self, target: EpisodeTarget, memory: str) -> ActResult:
         def decide(node: LiveNode) -> Edit:
             if node.view.uid != target.pinned.uid:
                 return Edit(detail="another Node has the name")

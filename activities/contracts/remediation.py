@@ -61,7 +61,7 @@ class FollowRequest:
     """Look what has become of the Machine, and of its successor.
 
     since: when its deletion was asked for, None before that: no Machine that is older can be its successor. memory: what the
-    successor is to remember (`policy/remediation/memory.py`), "" for nothing.
+    successor is to remember (`policy/remediation/memory.py`), "" for nothing. check: the health check that judges the successor.
     """
 
     target: Target
@@ -70,6 +70,7 @@ class FollowRequest:
     owner: str
     since: datetime | None
     memory: str = ""
+    check: ObjectRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

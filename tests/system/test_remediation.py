@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.episodes import EpisodeResult, Kind, Outcome
-from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
+from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
+from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.remediation.memory import BACKOFF_ANNOTATION, LAST_REMEDIATION_ANNOTATION, MAX_RETRY_ANNOTATION, read_memory
 from simulator.machine_systems.contract import MachineSettings
-from simulator.machines import MachineOptions
+from simulator.machines import MachineOptions, Trouble
+from simulator.node import NodeFault
 from simulator.objects import JsonObject
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
@@ -44,6 +46,7 @@ def machine_health_check(**annotations: str) -> JsonObject:
         "spec": {
             "selector": {},
             "maxUnhealthy": 2,
+            "nodeStartupTimeout": "4s",
             "unhealthyConditions": [
                 {"type": "Ready", "status": "Unknown", "timeout": "1s"},
                 {"type": "Ready", "status": "False", "timeout": "1s"},
@@ -56,6 +59,18 @@ async def result_of(system: System, node: str) -> EpisodeResult:
     handle = system.warden.client.get_workflow_handle(episode_id("sim", node), result_type=EpisodeResult)
     found: EpisodeResult = await asyncio.wait_for(handle.result(), 60)
     return found
+
+
+async def parked(system: System, machine: str) -> EpisodeStatus:
+    """The episode of a Machine without a Node, once it asks for a person."""
+    found: list[EpisodeStatus] = []
+
+    async def asks() -> bool:
+        found[:] = [await system.warden.episode("sim", f"machine/{NAMESPACE}/{machine}").status()]
+        return found[0].phase is Phase.NEEDS_HUMAN
+
+    await system.until(asks, f"{machine} is a person's case", seconds=60, tolerate=True)
+    return found[0]
 
 
 async def begun(system: System, node: str) -> None:
@@ -85,3 +100,46 @@ async def test_a_worker_machine_that_fails_is_replaced_and_its_successor_remembe
     assert there is not None
     memory = read_memory(there["metadata"]["annotations"][LAST_REMEDIATION_ANNOTATION])
     assert (memory.of, memory.retry, memory.incident) == (machine, 0, result.incident)
+
+
+async def test_replacements_that_fail_are_retries_until_a_person_is_asked_and_has_it_go_on(system: System) -> None:
+    """Seed 003's sequence: M1 fails, M1-1 is remediation-retry 1, M1-2 would be the second; maxRetry 1 ends it, loudly."""
+    node, fleet = "node-3", system.cluster.machines
+    rules = {MAX_RETRY_ANNOTATION: "1", BACKOFF_ANNOTATION: "none", AUTOSCALER_PATIENCE_ANNOTATION: "0s"}
+    await system.client.patch(f"{CHECKS}/workers", {"metadata": {"annotations": rules}})
+    first = fleet.of_node(node)
+    machine_set = (fleet.machine(first) or {})["metadata"]["ownerReferences"][0]["name"]
+    fleet.instances.troubles[machine_set] = Trouble(fault=NodeFault.NEVER_BOOTS)
+    asked = len(fleet.deletions())
+    system.break_node(node, "kernel-hangs")
+
+    def lineage() -> list[str]:
+        """Who was remediated, in order: what the youngest remembers, and so on back."""
+        made = [each for each in fleet.names if (there := fleet.machine(each)) and _memory(there) is not None]
+        return sorted(made, key=lambda each: _memory(fleet.machine(each) or {}) or (0, ""))
+
+    def second_retry() -> bool:
+        last = lineage()
+        return bool(last) and (_memory(fleet.machine(last[-1]) or {}) or (0, ""))[0] == 1
+
+    await system.until(second_retry, "the replacement of the replacement is there", seconds=90)
+    last = lineage()[-1]
+    status = await parked(system, last)
+    assert "maxRetry is 1" in status.problem
+    assert not status.permit
+    assert [each.status for each in fleet.deletions()[asked:] if not each.by_controllers] == [200, 200], "M1 and M1-1, no more"
+    fleet.instances.troubles.clear()
+    episode = system.warden.episode("sim", f"machine/{NAMESPACE}/{last}")
+    await episode.resume(who="Ada", reason="the image is mended")
+    result = await result_of(system, f"machine/{NAMESPACE}/{last}")
+    assert result.outcome is Outcome.REPLACED, result.message
+    assert "is Ready" in result.message
+
+
+def _memory(machine: JsonObject) -> tuple[int, str] | None:
+    text = (machine.get("metadata") or {}).get("annotations", {}).get(LAST_REMEDIATION_ANNOTATION)
+    if text is None:
+        return None
+    last = read_memory(text)
+    mine = machine["metadata"]["name"]  # noted before it is deleted; who comes after it remembers it
+    return (last.retry, last.of) if last.of != mine else None
