@@ -97,8 +97,9 @@ class Case:
         )
 
 
-def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = None) -> Case:
-    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. deadline: see `Looks`."""
+def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = None, goes_on: bool = False) -> Case:
+    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. deadline: see `Looks`.
+    goes_on: see `FencingStory`."""
     plan, need = pin.plan, pin.need
     info = workflow.info()
     episode.cause = need.cause
@@ -131,7 +132,8 @@ def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = N
     if pin.adopted_incident:
         episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
         desk.adopted = pin.adopted_incident
-        power.expect_in_flight()
+        if not goes_on or pin.adopted_incident != episode.incident or info.run_id != info.original_execution_run_id:
+            power.expect_in_flight()  # a run that was reset is no earlier history, but one that was ended in mid-air
         isolation.adopt(pin.adopted_paths)
     return Case(
         episode=episode,

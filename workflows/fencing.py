@@ -53,9 +53,12 @@ class FencingStory:
         episode: Episode | None = None,
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
         deadline: datetime | None = None,
+        goes_on: bool = False,
     ) -> None:
         """episode: of a remediation one of whose steps this is; None: one of its own. adjust: what is made of the node's plan.
-        deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer."""
+        deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer.
+        goes_on: the remediation began in an earlier history, in which nothing was under way at the end: marks of its incident are
+        its own."""
         incident = request.incident or workflow.uuid4().hex[:12]
         reason = request.need.reason if request.need else request.reason
         self._request = request
@@ -63,6 +66,7 @@ class FencingStory:
         self._adjust = adjust
         self._deadline = deadline
         self._is_a_step = episode is not None
+        self._goes_on = goes_on
         self.episode = episode or Episode(
             kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason
         )
@@ -94,14 +98,31 @@ class FencingStory:
         refused = await self._begin()
         return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
 
-    async def undo(self) -> None:
-        """Give back what is still cut, as far as the pinned machine is there."""
+    async def undo(self) -> str:
+        """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
+        sentence with."""
         case = self._case
         if case is None or not case.isolation.left:
-            return
+            return ""
         if await case.looks.refresh() and case.sighting.is_replaced():
+            return case.isolation.left
+        return await self.endings.give_back_paths(patient=False)
+
+    async def find_again(self) -> None:
+        """Of a step that was carried out in an earlier history only the mark on the Node tells what is cut."""
+        if self._case is not None:
             return
-        await self.endings.give_back_paths(patient=False)
+        try:
+            pin = await self._pin()
+        except ActivityError as error:
+            self.episode.note("pin", "failed", error_message(error))
+            return
+        self._open(pin)
+
+    @property
+    def may_be_off(self) -> bool:
+        """Whether the machine was switched off, and not on again for all that is known here."""
+        return self.touched and self.case.power.powered_on_at is None
 
     async def _until_the_end(self) -> End:
         """The flow as often as it takes, and a person where it can't go on."""
@@ -128,6 +149,8 @@ class FencingStory:
     async def _last_resort(self, problem: str) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
+            await self.case.power.settle()  # nothing of it may be in flight beside the next step (S34)
+            await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
             raise Hopeless(problem)
         return await self.parking.park(problem)
 
@@ -173,11 +196,7 @@ class FencingStory:
         self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
         self.episode.introduce(zone="", reason=self.episode.reason)
         try:
-            pin: PinResult = await workflow.execute_activity_method(
-                TargetActivities.pin,
-                self._request,
-                **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
-            )
+            pin = await self._pin()
         except ActivityError as error:
             return error_message(error)
         self._open(pin)
@@ -201,10 +220,17 @@ class FencingStory:
         await case.power.settle()  # a terminated predecessor's last act: what is looked at from here on is what it has left
         return ""
 
+    async def _pin(self) -> PinResult:
+        return await workflow.execute_activity_method(
+            TargetActivities.pin,
+            self._request,
+            **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
+        )
+
     def _open(self, pin: PinResult) -> None:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
-        self._case = open_case(self.episode, pin, deadline=self._deadline)
+        self._case = open_case(self.episode, pin, deadline=self._deadline, goes_on=self._goes_on)
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)
@@ -237,14 +263,14 @@ class FencingStory:
         due = self.episode.started + case.plan.wait_before_isolation
         while case.need.kind is not NeedKind.CHECK and not case.isolation.began and workflow.now() < due:
             self.episode.enter(doing="waits before isolation", until=due)
-            await self.episode.rest(due - workflow.now(), "the wait before isolation")
+            await self.episode.rest(case.looks.in_time(due - workflow.now()), "the wait before isolation")
             await case.looks.may_go_on()
 
     async def _wait_before_power(self) -> None:
         """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
         while (remaining := self._wait_that_remains()) > timedelta(0):
             self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
-            await self.episode.rest(remaining, "the wait before power-management")
+            await self.episode.rest(self.case.looks.in_time(remaining), "the wait before power-management")
             await self.case.look_while_waiting()
 
     def _wait_that_remains(self) -> timedelta:

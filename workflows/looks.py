@@ -36,6 +36,12 @@ class Looks:
         self._gone = gone
         self.deadline = deadline
 
+    def in_time(self, duration: timedelta) -> timedelta:
+        """As long a wait as there is time for: where that ends, there is something else to do."""
+        if self.deadline is None:
+            return duration
+        return min(duration, max(self.deadline - workflow.now(), timedelta(0)) + timedelta(milliseconds=100))
+
     async def may_go_on(self) -> None:
         """Before off an abort wins at any moment, and a hold stops us before the next act."""
         while True:

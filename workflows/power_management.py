@@ -107,6 +107,8 @@ class PowerManagement:
                 raise NeedGone("the node is well again, though nobody restarted it")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
+                if deadline == self._looks.deadline:
+                    raise Hopeless("its time is over, and the node is not back Ready with a new boot id")
                 since = "power-on" if self._plan.levels else "its paths were cut"
                 waited = format_duration(deadline - max(began, default=deadline - self._plan.boot_timeout))
                 raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
