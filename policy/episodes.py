@@ -152,11 +152,24 @@ class PreservationNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepTaken:
+    """A step that has had its time, and may have left something to be taken back. asked, since, name: of a
+    RemediationProgress."""
+
+    step: int
+    began: datetime
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationProgress:
     """Where a remediation stood in its ladder when it began a new history.
 
     step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
-    from which on a Machine can be the successor. name: of the object that was made for it.
+    from which on a Machine can be the successor. name: of the object that was made for it. earlier: the steps before it.
+    left_off: one of them has switched the machine off, and not on again for all that is known.
     """
 
     pinned: Pinned
@@ -170,6 +183,8 @@ class RemediationProgress:
     since: datetime | None = None
     name: str = ""
     adopted_incident: str = ""
+    earlier: tuple[StepTaken, ...] = ()
+    left_off: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from temporalio import workflow
+
 from policy.episodes import FencingInput, Outcome, Phase, Step
 from policy.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
@@ -24,6 +26,7 @@ class FencingStep:
     def __init__(self, patient: Patient, errand: Errand) -> None:
         self._patient = patient
         self._errand = errand
+        self._ended = False
         adjust = rebooting if errand.step.strategy is Strategy.REBOOT else None
         deadline = errand.began + errand.step.timeout if errand.step.timeout is not None else None
         episode, pin = patient.episode, patient.pin
@@ -42,14 +45,26 @@ class FencingStep:
             episode=episode,
             adjust=adjust,
             deadline=deadline,
+            goes_on=patient.goes_on,
         )
+
+    @property
+    def errand(self) -> Errand:
+        """How far it has come."""
+        return self._errand
+
+    @property
+    def may_have_left_it_off(self) -> bool:
+        """Whether it has failed, and has switched the machine off and not on again for all that is known."""
+        return self._story.may_be_off and not self._ended
 
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""
         self._patient.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
         await self._patient.remember()
-        self._errand.asked = self._patient.episode.started
+        self._errand.asked, self._patient.episode.restarts = workflow.now(), 0
         end = await self._story.as_a_step()
+        self._ended = True
         if end.outcome is Outcome.REFUSED:
             raise Hopeless(end.message)
         return end
@@ -57,13 +72,19 @@ class FencingStep:
     async def give_up(self, why: str) -> None:
         """Nothing: what is proven stays so, and the next step may need it."""
 
-    async def take_back(self) -> None:
-        """Paths are given back and our marks go, as far as the machine is still there."""
-        await self._story.undo()
+    async def take_back(self) -> str:
+        """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
+        if self._ended:
+            return ""  # done by its own end
+        if self._errand.asked is not None:
+            await self._story.find_again()
+        return await self._story.undo()
 
 
 def rebooting(plan: FencingPlan) -> FencingPlan:
-    """The same devices and proofs, and no consequence."""
+    """The same devices and proofs, and no consequence. Raises Hopeless where there is nothing to switch."""
+    if not plan.levels:
+        raise Hopeless(f"{plan.source} names no power device by which it could be rebooted")
     return replace(
         plan,
         source=f"{plan.source}, rebooting only",

@@ -13,12 +13,12 @@ from temporalio import workflow
 
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
 from policy.durations import format_duration
-from policy.episodes import Outcome, Phase, Step
+from policy.episodes import NeedKind, Outcome, Phase, Step
 from policy.remediation.following import Progress, Told, follow
 from workflows import options
 from workflows.endings import End
-from workflows.patient import FIRST_LOOK, LOOK_AGAIN, Errand, Patient
-from workflows.turns import AbortAsked, Hopeless, StepFailed, Turn
+from workflows.patient import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, Errand, Patient
+from workflows.turns import Hopeless, StepFailed, Turn
 
 GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
@@ -32,7 +32,15 @@ class HandingOut:
         self._errand = errand
         self._episode = patient.episode
         self._pause = FIRST_LOOK
-        self._noted = False
+        self._lasts = ""
+        """What the health of a node that is well must still wait for."""
+        self._noted = self._may_stand = False
+        """Whether its node's health was noted, and whether its creation was begun, whatever came of that."""
+
+    @property
+    def errand(self) -> Errand:
+        """How far it has come."""
+        return self._errand
 
     async def carry_out(self) -> End:
         """Until the node is well or gone for good; its controller's failure is the next step's turn."""
@@ -40,21 +48,22 @@ class HandingOut:
             await self._create()
         while True:
             seen = await self._read()
-            if not seen.present:
-                raise Hopeless(f"{self._called} was deleted by somebody else")
             told = follow(_told(seen))
-            if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
-                return ended
+            if await self._patient.looks.refresh():
+                if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
+                    return ended
+                if not seen.present:
+                    raise Hopeless(f"{self._called} was deleted by somebody else")
             if told.progress is Progress.FAILED:
                 raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
             await self._patient.looks.may_go_on()
-            self._episode.enter(doing=f"waits for {self._called}: {seen.message or told.why}")
+            self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
             await self._patient.wait(self._errand, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 
     async def give_up(self, why: str) -> None:
         """Its controller is told, unless it says that it has succeeded; the object stays, as others look for it."""
-        if self._errand.asked is None:
+        if self._errand.asked is None and not self._may_stand:
             return
         try:
             seen = await self._call(ExternalActivities.time_out, "tells its controller that its time is over")
@@ -63,23 +72,24 @@ class HandingOut:
             return
         self._episode.note("external", "timed out" if seen.timed_out else "left", f"{self._called}: {why}")
 
-    async def take_back(self) -> None:
+    async def take_back(self) -> str:
         """Delete it, however often it takes, and see it go."""
-        if self._errand.asked is None:
-            return
+        if self._errand.asked is None and not self._may_stand:
+            return ""
 
         async def delete() -> None:
             await self._call(ExternalActivities.delete, f"deletes {self._called}")
 
-        await self._patient.desk.insist(
-            "delete-object", delete, failing=f"{self._called} can't be deleted", pause=timedelta(seconds=10)
-        )
+        failing = f"{self._called} can't be deleted"
+        if not await self._patient.desk.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
+            return f"; {failing}"
         self._episode.note("external", "deleted", self._called)
         ends, pause = workflow.now() + GOING_PATIENCE, FIRST_LOOK
-        while (await self._call(ExternalActivities.read, "looks whether it is gone")).present and workflow.now() < ends:
+        while (await self._read()).present and workflow.now() < ends:
             self._episode.enter(step=Step.RECOVERY, doing=f"waits until {self._called} is gone")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
+        return ""
 
     # Inside
 
@@ -90,10 +100,8 @@ class HandingOut:
         if patient.has_node:
             await patient.desk.take_node_lease(theirs_matters=True)
         await patient.remember()
-        try:
-            seen = await self._call(ExternalActivities.create, f"creates {self._called}")
-        except StepFailed as failed:
-            raise Hopeless(failed.reason) from failed
+        self._may_stand = True
+        seen = await self._call(ExternalActivities.create, f"creates {self._called}")
         self._errand.asked = seen.created or workflow.now()
         self._errand.began = self._errand.asked  # as medik8s counts the time of a step
         self._errand.name = seen.ref.name if seen.ref is not None else ""
@@ -101,25 +109,24 @@ class HandingOut:
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
-        patient, looks = self._patient, self._patient.looks
-        if not await looks.refresh():
-            return None
-        observed = self._episode.observation
+        patient, observed = self._patient, self._episode.observation
         assert observed is not None
-        if patient.has_node and patient.pin.machine is None and self._node_is_lost():
-            if node_goes and not succeeded:
+        if patient.pin.machine is not None:
+            # Metal3's goes with its Machine, and never says that it has succeeded.
+            goes, lost = seen.node_deletion == "True", f"{patient.name} is gone" if await self._machine_is_gone() else ""
+        else:
+            goes, lost = node_goes, self._node_is_lost()
+        if lost:
+            if seen.present and goes and not succeeded:
                 return None  # it was to go, and its successor is still to come
-            why = "was deleted" if not observed.present else "is another object now"
-            return End(outcome=Outcome.REPLACED, message=f"the Node {why}; {self._called} is over")
-        if patient.pin.machine is not None and (await patient.follow(self._errand)).gone:
-            return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone; {self._called} is over")
-        if not await looks.need_is_gone():
+            return End(outcome=Outcome.REPLACED, message=f"{lost}; {self._called} is over")
+        if not await self._is_well(succeeded=succeeded):
             if seen.well_since is not None or self._noted:
-                await self._call(ExternalActivities.note_well, "notes that the node is not well any more")
-                self._noted = False
+                await self._note("notes that the node is not well any more", well=False)
+            self._lasts = ""
             return None
         if left := await self._delay(seen):
-            self._episode.enter(doing=f"the node is well; {left}")
+            self._lasts = f"the node is well; {left}"
             return None
         return End(outcome=Outcome.RECOVERED, message=f"the node is well again after {self._called}")
 
@@ -131,8 +138,8 @@ class HandingOut:
             return ""
         since = seen.well_since
         if since is None:
-            since, self._noted = workflow.now(), True
-            await self._call(ExternalActivities.note_well, "notes since when the node is well", well=True)
+            since = workflow.now()
+            await self._note("notes since when the node is well", well=True)
         if delay < timedelta(0):
             return "a person has to confirm it"
         left = since + delay - workflow.now()
@@ -141,9 +148,31 @@ class HandingOut:
         self._pause = min(self._pause, left + timedelta(milliseconds=100))
         return f"that must last for another {format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))}"
 
-    def _node_is_lost(self) -> bool:
+    async def _is_well(self, *, succeeded: bool) -> bool:
+        """A person's wish is never gone by itself: there a Ready node is well once its controller says that it has succeeded."""
+        observed = self._episode.observation
+        if self._patient.pin.need.kind is NeedKind.PERSON:
+            return succeeded and observed is not None and observed.ready
+        return await self._patient.looks.need_is_gone()
+
+    async def _note(self, summary: str, *, well: bool) -> None:
+        try:
+            await self._call(ExternalActivities.note_well, summary, well=well)
+        except StepFailed as turn:
+            self._episode.note("external", "not noted", turn.reason)
+        else:
+            self._noted = well
+
+    async def _machine_is_gone(self) -> bool:
+        found = await self._patient.look_after(self._errand)
+        return found is not None and found.gone
+
+    def _node_is_lost(self) -> str:
+        """How the Node that was pinned is lost, "" where it is there or there never was one."""
         seen = self._episode.observation
-        return seen is not None and (not seen.present or seen.uid != self._patient.pin.pinned.uid)
+        if not self._patient.has_node or seen is None or (seen.present and seen.uid == self._patient.pin.pinned.uid):
+            return ""
+        return "the Node was deleted" if not seen.present else "the Node is another object now"
 
     @property
     def _called(self) -> str:
@@ -186,15 +215,23 @@ class Annotating:
         self._patient = patient
         self._errand = errand
         self._episode = patient.episode
+        self._may_stand = False
+
+    @property
+    def errand(self) -> Errand:
+        """How far it has come."""
+        return self._errand
 
     async def carry_out(self) -> End:
         """Annotated once; then until the node is well."""
         patient = self._patient
+        if patient.pin.machine is None:
+            raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
         if self._errand.asked is None:
             self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
             await patient.looks.before_destruction()
             await patient.remember()
-            summary = "annotates the Machine for its bare-metal operator"
+            summary, self._may_stand = "annotates the Machine for its bare-metal operator", True
             done = await patient.call(
                 RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
             )
@@ -202,11 +239,9 @@ class Annotating:
             self._episode.note("annotate-external", "ok", done.detail)
         pause = FIRST_LOOK
         while True:
-            found = await patient.follow(self._errand)
-            if found.gone:
+            found = await patient.look_after(self._errand)
+            if found is not None and found.gone:
                 return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone")
-            if found.deleting and (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
             await patient.looks.may_go_on()
             if await patient.looks.need_is_gone():
                 return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
@@ -219,17 +254,14 @@ class Annotating:
         self._episode.note("annotate-external", "given up", why)
         await self.take_back()
 
-    async def take_back(self) -> None:
+    async def take_back(self) -> str:
         """Both annotations go."""
-        if self._errand.asked is None:
-            return
-        done = await self._patient.call(
-            RemediationActivities.take_back,
-            self._patient.machine_request(),
-            options.cluster_write,
-            "takes the annotations off the Machine",
-        )
-        self._episode.note("annotate-external", "taken back", done.detail)
+        if self._errand.asked is None and not self._may_stand:
+            return ""
+        left = await self._patient.take_back("the annotations of the Machine")
+        if not left:
+            self._errand.asked, self._may_stand = None, False
+        return left
 
 
 def _told(seen: External) -> Told:

@@ -33,11 +33,13 @@ from workflows.bookkeeping import Bookkeeping
 from workflows.endings import End
 from workflows.episode import Episode
 from workflows.looks import Looks
-from workflows.turns import Hopeless, turn_for
+from workflows.turns import Hopeless, StepFailed, Turn, turn_for
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
 """How soon after an act it is looked at, and how seldom at last: what is awaited happens in minutes."""
+
+UNDO_PAUSE = timedelta(seconds=10)
 
 Result = TypeVar("Result")
 
@@ -52,7 +54,10 @@ class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
 
 @dataclass(slots=True, kw_only=True)
 class Errand:
-    """One step under way: when it began, when what it does was set going, and by which name that is found again."""
+    """One step under way: when it began, when what it does was set going, and by which name that is found again.
+
+    since: no Machine that is older can be the successor. seen: when the Machine was last known to stay.
+    """
 
     step: Step
     index: int
@@ -60,10 +65,15 @@ class Errand:
     asked: datetime | None = None
     since: datetime | None = None
     name: str = ""
+    seen: datetime | None = None
 
 
 class StepOfLadder(Protocol):
     """What every step can do."""
+
+    @property
+    def errand(self) -> Errand:
+        """How far it has come."""
 
     async def carry_out(self) -> End:
         """Until the patient is well or replaced. Raises the turn that the story must take: Hopeless, the next step's turn."""
@@ -71,8 +81,8 @@ class StepOfLadder(Protocol):
     async def give_up(self, why: str) -> None:
         """It has failed, or its time is over: whatever it set going is told so."""
 
-    async def take_back(self) -> None:
-        """The episode ends: nothing of it may stay behind."""
+    async def take_back(self) -> str:
+        """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +95,10 @@ class Patient:
     desk: Bookkeeping
     retry: int = 0
     failed: list[str] = field(default_factory=list)
+    goes_on: bool = False
+    """Whether the remediation began in an earlier history."""
+    blind: bool = False
+    """Whether the last look at the Machine was not answered."""
 
     @property
     def name(self) -> str:
@@ -145,6 +159,41 @@ class Patient:
 
     async def follow(self, errand: Errand) -> Followed:
         """What has become of its Machine."""
+        before = workflow.now()
+        found = await self._look_at_machine(errand)
+        if found.deleting_since is not None:
+            errand.since = found.deleting_since
+        elif not found.gone:
+            errand.seen = before
+        elif errand.since is None:  # it has gone between two looks, and nobody has seen since when
+            errand.since = (errand.seen or errand.asked or errand.began) - options.IN_FLIGHT_MARGIN
+            found = await self._look_at_machine(errand)
+        return found
+
+    async def look_after(self, errand: Errand) -> Followed | None:
+        """The same for whoever waits: an API that does not answer is no failure of what is waited for. None: not known now."""
+        try:
+            found = await self.follow(errand)
+        except StepFailed as turn:
+            if not self.blind:
+                self.episode.note("follow", "failed", turn.reason)
+            self.blind = True
+            return None
+        self.blind = False
+        return found
+
+    async def glance(self) -> Followed | None:
+        """What has become of its Machine, for whoever does nothing about it. None: not known now."""
+        if self.pin.machine is None:
+            return Followed()
+        asked = Errand(step=self.pin.ladder[-1], index=-1, began=workflow.now())
+        try:
+            return await self._look_at_machine(asked)
+        except Turn as turn:
+            self.episode.note("look", "failed", turn.reason)
+            return None
+
+    async def _look_at_machine(self, errand: Errand) -> Followed:
         assert self.pin.machine is not None
         request = FollowRequest(
             target=self.episode.target,
@@ -155,11 +204,9 @@ class Patient:
             memory=self.memory,
             check=self.pin.need.check if self.pin.need.kind is NeedKind.CHECK else None,
         )
-        found: Followed = await self.call(
+        return await self.call(
             RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"
         )
-        errand.since = found.deleting_since or errand.since
-        return found
 
     def machine_request(self) -> MachineRequest:
         """An act on its Machine that is to begin now or not at all."""
@@ -172,6 +219,20 @@ class Patient:
             not_after=workflow.now() + options.ACT_WINDOW,
             check=self.pin.need.check,
         )
+
+    async def take_back(self, what: str) -> str:
+        """What still stands on the Machine of what others were asked for goes, however often it takes; after a failure an abort
+        leaves it. Answers what is left, in words to end a sentence with."""
+
+        async def undo() -> None:
+            done = await self.call(
+                RemediationActivities.take_back, self.machine_request(), options.cluster_write, f"takes back {what}"
+            )
+            self.episode.note("take-back", "ok", done.detail)
+
+        failing = f"{what} can't be taken back"
+        gone = await self.desk.insist("take-back", undo, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
+        return "" if gone else f"; {failing}"
 
     async def call(
         self,
@@ -193,12 +254,17 @@ class Patient:
         """Wait for news, not beyond the step's time. Raises OutOfTime once that is over, NewHistory where this one is long."""
         if timed_out(errand.began, errand.step.timeout, workflow.now()):
             raise OutOfTime(f"not done after {errand.step.timeout}: {why}")
-        if handing_over.roll_is_due():
+        if self.may_roll:
             raise NewHistory
         if errand.step.timeout is not None:
             left = errand.began + errand.step.timeout - workflow.now() + timedelta(seconds=1)
             pause = min(pause, max(left, timedelta(seconds=1)))
         await self.episode.rest(pause, why)
+
+    @property
+    def may_roll(self) -> bool:
+        """Whether it is time for a new history. A word that is not carried out yet would be lost with this one."""
+        return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
 
     def repinned(self, pin: RemediationPin) -> None:
         """Another look at whom it is about, by the same names."""

@@ -32,9 +32,10 @@ from policy.episodes import (
     RemediationInput,
     RemediationProgress,
     Step,
+    StepTaken,
 )
 from policy.permits import Release
-from policy.remediation.escalation import Strategy, first_step, next_step
+from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
 from workflows import handing_over, options
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
@@ -43,11 +44,14 @@ from workflows.episode import Episode
 from workflows.fencing_step import FencingStep
 from workflows.giving_up import GivingUpStory
 from workflows.handing_out import Annotating, HandingOut
-from workflows.looks import Looks
+from workflows.looks import LICENCE_PATIENCE, Looks
 from workflows.messages import AbortRequest
 from workflows.patient import Errand, NewHistory, Patient, StepOfLadder
-from workflows.replacing import Deletion, OwnersTurn
+from workflows.replacing import Deletion, OwnersTurn, Replacing
 from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed
+
+TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
+"""Until a step that could not be begun is tried again."""
 
 LOOK_WHILE_PARKED = timedelta(minutes=5)
 """A parked one is told when its node changes; what has become of a Machine without one is looked at this seldom."""
@@ -72,6 +76,8 @@ class RemediationStory:
         self._set_going: list[StepOfLadder] = []
         """The steps that may have left something that is to be taken back at the end, oldest first."""
         self._errand: Errand | None = None
+        self._left_off = False
+        """Whether a step of an earlier history has left the machine off, for all that is known."""
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -96,17 +102,15 @@ class RemediationStory:
                     return ended
             try:
                 end = await self._climb()
-            except NeedGone as turn:
-                return End(outcome=Outcome.RECOVERED, message=turn.reason)
-            except Vetoed as turn:
-                return End(outcome=Outcome.RELEASED, message=f"given up before anything was done: {turn.reason}")
             except AbortAsked as turn:
                 return End(outcome=Outcome.ABORTED, message=turn.reason)
             except TargetChanged as turn:
                 return End(outcome=Outcome.REPLACED, message=turn.reason)
             if end is not None:
                 return end
-            problem = f"every step has failed: {self.episode.problem}"
+            if ended := await self._over_by_itself():  # what has failed may have done it all the same, and late
+                return ended
+            problem = f"every step has failed: {self.episode.problem or ', '.join(self.patient.failed)}"
 
     async def _climb(self) -> End | None:
         """Step after step. None: the ladder is used up."""
@@ -117,13 +121,57 @@ class RemediationStory:
             self._errand = errand
             step = self._made(errand)
             self._set_going.append(step)
-            self.episode.note("step", "begins", f"{index + 1} of {len(ladder)}: {errand.step.name}")
+            stage = "goes on" if errand.asked is not None else "begins"
+            self.episode.note("step", stage, f"{index + 1} of {len(ladder)}: {errand.step.name}")
             try:
-                return await step.carry_out()
-            except (Hopeless, StepFailed) as turn:
+                return await self._with_what_goes(step)
+            except (Hopeless, StepFailed, Vetoed) as turn:
                 self._errand = None
                 await self._fail(step, errand, turn)
             index = next_step(ladder, index, failed)
+        return None
+
+    async def _with_what_goes(self, step: StepOfLadder) -> End:
+        """Carry it out. A machine whose deletion was asked for by an earlier step goes whatever comes of this one: it is neither
+        recovered nor left alone, and only its end is the end."""
+        try:
+            end = await self._carry_out(step)
+        except NeedGone as turn:
+            end = End(outcome=Outcome.RECOVERED, message=turn.reason)
+        except Vetoed as turn:
+            if await self._deletion_beside(step) is not None:
+                raise
+            done = "before anything was done" if len(self._set_going) == 1 else f"before {step.errand.step.name}"
+            end = End(outcome=Outcome.RELEASED, message=f"given up {done}: {turn.reason}")
+        if end.outcome is Outcome.ABORTED or (deletion := await self._deletion_beside(step)) is None:
+            return end
+        self.episode.note("step", "ok", f"{step.errand.step.name}: {end.message}; its deletion goes on")
+        self._errand = deletion.errand
+        return await deletion.go_on()
+
+    async def _carry_out(self, step: StepOfLadder) -> End:
+        """A step that could not be begun is begun again for a while: nothing of that speaks against it."""
+        ends, pause, errand = workflow.now() + LICENCE_PATIENCE, TRY_AGAIN, step.errand
+        while True:
+            try:
+                return await step.carry_out()
+            except StepFailed as turn:
+                if workflow.now() >= ends or timed_out(errand.began, errand.step.timeout, workflow.now()):
+                    raise
+                self.episode.note("step", "tried again", turn.reason)
+                self.episode.enter(doing=f"will try again: {turn.reason}")
+                await self.episode.rest(pause, "before the step is tried again")
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _deletion_beside(self, step: StepOfLadder) -> Replacing | None:
+        """The earlier step by which the machine goes, None where it stays."""
+        for other in reversed(self._set_going):
+            if isinstance(other, Replacing) and other is not step and other.errand.asked is not None:
+                try:
+                    return other if await other.goes() else None
+                except Turn as turn:
+                    self.episode.note("look", "failed", turn.reason)
+                    return None
         return None
 
     async def _fail(self, step: StepOfLadder, errand: Errand, turn: Turn) -> None:
@@ -208,6 +256,7 @@ class RemediationStory:
             desk=desk,
             retry=self._request.retry,
             failed=list(self._request.failed),
+            goes_on=self._request.progress is not None,
         )
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         steps = ", ".join(step.name for step in pin.ladder)
@@ -232,30 +281,34 @@ class RemediationStory:
                 if not refused:
                     break
                 episode.resumed = None
+                if episode.permit:  # it was the mark that could not be left
+                    await patient.desk.ask_for_a_person(f"{problem}; a person's word came, but {refused}")
                 episode.problem = f"{problem}; a person's word came, but {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-            if handing_over.roll_is_due():
+            if patient.may_roll:
                 raise NewHistory
             await episode.rest(LOOK_WHILE_PARKED, "a person's word")
         patient.failed.clear()
+        await self._forget_what_failed()
         self._errand, episode.problem = None, ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
 
     async def _over_by_itself(self) -> End | None:
         """A patient that is well again, or was replaced by others, needs nobody any more."""
-        if await self.patient.looks.need_is_gone():
+        found = await self.patient.glance()
+        if found is not None and found.gone:
+            return End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone")
+        if found is not None and not found.deleting and await self.patient.looks.need_is_gone():
             return End(outcome=Outcome.RECOVERED, message="it is well again")
-        if self.patient.pin.machine is None:
-            return None
-        try:
-            found = await self.patient.follow(Errand(step=self.patient.pin.ladder[-1], index=-1, began=workflow.now()))
-        except Turn as turn:
-            self.episode.note("look", "failed", turn.reason)
-            return None
-        if not found.gone:
-            return None
-        return End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone: others have seen to that")
+        return None
+
+    async def _forget_what_failed(self) -> None:
+        """Before the first step is tried anew: an object that its controller has given up for good would be found again. What
+        was cut or has begun to go stays so."""
+        for step in [each for each in self._set_going if isinstance(each, HandingOut | Annotating)]:
+            if not await step.take_back():
+                self._set_going.remove(step)
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
@@ -265,9 +318,13 @@ class RemediationStory:
             self.episode.enter(step=Step.RECOVERY, doing="takes back what is not needed any more")
             for step in reversed(self._set_going):
                 try:
-                    await step.take_back()
+                    left = await step.take_back()
                 except Turn as turn:
                     self.episode.note("take-back", "left", turn.reason)
+                    left = f"; {turn.reason}"
+                end = replace(end, message=f"{end.message}{left}")
+            if end.outcome in {Outcome.ABORTED, Outcome.RELEASED} and self._may_be_off:
+                end = replace(end, message=f"{end.message}; the machine may be off: an earlier step had switched it off")
             if self.patient.has_node:
                 await self.patient.desk.remove_marks(UNMARK_PAUSE)
                 await self.patient.desk.release_node_lease()
@@ -278,10 +335,16 @@ class RemediationStory:
         )
         return self.episode.ended(end.outcome, end.message)
 
+    @property
+    def _may_be_off(self) -> bool:
+        steps = [each for each in self._set_going if isinstance(each, FencingStep)]
+        return self._left_off or any(step.may_have_left_it_off for step in steps)
+
     # A new history --------------------------------------------------------------------------------------------------
 
     def _rolled(self) -> RemediationInput:
         pin, errand = self.patient.pin, self._errand
+        earlier = [each for each in self._set_going if each.errand is not errand]
         return replace(
             self._request,
             incident=self.episode.incident,
@@ -307,6 +370,8 @@ class RemediationStory:
                 since=errand.since if errand is not None else None,
                 name=errand.name if errand is not None else "",
                 adopted_incident=pin.adopted_incident,
+                earlier=tuple(_taken(each.errand) for each in earlier),
+                left_off=self._may_be_off,
             ),
         )
 
@@ -326,15 +391,25 @@ class RemediationStory:
                 adopted_incident=progress.adopted_incident,
             )
         )
+        self.episode.enter(phase=Phase.RUNNING, doing="goes on in a new history")
+        self._left_off = progress.left_off
+        self._set_going += [self._made(self._errand_of(taken)) for taken in progress.earlier]
         if 0 <= progress.step < len(self.patient.pin.ladder):
-            self._errand = Errand(
-                step=self.patient.pin.ladder[progress.step],
-                index=progress.step,
-                began=progress.began,
-                asked=progress.asked,
-                since=progress.since,
-                name=progress.name,
-            )
+            self._errand = self._errand_of(progress)
+
+    def _errand_of(self, known: RemediationProgress | StepTaken) -> Errand:
+        return Errand(
+            step=self.patient.pin.ladder[known.step],
+            index=known.step,
+            began=known.began,
+            asked=known.asked,
+            since=known.since,
+            name=known.name,
+        )
+
+
+def _taken(errand: Errand) -> StepTaken:
+    return StepTaken(step=errand.index, began=errand.began, asked=errand.asked, since=errand.since, name=errand.name)
 
 
 @workflow.defn(name="Remediation")

@@ -21,14 +21,11 @@ from policy.episodes import Outcome, Phase, Step
 from workflows import options
 from workflows.endings import End
 from workflows.patient import FIRST_LOOK, LOOK_AGAIN, Errand, Patient
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Vetoed, is_unclear, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, Vetoed, is_unclear, turn_for
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
 told by its own verdict first."""
-
-CLOCKS_APART = timedelta(seconds=5)
-"""What the clocks of Temporal and of the API server may differ by, on top of the whole seconds of a creation."""
 
 ANOTHER_WORKER = timedelta(seconds=10)
 """A worker never has its own node's machine deleted; the next try may be taken by another one (S16)."""
@@ -44,14 +41,21 @@ class Replacing(ABC):
         self._patient = patient
         self._errand = errand
         self._episode = patient.episode
+        self._may_stand = False
+        """Whether something was begun whose answer never came."""
 
     @abstractmethod
     async def ask(self) -> None:
         """Have the deletion begun. Raises the turn where it may not be."""
 
     @abstractmethod
-    async def take_back(self) -> None:
+    async def take_back(self) -> str:
         """The wish is withdrawn, where that is possible."""
+
+    @property
+    def errand(self) -> Errand:
+        """How far it has come."""
+        return self._errand
 
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
@@ -63,19 +67,29 @@ class Replacing(ABC):
         if self._errand.asked is None:
             await self.ask()
             self._errand.asked = workflow.now()
-            # Until its deletion is seen, and where it goes so fast that nobody sees it.
-            self._errand.since = self._errand.asked - CLOCKS_APART
-        pause = FIRST_LOOK
+        pause, goes = FIRST_LOOK, False
         while True:
-            found = await self._patient.follow(self._errand)
-            if found.gone:
+            found = await self._patient.look_after(self._errand)
+            if found is not None and found.gone:
                 return await self._see_the_successor(found)
-            if not found.deleting:
+            goes = found.deleting if found is not None else goes
+            if found is not None and not goes:
                 await self._while_there_is_a_way_back(found)
-            elif (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}), though its deletion has been asked for")
+            if (abort := self._episode.abort_asked) is not None:
+                though = ", though its deletion has been asked for" if goes else ""
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
             await self._patient.wait(self._errand, pause, self._say(found))
             pause = min(pause * 2, LOOK_AGAIN)
+
+    async def goes(self) -> bool:
+        """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
+        found = await self._patient.follow(self._errand)
+        return found.gone or found.deleting
+
+    async def go_on(self) -> End:
+        """See it through after all, with the time of a step from now on: what goes is not saved by what another step does."""
+        self._errand.began = workflow.now()
+        return await self.carry_out()
 
     async def _while_there_is_a_way_back(self, found: Followed) -> None:
         await self._patient.looks.may_go_on()
@@ -86,7 +100,10 @@ class Replacing(ABC):
                 f"its owner {self._patient.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
-    def _say(self, found: Followed) -> str:
+    def _say(self, found: Followed | None) -> str:
+        if found is None:
+            self._episode.enter(doing="waits until the machine can be looked at")
+            return self._episode.doing
         owner = self._patient.pin.owner or "nobody"
         if found.deleting:
             self._episode.enter(phase=Phase.TERMINATING, doing=f"waits until the machine is gone: {found.waits or found.phase}")
@@ -120,53 +137,54 @@ class Replacing(ABC):
             self._episode.enter(step=Step.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
-            found = await self._patient.follow(self._errand)
+            found = await self._patient.look_after(self._errand) or found
 
 
 class Deletion(Replacing):
     """`delete-machine`: the Machine's deletion is asked for here."""
 
     async def ask(self) -> None:
-        """Live looks before each try; whatever was unclear is waited out and asked again, which finds it done."""
+        """What an earlier try has done is read first (S34); then a live look before each one."""
         patient = self._patient
         if patient.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
         if not patient.pin.owner:
             raise Hopeless(f"no controller owns {patient.pin.machine.key}: nobody would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
-        while True:
+        while not await self.goes():
             await patient.looks.before_destruction()
-            await patient.desk.take_node_lease(theirs_matters=True) if patient.has_node else None
+            if patient.has_node:
+                await patient.desk.take_node_lease(theirs_matters=True)
             await patient.remember()
             try:
                 found = await self._give_up()
             except ActivityError as error:
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
-                    if (found_out := await patient.follow(self._errand)).gone or found_out.deleting:
-                        self._episode.note("delete-machine", "asked", "its answer was lost, and it is going")
-                        return
-                    await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
+                    if not await self.goes():
+                        await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
                     continue
-                if error_type(error) in {ErrorType.OWN_NODE, ErrorType.NOT_LICENSED}:
+                if error_type(error) is ErrorType.OWN_NODE:
                     await patient.wait(self._errand, ANOTHER_WORKER, "until another worker may ask for the deletion")
                     continue
-                if error_type(error) is ErrorType.TARGET_CHANGED:
+                if error_type(error) is ErrorType.TARGET_CHANGED and await self.goes():
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
                 raise turn_for(error, "the deletion can't be asked for") from error
             if found.kept:
                 raise Vetoed(found.kept)
             self._episode.note("delete-machine", "asked", found.detail)
             return
+        self._episode.note("delete-machine", "found", "its deletion was asked for before")
 
-    async def take_back(self) -> None:
+    async def take_back(self) -> str:
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
         if self._errand.asked is not None or self._patient.pin.machine is None:
-            return
+            return ""
         try:
             await self._give_up(withdraw=True)
         except ActivityError as error:
             self._episode.note("delete-machine", "claim left", error_message(error))
+        return ""
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         pin, episode = self._patient.pin, self._episode
@@ -199,25 +217,17 @@ class OwnersTurn(Replacing):
         if patient.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine whose owner could be asked")
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {patient.pin.owner} to remediate it")
+        if await self.goes():
+            return
         await patient.looks.before_destruction()
         await patient.remember()
         summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
-        try:
-            asked = await patient.call(
-                RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary
-            )
-        except StepFailed as failed:
-            raise Hopeless(failed.reason) from failed
+        self._may_stand = True
+        asked = await patient.call(RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary)
         self._episode.note("request-owner", "asked", asked.detail)
 
-    async def take_back(self) -> None:
+    async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""
-        if self._errand.asked is None:
-            return
-        done = await self._patient.call(
-            RemediationActivities.take_back,
-            self._patient.machine_request(),
-            options.cluster_write,
-            "takes back what its owner was asked for",
-        )
-        self._episode.note("request-owner", "taken back", done.detail)
+        if self._errand.asked is None and not self._may_stand:
+            return ""
+        return await self._patient.take_back("what its owner was asked for")
