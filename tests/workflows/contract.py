@@ -38,6 +38,8 @@ from activities.contracts.power import (
     VolumeRequest,
     VolumesResult,
 )
+from activities.contracts.preservation import PreservationActivities
+from activities.contracts.remediation import ExternalActivities, RemediationActivities
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -128,6 +130,9 @@ CONTRACTS = (
     EpisodeActivities,
     MirrorActivities,
     ScanActivities,
+    PreservationActivities,
+    RemediationActivities,
+    ExternalActivities,
 )
 
 

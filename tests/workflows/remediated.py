@@ -1,0 +1,407 @@
+"""A scripted machine for remediation tests: one Machine and its Node, its owner and other controllers, behind the real contracts.
+
+The node, its devices and pods are those of `world.py`, so that a fencing can be a step of a ladder. Everything that comes of
+itself (an owner that replaces, a finalizer that holds a deletion up) follows from the moment at which it is looked at. It judges
+at every act: S14, S20, S33 and that no successor is ever taken for the patient. What plays it is `remediating.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.exceptions import ApplicationError
+
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult
+from activities.contracts.remediation import (
+    External,
+    ExternalRequest,
+    Followed,
+    FollowRequest,
+    MachineRequest,
+    RemediationPin,
+    RememberRequest,
+    Replacement,
+)
+from activities.contracts.target import ActResult, LookVerdict
+from activities.errors import ErrorType, failure
+from policy.episodes import Need, NeedKind, Pinned, RemediationInput
+from policy.healthcheck import ObjectRef
+from policy.permits import Release
+from policy.remediation.escalation import Step, Strategy
+from policy.remediation.memory import read_memory
+from policy.report import Observation
+from tests.workflows.attempts import START, Attempt, Lost
+from tests.workflows.world import NODE, ScriptedTarget, World
+
+MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
+REMEDIATIONS = "self-node-remediation.medik8s.io/v1alpha1"
+ACTING = frozenset(
+    {"preservation.give-up", "remediation.request-owner", "remediation.create-object", "remediation.annotate-external"}
+)
+"""What needs a permit, a last look and an end to its time."""
+
+
+def step(strategy: Strategy, timeout: timedelta | None = None, *, kind: str = "SelfNodeRemediationTemplate") -> Step:
+    """One step of a ladder."""
+    template = None
+    if strategy is Strategy.EXTERNAL:
+        template = ObjectRef(api_version=REMEDIATIONS, kind=kind, name="automatic", namespace="medik8s")
+    name = template.key if template is not None else strategy.value
+    return Step(strategy=strategy, name=name, template=template, timeout=timeout)
+
+
+@dataclass
+class Sibling:
+    """Another Machine of the same owner."""
+
+    name: str
+    created: datetime
+    memory: str = ""
+    ready_at: datetime | None = None
+    failed: str = ""
+
+
+@dataclass
+class Made:
+    """A remediation object."""
+
+    name: str
+    created: datetime
+    several: bool
+    processing: str = ""
+    succeeded: str = ""
+    node_deletion: str = ""
+    phase: str = ""
+    message: str = ""
+    timed_out: bool = False
+    well_since: datetime | None = None
+
+
+class SickNode(World):
+    """The node of the machine, which a person may have confirmed to be well."""
+
+    confirmed_well = False
+
+    def observation(self) -> Observation:
+        seen = super().observation()
+        return Observation(**{name: getattr(seen, name) for name in seen.__slots__} | {"confirmed_well": self.confirmed_well})
+
+
+@dataclass
+class Remediated:
+    """The world. `acts` is what was done, in order; `broken` what should never have been."""
+
+    ladder: tuple[Step, ...]
+    node: SickNode = field(default_factory=SickNode)
+    need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="workers: Ready is Unknown", check=CHECK))
+    of_machines: bool = False
+    """Its check judges Machines: one that goes is left alone by it, one that is gone is selected no more."""
+    has_machine: bool = True
+    owner: str = "MachineSet/workers"
+    healthy_delay: timedelta = timedelta(0)
+    refused: str = ""
+    present: bool = True
+    deleting: datetime | None = None
+    goes_after: timedelta | None = timedelta(minutes=2)
+    """How long its deletion takes; None: something holds it up for ever."""
+    node_goes: bool = True
+    """Its Node goes with it."""
+    follows_after: timedelta | None = timedelta(seconds=5)
+    """How long after it is gone its owner makes another one; None: it makes none."""
+    ready_after: timedelta | None = timedelta(minutes=3)
+    """How long the other one takes; None: for ever."""
+    successor_fails: str = ""
+    scaled_down: str = ""
+    siblings: list[Sibling] = field(default_factory=list)
+    owner_asked: datetime | None = None
+    owner_acts_after: timedelta | None = None
+    """How long its owner takes once asked; None: it does nothing."""
+    owner_says: tuple[str, str] = ("", "")
+    """Reason and message of its condition once its owner has looked."""
+    annotated: bool = False
+    objects: dict[str, Made] = field(default_factory=dict)
+    on_create: Callable[[Made], None] = lambda _made: None
+    """What the controller of the objects makes of one."""
+    memories: list[str] = field(default_factory=list)
+    """What was written on the patient, in order."""
+    deletions: list[datetime] = field(default_factory=list)
+    """Whenever its deletion reached the API."""
+    permit: bool = False
+    releases: list[Release] = field(default_factory=list)
+    looked: bool = False
+    errors: dict[str, deque[ApplicationError | str]] = field(default_factory=dict)
+    """What befalls the next attempts at an activity: an error, or the loss of its worker `before` or `after` it was done."""
+    before: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What happens right before the next attempt at an activity."""
+    after: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """What happens right after it, before its answer arrives."""
+    broken: list[str] = field(default_factory=list)
+    now: datetime = START
+
+    @property
+    def acts(self) -> list[str]:
+        """What was done, in order."""
+        return self.node.acts
+
+    @property
+    def remembered(self) -> list[tuple[str, ...]]:
+        """The failed steps of each memory that was written on the patient."""
+        return [read_memory(each).failed for each in self.memories]
+
+    def count(self, act: str) -> int:
+        """How often something was done."""
+        return self.acts.count(act)
+
+    def settle(self, now: datetime) -> None:
+        """What has come of itself until now."""
+        self.now = now
+        if self.owner_asked is not None and self.owner_acts_after is not None and self.deleting is None and self.present:
+            due = self.owner_asked + self.owner_acts_after
+            self.deleting = due.replace(microsecond=0) if now >= due else None
+        if self.deleting is None or self.goes_after is None:
+            return
+        gone = self.deleting + self.goes_after
+        if now >= gone and self.present:
+            self.present = False
+            self.node.present = self.node.present and not self.node_goes
+        if self.present or self.follows_after is None or any(each.name == "w-8" for each in self.siblings):
+            return
+        if now >= gone + self.follows_after:
+            made = gone + self.follows_after
+            ready = made + self.ready_after if self.ready_after is not None and not self.successor_fails else None
+            self.siblings.append(
+                Sibling(name="w-8", created=made.replace(microsecond=0), ready_at=ready, failed=self.successor_fails)
+            )
+
+    def successor(self) -> Sibling:
+        """The one that came for it."""
+        return next(each for each in self.siblings if each.name == "w-8")
+
+
+class ScriptedRemediation:
+    """The activities, over one world: `perform` carries out one attempt."""
+
+    def __init__(self, world: Remediated) -> None:
+        self.world = world
+        self._target = ScriptedTarget(world.node)
+
+    def perform(self, attempt: Attempt) -> Any:
+        """Carry one out, or have something befall it."""
+        world, name = self.world, attempt.call.name
+        world.settle(attempt.now)
+        if (happens := world.before.pop(name, None)) is not None:
+            happens()
+        befalls = world.errors[name].popleft() if world.errors.get(name) else None
+        if befalls == "before":
+            raise Lost
+        if isinstance(befalls, ApplicationError):
+            raise befalls
+        answer = self._carry_out(attempt)
+        world.broken += world.node.broken
+        world.node.broken.clear()
+        if (happens := world.after.pop(name, None)) is not None:
+            happens()
+        if befalls == "after":
+            raise Lost
+        return answer
+
+    def _carry_out(self, attempt: Attempt) -> Any:
+        name, request = attempt.call.name, attempt.request
+        if name in ACTING and not getattr(request, "withdraw", False):
+            self._judge(name, request)
+        if name.startswith(("remediation.", "preservation.")):
+            method = name.partition(".")[2].replace("-", "_")
+            return getattr(self, method)(request)
+        if attempt.call.method == "last_look":
+            return self._look(request)
+        if attempt.call.method == "power_off" and not self.world.permit:
+            self.world.broken.append("S14: power off without a permit")
+        answer = _at_once(getattr(self._target, attempt.call.method)(request))
+        if attempt.call.method == "request_permit":
+            self.world.permit = self.world.permit or answer.decision.value == "granted"
+        return answer
+
+    def _judge(self, name: str, request: Any) -> None:
+        world = self.world
+        if not world.permit:
+            world.broken.append(f"S14: {name} without a permit")
+        if not world.looked:
+            world.broken.append(f"S20: {name} without a last look before it")
+        if request.not_after is None or request.not_after - world.now > timedelta(seconds=16):
+            world.broken.append(f"S20: {name} with no end to its time")
+        world.looked = False
+
+    def _look(self, request: Any) -> Any:
+        """As `activities/cluster/looks.py`: a check of Machines leaves one that goes alone."""
+        world = self.world
+        result = _at_once(self._target.last_look(request))
+        verdict = result.verdict
+        if world.of_machines and request.need_matters and verdict is LookVerdict.GO:
+            if not world.present:
+                verdict = LookVerdict.NEED_GONE
+            elif world.deleting is not None:
+                verdict = LookVerdict.VETOED
+        world.looked = world.looked or (request.destructive and verdict is LookVerdict.GO)
+        return type(result)(verdict=verdict, reason=result.reason, at=result.at, observation=result.observation)
+
+    # The Machine ----------------------------------------------------------------------------------------------------
+
+    def pin_target(self, request: RemediationInput) -> RemediationPin:
+        world = self.world
+        world.acts.append("pin-target")
+        return RemediationPin(
+            pinned=Pinned(node=request.node, uid=world.node.uid if world.node.present else "", provider_id="sim://7", zone="a"),
+            need=request.need or world.need,
+            ladder=world.ladder if request.ladder is None else request.ladder,
+            check_uid="uid-check",
+            machine=MACHINE if world.has_machine else None,
+            machine_uid="uid-w-7" if world.has_machine else "",
+            owner=world.owner,
+            observation=world.node.observation(),
+            healthy_delay=world.healthy_delay,
+            refused=world.refused,
+        )
+
+    def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        world = self.world
+        assert request.remediates
+        if request.withdraw:
+            world.acts.append("withdraw")
+            return GiveUpResult(kept="it is not asked for any more")
+        world.acts.append("give-up")
+        if (request.machine, request.machine_uid) != (MACHINE, "uid-w-7"):
+            world.broken.append(f"S9: {request.machine_uid} was to be deleted")
+        if not world.present:
+            raise failure(ErrorType.TARGET_CHANGED, "another Machine has taken the name")
+        if world.deleting is None:
+            world.deleting = world.now.replace(microsecond=0)
+            world.deletions.append(world.now)
+        return GiveUpResult(detail="asked for its deletion")
+
+    def follow_machine(self, request: FollowRequest) -> Followed:
+        world = self.world
+        world.acts.append("follow")
+        assert (request.machine, request.machine_uid) == (MACHINE, "uid-w-7")
+        since = request.since or (world.deleting if world.present else None)
+        found = self._replacement(request, since) if since is not None else None
+        if not world.present:
+            return Followed(gone=True, replacement=found, scaled_down=world.scaled_down if found is None else "")
+        reason, message = world.owner_says if world.owner_asked is not None else ("", "")
+        return Followed(
+            deleting=world.deleting is not None,
+            deleting_since=world.deleting,
+            phase="Deleting" if world.deleting else "Running",
+            waits="its finalizers machine" if world.deleting else "",
+            owner_status="False" if world.owner_asked is not None else "",
+            owner_reason=reason,
+            owner_message=message,
+            replacement=found,
+        )
+
+    def _replacement(self, request: FollowRequest, since: datetime) -> Replacement | None:
+        world = self.world
+        young = [each for each in world.siblings if each.created >= since]
+        mine = [each for each in young if each.memory and read_memory(each.memory).incident == request.target.incident]
+        chosen = next((each for each in [*mine, *young] if not each.memory or each in mine), None)
+        if chosen is None:
+            return None
+        if request.memory and not chosen.memory:
+            chosen.memory = request.memory
+        ready = chosen.ready_at is not None and world.now >= chosen.ready_at
+        return Replacement(
+            machine=chosen.name, uid=f"uid-{chosen.name}", node="node-8" if ready else "", ready=ready, failed=chosen.failed
+        )
+
+    def request_owner(self, request: MachineRequest) -> ActResult:
+        self.world.acts.append("request-owner")
+        self.world.owner_asked = self.world.owner_asked or self.world.now
+        return ActResult(changed=True, detail="its owner is asked to remediate it")
+
+    def annotate_external(self, request: MachineRequest) -> ActResult:
+        self.world.acts.append("annotate-external")
+        self.world.annotated = True
+        return ActResult(changed=True, detail="annotated")
+
+    def take_back(self, request: MachineRequest) -> ActResult:
+        world = self.world
+        world.acts.append("take-back")
+        world.annotated = False
+        world.owner_asked = world.owner_asked if world.deleting is not None else None
+        return ActResult(changed=True, detail="its owner is asked no more")
+
+    def remember(self, request: RememberRequest) -> ActResult:
+        self.world.acts.append("remember")
+        self.world.memories.append(request.memory)
+        return ActResult(changed=True, detail="noted")
+
+    # Objects of other controllers -----------------------------------------------------------------------------------
+
+    def create_object(self, request: ExternalRequest) -> External:
+        world = self.world
+        name = _named(request)
+        world.acts.append(f"create {name}")
+        if name not in world.objects:
+            world.objects[name] = made = Made(name=name, created=world.now.replace(microsecond=0), several=request.several)
+            world.on_create(made)
+        return self._seen(request)
+
+    def read_object(self, request: ExternalRequest) -> External:
+        return self._seen(request)
+
+    def time_out_object(self, request: ExternalRequest) -> External:
+        made = self.world.objects.get(_named(request))
+        if made is not None and made.succeeded != "True":
+            self.world.acts.append(f"time-out {made.name}")
+            made.timed_out = True
+        return self._seen(request)
+
+    def note_well(self, request: ExternalRequest) -> External:
+        self.world.acts.append("note-well" if request.well_since is not None else "note-sick")
+        if (made := self.world.objects.get(_named(request))) is not None:
+            made.well_since = request.well_since
+        return self._seen(request)
+
+    def delete_object(self, request: ExternalRequest) -> External:
+        self.world.acts.append(f"delete {_named(request)}")
+        self.world.objects.pop(_named(request), None)
+        return External(present=False)
+
+    def _seen(self, request: ExternalRequest) -> External:
+        made = self.world.objects.get(_named(request))
+        if made is None:
+            return External(present=False)
+        return External(
+            present=True,
+            ref=ObjectRef(api_version=REMEDIATIONS, kind=request.template.kind, name=made.name, namespace="medik8s"),
+            uid=f"uid-{made.name}",
+            created=made.created,
+            timed_out=made.timed_out,
+            processing=made.processing,
+            succeeded=made.succeeded,
+            node_deletion=made.node_deletion,
+            phase=made.phase,
+            message=made.message,
+            well_since=made.well_since,
+        )
+
+
+def _named(request: ExternalRequest) -> str:
+    """By the kind of its template, so that what a ladder does reads as it is meant."""
+    return request.template.kind.removesuffix("Template")
+
+
+def _at_once(coroutine: Any) -> Any:
+    """What a scripted activity answers, none of which waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a scripted activity waits")
+
+
+__all__ = ["CHECK", "MACHINE", "NODE", "Made", "Remediated", "ScriptedRemediation", "Sibling", "SickNode", "step"]

@@ -1,0 +1,172 @@
+"""Playing one remediation on the clockwork: days of waiting in milliseconds, workers that are lost, people who speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from types import TracebackType
+from typing import Any
+from unittest.mock import patch
+
+from pydantic import TypeAdapter
+
+from policy.episodes import EpisodeResult, EpisodeStatus, Phase, RecordEntry, RemediationInput
+from policy.permits import Release
+from policy.report import Observation
+from tests.workflows import world as scripted
+from tests.workflows.attempts import Attempt
+from tests.workflows.clockwork import Clockwork, Perils
+from tests.workflows.contract import CALLS
+from tests.workflows.executions import Execution, Word
+from tests.workflows.remediated import NODE, Remediated, ScriptedRemediation
+from workflows.messages import AbortRequest, PersonRequest
+from workflows.remediation import Remediation
+
+CLUSTER = "prod"
+EPISODE = f"episode/{CLUSTER}/{NODE}"
+LONGEST = 60_000
+"""Events of the clock: no remediation of these tests needs a tenth of it."""
+
+CALM = Perils()
+RELEASE = TypeAdapter(Release)
+
+Condition = Callable[[EpisodeStatus], bool]
+
+
+class Play:
+    """One remediation, from its start to its end. `with Play(world) as play: ...`"""
+
+    def __init__(self, world: Remediated, *, perils: Perils = CALM, seed: int = 7, **changes: object) -> None:
+        given = {"cluster": CLUSTER, "node": NODE, "incident": "i-1", "need": world.need, "permit_granted": True, "holder": "us"}
+        self.world = world
+        self.request = RemediationInput(**(given | changes))  # type: ignore[arg-type]
+        self.world.permit = self.request.permit_granted
+        self._acts = ScriptedRemediation(world)
+        self.clockwork = Clockwork((Remediation,), self._perform, Random(seed), perils=perils, unheard=self._hear)
+        self.runs: list[str] = []
+        self._asked = 0
+        self._clock = patch.object(scripted, "clock", lambda: self.clockwork.now)
+
+    def __enter__(self) -> Play:
+        self._clock.start()
+        self.clockwork.__enter__()
+        self.began = self.clockwork.now
+        self.clockwork.start("Remediation", EPISODE, self.request, incident="i-1")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.clockwork.__exit__(kind, error, trace)
+        self._clock.stop()
+        if kind is None:
+            scripted_for = {*self.world.errors, *self.world.before, *self.world.after}
+            assert scripted_for <= CALLS.keys(), "what is to befall an act is told by its name"
+            assert self.clockwork.problems == []
+            assert self.world.broken == []
+
+    @property
+    def execution(self) -> Execution:
+        """Its latest run."""
+        return self.clockwork.executions[EPISODE]
+
+    @property
+    def passed(self) -> timedelta:
+        """How long it has been going on."""
+        return self.clockwork.now - self.began
+
+    # What becomes of it ---------------------------------------------------------------------------------------------
+
+    def status(self) -> EpisodeStatus:
+        """Its own word."""
+        status: EpisodeStatus = self.execution.query("status")
+        return status
+
+    def record(self) -> tuple[RecordEntry, ...]:
+        """What it has written down so far."""
+        record: tuple[RecordEntry, ...] = self.execution.query("record")
+        return record
+
+    def until(self, condition: Condition) -> EpisodeStatus:
+        """Go on until its status is so."""
+        for _ in range(LONGEST):
+            try:
+                status = self.status()
+            except LookupError:
+                status = None
+            if status is not None and condition(status):
+                return status
+            assert not self.execution.closed, f"it has ended: {self.execution.result or self.execution.failure}"
+            assert self.clockwork.turn(), f"nothing is to come: {status}"
+        raise AssertionError(f"never so: {status}")
+
+    def did(self, act: str, times: int = 1) -> None:
+        """Go on until the world has seen an act."""
+        for _ in range(LONGEST):
+            if self.world.count(act) >= times:
+                return
+            assert not self.execution.closed, f"it has ended: {self.execution.result or self.execution.failure}"
+            assert self.clockwork.turn(), f"nothing is to come: {self.status()}"
+        raise AssertionError(f"never done: {act}; {self.world.acts}")
+
+    def parked(self) -> EpisodeStatus:
+        """Go on until it needs a person."""
+        self._asked += 1
+        self.did("event NeedsHuman", self._asked)
+        return self.until(lambda status: status.phase is Phase.NEEDS_HUMAN and not status.permit)
+
+    def skip(self, duration: timedelta) -> None:
+        """Let so much time pass."""
+        due, reached = self.clockwork.now + duration, list[bool]()
+        self.clockwork.after(duration, lambda: reached.append(True))
+        while not reached:
+            assert self.clockwork.turn()
+        assert self.clockwork.now >= due
+
+    def result(self) -> EpisodeResult:
+        """How it ended."""
+        for _ in range(LONGEST):
+            if self.execution.closed:
+                assert not self.execution.failure, self.execution.failure
+                result: EpisodeResult = self.execution.result
+                return result
+            assert self.clockwork.turn(), f"nothing is to come: {self.status()}"
+        raise AssertionError(f"it never ended: {self.status()}")
+
+    # What is said to it ---------------------------------------------------------------------------------------------
+
+    def say(self, update: str, argument: Any) -> Word:
+        """Something to it, heard with its next task."""
+        return self.execution.update(update, argument)
+
+    def abort(self) -> Word:
+        """A person aborts."""
+        return self.say("abort", AbortRequest(who="ada", reason="drill"))
+
+    def hold(self) -> Word:
+        """A person holds it."""
+        return self.say("hold", PersonRequest(who="ada", reason="a dump is being copied"))
+
+    def resume(self) -> Word:
+        """A person has it go on."""
+        return self.say("resume", PersonRequest(who="ada", reason="it is mended"))
+
+    def tell(self, observation: Observation) -> None:
+        """The scanner says how the node is now."""
+        self.execution.signal("observe", observation)
+
+    def roll(self) -> None:
+        """Its history is long: it is suggested to continue as new."""
+        self.execution.suggests_rolling = True
+
+    # Inside
+
+    def _perform(self, attempt: Attempt) -> Any:
+        if attempt.run_id not in self.runs:
+            self.runs.append(attempt.run_id)
+        return self._acts.perform(attempt)
+
+    def _hear(self, _workflow_id: str, signal: str, argument: Any) -> bool:
+        if signal == "release":
+            self.world.releases.append(RELEASE.validate_python(argument))
+            self.world.permit = False
+        return True

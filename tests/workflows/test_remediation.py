@@ -1,0 +1,453 @@
+"""Remediation through its workflow, on the clockwork: each step of a ladder by itself, and how it ends."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Need, NeedKind, Outcome, Phase
+from policy.permits import Decision, PermitAnswer
+from policy.remediation.escalation import Strategy
+from policy.remediation.memory import read_memory
+from tests.workflows.contract import LookVerdict
+from tests.workflows.remediated import Made, Remediated, Sibling, step
+from tests.workflows.remediating import Play
+
+MINUTE = timedelta(minutes=1)
+DELETION = (step(Strategy.DELETE_MACHINE, 30 * MINUTE),)
+OWNER = (step(Strategy.REQUEST_OWNER, 30 * MINUTE),)
+EXTERNAL = (step(Strategy.EXTERNAL, 10 * MINUTE),)
+ANNOTATION = (step(Strategy.ANNOTATE_EXTERNAL),)
+OBJECT = "SelfNodeRemediation"
+
+
+# delete-machine -------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> None:
+    """S33; the successor is told what to remember, and the permit goes back at the end."""
+    world = Remediated(ladder=DELETION)
+    with Play(world, retry=2, failed=("reboot",)) as play:
+        result = play.result()
+    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    assert "w-8 has taken its place, its Node node-8 is Ready" in result.message
+    memory = read_memory(world.successor().memory)
+    assert (memory.of, memory.retry, memory.failed, memory.incident) == ("w-7", 2, ("reboot",), "i-1")
+    assert [release.outcome for release in world.releases] == ["replaced"]
+    assert world.acts.index("mark") < world.acts.index("remember") < world.acts.index("give-up") < world.acts.index("uncordon")
+
+
+def test_a_machine_that_is_gone_between_two_looks_has_a_successor_all_the_same() -> None:
+    """Nothing held it up: its deletion was never seen under way."""
+    world = Remediated(ladder=DELETION, goes_after=timedelta(0), follows_after=timedelta(seconds=1))
+    with Play(world) as play:
+        result = play.result()
+    assert "w-8 has taken its place" in result.message
+    assert world.successor().memory
+
+
+def test_a_machine_that_is_older_than_the_deletion_is_no_successor() -> None:
+    world = Remediated(ladder=DELETION)
+    with Play(world) as play:
+        play.until(lambda status: status.phase is Phase.RUNNING)
+        older = Sibling(name="w-3", created=play.clockwork.now - MINUTE, ready_at=play.clockwork.now)
+        world.siblings.append(older)
+        result = play.result()
+    assert "w-8 has taken its place" in result.message
+    assert older.memory == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "event"),
+    [
+        (
+            {"ready_after": None, "successor_fails": "InsufficientResources"},
+            "has failed: InsufficientResources",
+            "ReplacementFailed",
+        ),
+        ({"follows_after": None, "scaled_down": "its owner wants 2"}, "and its owner wants 2", ""),
+        ({"ready_after": None}, "w-8 is not Ready yet after 20m", "ReplacementLate"),
+        ({"follows_after": None}, "no other Machine is there yet after 20m", "ReplacementLate"),
+    ],
+    ids=["it fails", "scaled down", "it is late", "there is none"],
+)
+def test_it_ends_without_a_ready_successor(changes: dict[str, object], said: str, event: str) -> None:
+    """The successor is a case of its own; people are told."""
+    world = replace(Remediated(ladder=DELETION), **changes)  # type: ignore[arg-type]
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert said in result.message
+    assert not event or f"event {event}" in world.acts
+
+
+@pytest.mark.parametrize(("has_machine", "owner"), [(False, ""), (True, "")], ids=["no machine", "no owner"])
+def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: str) -> None:
+    world = Remediated(ladder=DELETION, has_machine=has_machine, owner=owner)
+    with Play(world) as play:
+        status = play.parked()
+        play.abort()
+        play.result()
+    assert "delete-machine: " in status.problem
+    assert world.deletions == []
+
+
+def test_whoever_keeps_the_machine_at_the_last_look_keeps_it() -> None:
+    """S20, S27: nothing was done, and the marks go."""
+    world = Remediated(ladder=DELETION)
+    world.node.looks = deque([LookVerdict.VETOED])
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.RELEASED
+    assert "before anything was done" in result.message
+    assert world.deletions == []
+    assert "uncordon" in world.acts
+
+
+def test_a_node_that_is_well_before_the_deletion_ends_it_recovered() -> None:
+    world = Remediated(ladder=DELETION)
+    world.node.gates.clear()
+    world.before["isolation.mark"] = lambda: setattr(world.node, "ready", True)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.deletions) == (Outcome.RECOVERED, [])
+
+
+def test_a_target_that_has_changed_is_replaced() -> None:
+    """S9."""
+    world = Remediated(ladder=DELETION)
+    world.before["isolation.mark"] = lambda: setattr(world.node, "uid", "uid-2")
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.deletions) == (Outcome.REPLACED, [])
+
+
+def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
+    """S33: its check leaves a Machine alone that goes; that is no reason to call it left alone."""
+    world = Remediated(ladder=DELETION, of_machines=True)
+    with Play(world) as play:
+        world.deleting = play.clockwork.now
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "give-up" not in world.acts
+    assert world.successor().memory
+
+
+# request-owner --------------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_that_defers_is_waited_for() -> None:
+    """S33: asked once; deferring is no failure."""
+    world = Remediated(ladder=OWNER, owner="KubeadmControlPlane/prod", owner_acts_after=20 * MINUTE, of_machines=True)
+    world.owner_says = ("RemediationDeferred", "another member is being replaced")
+    with Play(world) as play:
+        status = play.until(lambda status: "another member is being replaced" in status.doing)
+        result = play.result()
+    assert status.doing.startswith("waits for KubeadmControlPlane/prod")
+    assert (result.outcome, world.count("request-owner")) == (Outcome.REPLACED, 1)
+    assert world.memories == [], "a control plane of Cluster API remembers by itself"
+
+
+@pytest.mark.parametrize("reason", ["CannotBeRemediated", "RemediationFailed"])
+def test_an_owner_that_gives_up_has_failed_and_the_next_step_comes(reason: str) -> None:
+    world = Remediated(ladder=(*OWNER, *DELETION), of_machines=True)
+    world.owner_says = (reason, "maxRetry is reached")
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.remembered == [(), ("request-owner",)]
+    assert "event RemediationStepFailed" in world.acts
+    assert world.owner_asked is not None, "it goes: what it says stays"
+
+
+def test_a_node_that_recovers_before_its_owner_acts_takes_the_request_back() -> None:
+    world = Remediated(ladder=OWNER)
+    world.owner_says = ("RemediationDeferred", "later")
+    with Play(world) as play:
+        play.until(lambda status: "later" in status.doing)
+        world.node.ready = True
+        result = play.result()
+    assert (result.outcome, world.owner_asked) == (Outcome.RECOVERED, None)
+    assert world.count("take-back") == 1
+
+
+def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
+    """At exactly its time-out a step still has its time."""
+    world = Remediated(ladder=OWNER)
+    with Play(world) as play:
+        play.parked()
+        assert 30 * MINUTE < play.passed < 31 * MINUTE
+        play.abort()
+        result = play.result()
+    assert (result.outcome, world.owner_asked) == (Outcome.ABORTED, None)
+
+
+# external -------------------------------------------------------------------------------------------------------------
+
+
+def succeeds(world: Remediated, made: Made) -> None:
+    """Its controller has done what it could, and the node is well."""
+    made.succeeded, world.node.ready = "True", True
+
+
+def test_an_object_is_created_once_followed_and_deleted_at_recovery() -> None:
+    """S33, S35."""
+    world = Remediated(ladder=EXTERNAL, has_machine=False, owner="")
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects[OBJECT].processing = "True"
+        status = play.until(lambda status: "Processing is True" in status.doing)
+        succeeds(world, world.objects[OBJECT])
+        result = play.result()
+    assert status.phase is Phase.RUNNING
+    assert result.outcome is Outcome.RECOVERED
+    assert (world.count(f"create {OBJECT}"), world.objects) == (1, {})
+    assert world.count(f"time-out {OBJECT}") == 0
+
+
+def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:
+    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    world.on_create = lambda made: setattr(made, "succeeded", "False")
+    with Play(world) as play:
+        play.did("give-up")
+        assert world.objects[OBJECT].timed_out, "others look for it, so that it stays until the end"
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.remembered[-1] == (EXTERNAL[0].name,)
+    assert world.objects == {}
+
+
+def test_the_time_of_an_object_counts_from_its_creation_strictly() -> None:
+    world = Remediated(ladder=(*EXTERNAL, *DELETION), has_machine=True)
+    with Play(world) as play:
+        play.did(f"time-out {OBJECT}")
+        created = world.objects[OBJECT].created
+        assert timedelta(0) < play.clockwork.now - created - 10 * MINUTE < timedelta(seconds=10)
+        play.result()
+
+
+def test_an_object_that_has_succeeded_is_not_told_so() -> None:
+    """Only the node's recovery is waited for then."""
+    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    world.on_create = lambda made: setattr(made, "succeeded", "True")
+    with Play(world) as play:
+        play.result()
+    assert world.count(f"time-out {OBJECT}") == 0
+    assert len(world.deletions) == 1
+
+
+def test_a_healthy_delay_begins_anew_when_the_node_falls_sick_again() -> None:
+    world = Remediated(ladder=(step(Strategy.EXTERNAL),), has_machine=False, healthy_delay=5 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.ready = True
+        play.did("note-well")
+        play.skip(3 * MINUTE)
+        world.node.ready = False
+        play.did("note-sick")
+        assert world.objects[OBJECT].well_since is None
+        world.node.ready = True
+        play.did("note-well", 2)
+        well = play.clockwork.now
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert timedelta(0) <= result.ended - well - 5 * MINUTE < timedelta(seconds=20)
+
+
+def test_a_negative_healthy_delay_waits_for_a_persons_confirmation() -> None:
+    world = Remediated(ladder=(step(Strategy.EXTERNAL),), has_machine=False, healthy_delay=-MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.ready = True
+        play.until(lambda status: "a person has to confirm it" in status.doing)
+        play.skip(timedelta(hours=5))
+        assert OBJECT in world.objects
+        world.node.confirmed_well = True
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
+
+
+def test_a_node_that_was_to_go_is_not_given_up_when_it_goes() -> None:
+    """PermanentNodeDeletionExpected: until its controller says that it has succeeded."""
+    world = Remediated(ladder=EXTERNAL, has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects[OBJECT].node_deletion, world.node.present = "True", False
+        play.skip(5 * MINUTE)
+        assert OBJECT in world.objects
+        world.objects[OBJECT].succeeded = "True"
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+
+
+def test_a_machine_that_was_to_go_is_not_given_up_when_it_goes() -> None:
+    """machine-deletion-remediation: the same of a Node that belongs to a Machine."""
+    world = Remediated(ladder=EXTERNAL)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects[OBJECT].node_deletion, world.deleting = "True", play.clockwork.now
+        play.skip(5 * MINUTE)
+        assert (world.present, OBJECT in world.objects) == (False, True)
+        world.objects[OBJECT].succeeded = "True"
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+
+
+@pytest.mark.parametrize("has_machine", [True, False])
+def test_a_node_that_goes_unannounced_ends_it(has_machine: bool) -> None:
+    world = Remediated(ladder=EXTERNAL, has_machine=has_machine)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.present = world.node.present = False
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+
+
+def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
+    """Metal3: it hands the Machine to its owner, and is collected with it. Nobody is asked for anything."""
+    world = Remediated(ladder=EXTERNAL)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects[OBJECT].phase = "Deleting machine"
+        play.until(lambda status: "Deleting machine" in status.doing)
+        world.present = world.node.present = False
+        world.objects.clear()
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "event NeedsHuman" not in world.acts
+
+
+def test_an_object_that_somebody_else_deletes_has_failed() -> None:
+    world = Remediated(ladder=(*EXTERNAL, *DELETION))
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.objects.clear()
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
+
+
+def test_a_persons_wish_is_fulfilled_once_its_controller_has_succeeded_and_the_node_is_ready() -> None:
+    """No check ever says that a person's need is gone."""
+    world = Remediated(ladder=EXTERNAL, has_machine=False, need=Need(kind=NeedKind.PERSON, reason="ada wants it"))
+    world.on_create = lambda made: succeeds(world, made)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
+
+
+def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
+    """`several`: as medik8s names them."""
+    first = step(Strategy.EXTERNAL, MINUTE)
+    assert first.template is not None
+    second = replace(first, name="another", template=replace(first.template, name="other"))
+    world = Remediated(ladder=(first, second), has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        assert world.objects[OBJECT].several
+        play.abort()
+        play.result()
+
+
+# annotate-external ----------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> None:
+    world = Remediated(ladder=ANNOTATION)
+    with Play(world) as play:
+        play.did("annotate-external")
+        play.skip(20 * MINUTE)
+        assert world.annotated
+        world.node.ready = True
+        result = play.result()
+    assert (result.outcome, world.annotated, world.count("annotate-external")) == (Outcome.RECOVERED, False, 1)
+
+
+def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
+    """S35."""
+    world = Remediated(ladder=ANNOTATION)
+    world.errors["remediation.take-back"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to write")] * 2)
+    with Play(world) as play:
+        play.did("annotate-external")
+        play.abort()
+        result = play.result()
+    assert (result.outcome, world.annotated) == (Outcome.ABORTED, False)
+
+
+def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
+    """S35: never silently."""
+    world = Remediated(ladder=ANNOTATION)
+    world.errors["remediation.take-back"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to write")] * 1000)
+    with Play(world) as play:
+        play.did("annotate-external")
+        play.abort()
+        play.parked()
+        play.abort()
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "the annotations of the Machine can't be taken back" in result.message
+
+
+def test_a_node_without_a_machine_can_not_be_annotated() -> None:
+    """It may have lost its Machine since the scan: the workflow must not be wedged by that."""
+    world = Remediated(ladder=ANNOTATION, has_machine=False)
+    with Play(world) as play:
+        assert "belongs to no Machine" in play.parked().problem
+        play.abort()
+        play.result()
+
+
+# Permits --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_by_hand_waits_in_the_queue_for_its_permit() -> None:
+    """S14."""
+    world = Remediated(ladder=DELETION)
+    world.node.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")])
+    with Play(world, permit_granted=False, holder="", need=None) as play:
+        play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
+        assert "mark" not in world.acts
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.acts[:3] == ["pin-target", "ask-permit", "ask-permit"]
+
+
+def test_a_refusal_ends_it_with_nothing_touched() -> None:
+    world = Remediated(ladder=DELETION)
+    world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")])
+    with Play(world, permit_granted=False) as play:
+        result = play.result()
+    assert (result.outcome, result.message) == (Outcome.REFUSED, "too many are unhealthy")
+    assert world.acts == ["pin-target", "ask-permit"]
+
+
+def test_a_target_for_which_no_step_is_possible_is_refused() -> None:
+    world = Remediated(ladder=(), refused="no controller owns the Machine: nobody would replace it")
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, result.message) == (Outcome.REFUSED, world.refused)
+    assert [release.outcome for release in world.releases] == ["refused"], "the scanner's reservation goes back"
+
+
+def test_a_target_that_cannot_be_pinned_is_refused() -> None:
+    world = Remediated(ladder=DELETION)
+    world.errors["remediation.pin-target"] = deque([failure(ErrorType.NOT_FOUND, "there is neither a Node nor a Machine")])
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, result.message) == (Outcome.REFUSED, "there is neither a Node nor a Machine")
+
+
+def test_an_abort_in_the_queue_touches_nothing() -> None:
+    world = Remediated(ladder=DELETION)
+    world.node.answers = deque([PermitAnswer(decision=Decision.QUEUED, reason="one at a time", holder="us")] * 9)
+    with Play(world, permit_granted=False) as play:
+        play.until(lambda status: status.phase is Phase.QUEUED and "one at a time" in status.doing)
+        play.abort()
+        result = play.result()
+    assert "aborted" in result.message
+    assert "mark" not in world.acts
+    assert world.deletions == []

@@ -1,0 +1,354 @@
+"""Remediation by a ladder, on the clockwork: our own fencing as a step, what failed is remembered, and a person at the end."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+
+import pytest
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from policy.permits import Decision, PermitAnswer
+from policy.plan import Act, PlannedMethod
+from policy.power import PowerState
+from policy.remediation.escalation import Strategy
+from tests.workflows.contract import LookVerdict
+from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import plan
+
+MINUTE = timedelta(minutes=1)
+SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
+DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
+OBJECT = "SelfNodeRemediation"
+
+
+def silent() -> SickNode:
+    """A node whose BMC answers nobody."""
+    node = SickNode()
+    node.silent = set(node.power)
+    return node
+
+
+# Fencing as a step ----------------------------------------------------------------------------------------------------
+
+
+def test_a_fencing_is_carried_out_with_all_its_proofs_inside_the_same_workflow() -> None:
+    """S1, S2, S13: one workflow id; off is proven before anything is freed, and the node comes back."""
+    world = Remediated(ladder=(FENCE,))
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
+    assert world.acts.index("off") < world.acts.index("taint") < world.acts.index("on")
+    assert world.count("event EpisodeEnded") == 1
+    assert [release.outcome for release in world.releases] == ["recovered"]
+
+
+def test_a_reboot_frees_nothing() -> None:
+    """S5: off and on, each proven as ever; workloads stay where they are."""
+    world = Remediated(ladder=(REBOOT,))
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.node.commands == ["off ipmi://10.0.0.7:623", "on ipmi://10.0.0.7:623"]
+    assert (world.node.consequences(), world.node.pods) == ([], 3)
+
+
+def test_a_node_without_a_power_device_is_not_called_rebooted() -> None:
+    """S7: at once, not after the time for its return."""
+    world = Remediated(ladder=(REBOOT, DELETE), node=SickNode(plan=plan(levels=())))
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "no power device" in next(entry.detail for entry in result.record if entry.outcome == "failed")
+    assert "cordon" not in world.acts
+    assert world.remembered[-1] == ("reboot",)
+
+
+def test_a_fencing_that_would_ask_for_a_person_is_followed_by_the_next_step() -> None:
+    """What is proven or marked stays; the person comes last."""
+    world = Remediated(ladder=(FENCE, DELETE), node=silent())
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "event NeedsHuman" not in world.acts
+    assert world.remembered == [(), ("fence",)]
+    assert world.node.cordoned is False
+
+
+def test_the_time_of_a_fencing_ends_before_off() -> None:
+    """However long its plan would wait: nothing is commanded any more, and the next step comes in time."""
+    node = SickNode(plan=plan(wait_before_power=timedelta(hours=2)))
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=node)
+    with Play(world) as play:
+        play.did("give-up")
+        assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
+        result = play.result()
+    assert (result.outcome, node.commands) == (Outcome.REPLACED, [])
+
+
+def test_the_time_of_a_fencing_ends_after_off() -> None:
+    """S5: off, freed and on again; its return is waited for no longer, and it is not switched off again."""
+    node = SickNode(boots=False, plan=plan(boot_timeout=timedelta(hours=2)))
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=node)
+    with Play(world) as play:
+        play.did("give-up")
+        assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.count("off") == 1
+    assert any("its time is over, and the node is not back" in entry.detail for entry in result.record)
+
+
+def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step() -> None:
+    """S1, S32: nobody reads the proof any more."""
+    node = SickNode(plan=plan(tries=1, restarts=0), pods_stay=True)
+    world = Remediated(ladder=(FENCE, SELF), node=node)
+    with Play(world) as play:
+        play.did("taint")
+        node.silent = set(node.power)
+        play.did(f"create {OBJECT}")
+        assert not node.tainted
+        play.abort()
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "the machine may be off" in result.message
+
+
+def test_a_later_step_waits_out_what_an_earlier_fencing_had_in_flight() -> None:
+    """S34: its last off was lost with its worker; the reboot sends none before that is over, and reads first."""
+    node = SickNode(plan=plan(tries=1, restarts=0), stuck=set())
+    world = Remediated(ladder=(FENCE, REBOOT), node=node)
+    world.errors["power-management.power-off"] = deque(["before"])
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+
+
+def test_each_fencing_of_a_ladder_has_its_own_restarts() -> None:
+    """What the first has used up is not the second's."""
+    node = silent()
+    world = Remediated(ladder=(FENCE, REBOOT), node=node)
+    with Play(world) as play:
+        play.parked()
+        restarts = sum(entry.act == "restart" for entry in play.record())
+        play.abort()
+        play.result()
+    assert restarts == 2
+
+
+def test_paths_that_a_failed_fencing_has_cut_are_given_back_at_the_end() -> None:
+    """S35: the next step brought the node back; what was cut for it is connected again."""
+    device = plan().levels[0][0]
+    switch = type(device)(driver="snmp", endpoint="snmp://10.0.0.9:1")
+    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
+    back = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=switch)
+    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(cut,), recovery=(back,)))
+    node.silent = set(node.power)
+    world = Remediated(ladder=(FENCE, SELF), node=node, has_machine=False)
+    world.on_create = lambda made: _succeeds(world, made)
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert node.paths == {switch.endpoint: PowerState.ON}
+    assert "left cut" not in result.message
+
+
+def _succeeds(world: Remediated, made: Made) -> None:
+    made.succeeded, world.node.ready = "True", True
+
+
+# The ladder -----------------------------------------------------------------------------------------------------------
+
+
+def test_self_node_remediation_then_fence_then_deletion() -> None:
+    """Each is tried once, what failed is written down before the next one, and told."""
+    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.remembered == [(), (SELF.name,), (SELF.name, "fence")]
+    assert world.count("event RemediationStepFailed") == 2
+    order = [world.acts.index(act) for act in (f"create {OBJECT}", f"time-out {OBJECT}", "read", "give-up", f"delete {OBJECT}")]
+    assert order == sorted(order)
+    assert world.objects == {}
+
+
+def test_steps_that_failed_on_a_predecessor_are_left_out() -> None:
+    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
+    with Play(world, failed=(SELF.name,)) as play:
+        play.result()
+    assert f"create {OBJECT}" not in world.acts
+    assert world.remembered == [(SELF.name,), (SELF.name, "fence")]
+
+
+def test_a_deletion_that_hangs_is_followed_by_a_fencing_that_lets_it_end() -> None:
+    """The deletion stands: what the fencing brings back goes all the same, and only its end is the end."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None)
+    with Play(world) as play:
+        play.did("off")
+        assert 30 * MINUTE < play.passed < 32 * MINUTE
+        play.did("on")
+        world.goes_after = play.clockwork.now - play.began + MINUTE
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "w-8 has taken its place" in result.message
+    assert (len(world.deletions), world.count("give-up"), world.count("event RemediationTimedOut")) == (1, 1, 1)
+
+
+def test_a_deletion_that_goes_on_hanging_after_the_fencing_needs_a_person() -> None:
+    """Loudly, never silently, and never `recovered`."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None)
+    with Play(world) as play:
+        status = play.parked()
+        assert play.passed > timedelta(hours=1)
+        play.abort()
+        result = play.result()
+    assert "waits until the machine is gone" in status.problem
+    assert result.outcome is Outcome.ABORTED
+
+
+def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone() -> None:
+    """A check of Machines lets nobody fence one that goes; its end is waited for all the same."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=40 * MINUTE, of_machines=True)
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.node.commands == []
+
+
+def test_a_machine_that_is_gone_after_all_when_the_ladder_is_used_up_needs_nobody() -> None:
+    world = Remediated(ladder=(DELETE,), goes_after=30 * MINUTE + timedelta(seconds=25))
+    with Play(world) as play:
+        play.did("event RemediationTimedOut")
+        play.skip(timedelta(seconds=20))
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+
+
+# A person's turn ------------------------------------------------------------------------------------------------------
+
+
+def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
+    """S14, S35: an Event, the permit back, the mark kept."""
+    world = Remediated(ladder=(SELF, FENCE), node=silent())
+    with Play(world) as play:
+        status = play.parked()
+        assert "every step has failed: fence: " in status.problem
+        assert [release.parked for release in world.releases] == [True]
+        assert world.count("event NeedsHuman") == 1
+        assert (world.node.marked, world.permit) == ("i-1", False)
+        play.abort()
+        play.result()
+    assert world.node.marked == ""
+
+
+def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
+    """An object that has been given up is made anew, or its old word would hold."""
+    world = Remediated(ladder=(SELF, FENCE), node=silent())
+    made = list[str]()
+
+    def controller(each: Made) -> None:
+        made.append(each.name)
+        each.succeeded = "False" if len(made) == 1 else "True"
+        world.node.ready = len(made) > 1
+
+    world.on_create = controller
+    with Play(world) as play:
+        play.parked()
+        play.resume()
+        result = play.result()
+    assert (result.outcome, len(made)) == (Outcome.RECOVERED, 2)
+    assert (world.count("ask-permit"), world.remembered[-1]) == (1, ())
+    assert world.objects == {}
+
+
+def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:
+    """S14."""
+    world = Remediated(ladder=(FENCE,), node=silent())
+    with Play(world) as play:
+        play.parked()
+        world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")])
+        play.resume()
+        status = play.until(lambda status: "too many are unhealthy" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        assert not status.permit
+        play.abort()
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+
+
+def test_a_word_whose_mark_cannot_be_left_gives_the_permit_back() -> None:
+    """S14: who is parked holds none."""
+    world = Remediated(ladder=(FENCE,), node=silent())
+    with Play(world) as play:
+        play.parked()
+        world.errors["isolation.mark"] = deque([failure(ErrorType.VETOED, "another incident has marked it")])
+        play.resume()
+        play.until(lambda status: "another incident" in status.problem and status.phase is Phase.NEEDS_HUMAN)
+        play.skip(MINUTE)
+        assert not world.permit
+        play.abort()
+        play.result()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.REPLACED])
+def test_a_patient_that_is_well_or_gone_while_parked_needs_nobody(outcome: Outcome) -> None:
+    world = Remediated(ladder=(FENCE,), node=silent())
+    with Play(world) as play:
+        play.parked()
+        if outcome is Outcome.RECOVERED:
+            world.node.ready = True
+            play.tell(world.node.observation())
+        else:
+            world.present = world.node.present = False
+        result = play.result()
+    assert result.outcome is outcome
+
+
+def test_an_abort_while_parked_takes_everything_back() -> None:
+    world = Remediated(ladder=(SELF,))
+    with Play(world) as play:
+        play.parked()
+        assert OBJECT in world.objects
+        play.abort()
+        result = play.result()
+    assert (result.outcome, world.objects, world.node.marked) == (Outcome.ABORTED, {}, "")
+
+
+def test_an_exhausted_lineage_asks_a_person_before_anything_is_done() -> None:
+    """maxRetry: at once, without a permit, a mark or any act; a person's word gets a permit and goes on."""
+    world = Remediated(ladder=(DELETE,))
+    with Play(world, exhausted="maxRetry is 2, last was w-6", retry=2) as play:
+        status = play.parked()
+        assert world.acts == ["pin-target", "event NeedsHuman"]
+        assert status.problem == "maxRetry is 2, last was w-6"
+        play.skip(timedelta(hours=3))
+        assert not {"mark", "give-up", "remember"} & set(world.acts)
+        play.resume()
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert world.acts.index("ask-permit") < world.acts.index("mark") < world.acts.index("give-up")
+
+
+def test_a_ladder_all_of_whose_steps_failed_before_names_them() -> None:
+    world = Remediated(ladder=(FENCE, DELETE))
+    with Play(world, failed=("fence", "delete-machine")) as play:
+        assert play.parked().problem == "every step has failed: fence, delete-machine"
+        play.abort()
+        play.result()
+
+
+def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
+    """S20: released, and the object of the earlier step goes."""
+    world = Remediated(ladder=(SELF, DELETE))
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.looks = deque([LookVerdict.VETOED])
+        result = play.result()
+    assert result.outcome is Outcome.RELEASED
+    assert "before anything was done" not in result.message
+    assert world.objects == {}
