@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 """When every clock begins."""
+Limit = tuple[timedelta, TimeoutType.ValueType]
 CONVERTER = pydantic_data_converter.payload_converter
 FAILURES = DefaultFailureConverter()
 
@@ -44,6 +46,27 @@ class Attempt:
     number: int
     decided: datetime
     now: datetime
+    queue: str = ""
+
+
+@dataclass(slots=True)
+class Work:
+    """An attempt that takes its time. alive: its worker has shown a sign of life."""
+
+    task: asyncio.Task[Any]
+    alive: bool = False
+    given_up: bool = False
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether its end would be heard of."""
+        return not (self.given_up or self.task.done())
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more; it hears of that with its next sign of life, if it gives any."""
+        self.given_up = True
+        if self.alive:
+            self.task.cancel()
 
 
 @dataclass(slots=True)
@@ -56,7 +79,11 @@ class Activity:
     request: Any
     decided: datetime
     number: int = 0
+    answered: int = 0
+    """The last attempt of which it is known how it ended."""
     over: bool = False
+    _queued: datetime = START
+    _work: Work | None = None
 
     @property
     def clockwork(self) -> Clockwork:
@@ -66,6 +93,7 @@ class Activity:
         """Queue for a worker."""
         self.number += 1
         clockwork, patience = self.clockwork, _span(self.command, "schedule_to_start_timeout")
+        self._queued = clockwork.now
         wait = clockwork.moments(0.001, 0.02)
         if clockwork.chance(clockwork.perils.queues):
             wait = clockwork.moments(1, 40)
@@ -81,6 +109,9 @@ class Activity:
         if self.over or self.execution.closed:
             return
         clockwork = self.clockwork
+        if not clockwork.serves(self.command.task_queue, self.command.activity_type):
+            self._wait_for_a_worker()
+            return
         attempt = Attempt(
             workflow_id=self.execution.workflow_id,
             run_id=self.execution.run_id,
@@ -89,15 +120,12 @@ class Activity:
             number=self.number,
             decided=self.decided,
             now=clockwork.now,
+            queue=self.command.task_queue,
         )
-        limits = [
-            (span, kind)
-            for name, kind in (
-                ("start_to_close_timeout", TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE),
-                ("heartbeat_timeout", TimeoutType.TIMEOUT_TYPE_HEARTBEAT),
-            )
-            if (span := _span(self.command, name)) is not None
-        ]
+        silence = _span(self.command, "heartbeat_timeout")
+        limits = [(silence, TimeoutType.TIMEOUT_TYPE_HEARTBEAT)] if silence is not None else []
+        if (span := _span(self.command, "start_to_close_timeout")) is not None:
+            limits.append((span, TimeoutType.TIMEOUT_TYPE_START_TO_CLOSE))
         if (whole := _span(self.command, "schedule_to_close_timeout")) is not None:
             limits.append((max(self.decided + whole - clockwork.now, timedelta(0)), TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE))
         end, kind = min(limits)
@@ -113,8 +141,54 @@ class Activity:
             delay = error.next_retry_delay if isinstance(error, ApplicationError) else None
             clockwork.after(reply, lambda: self._fail(failure, delay))
         else:
+            if isinstance(value, Work):
+                self._follow(value, reply, [limit for limit in limits if limit[1] != TimeoutType.TIMEOUT_TYPE_HEARTBEAT], silence)
+                return
             payload = CONVERTER.to_payload(value)
             clockwork.after(reply, lambda: self._resolve(ActivityResolution(completed=Success(result=payload))))
+
+    def _wait_for_a_worker(self) -> None:
+        now = self.clockwork.now
+        if (patience := _span(self.command, "schedule_to_start_timeout")) is not None and now - self._queued >= patience:
+            self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_START)
+        elif (whole := _span(self.command, "schedule_to_close_timeout")) is not None and now - self.decided >= whole:
+            self._time_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE)
+        else:
+            self.clockwork.after(timedelta(seconds=1), self._begin)
+
+    def _follow(self, work: Work, reply: timedelta, limits: list[Limit], silence: timedelta | None) -> None:
+        """Wait for an attempt until its time is over, or until nothing was heard of its worker for so long."""
+        clockwork, number = self.clockwork, self.number
+        self._work = work
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            if self.answered >= number or task.cancelled():
+                return
+            self.answered = number
+            if (error := task.exception()) is None:
+                payload = CONVERTER.to_payload(task.result())
+                clockwork.after(reply, lambda: self._resolve(ActivityResolution(completed=Success(result=payload))))
+                return
+            failure = Failure()
+            FAILURES.to_failure(error, CONVERTER, failure)
+            delay = error.next_retry_delay if isinstance(error, ApplicationError) else None
+            clockwork.after(reply, lambda: self._fail(failure, delay))
+
+        def late(kind: TimeoutType.ValueType) -> None:
+            if self.answered >= number:
+                return
+            if kind == TimeoutType.TIMEOUT_TYPE_HEARTBEAT and silence is not None and work.alive:
+                clockwork.after(silence, lambda: late(kind))
+                return
+            self.answered = number
+            work.give_up()
+            self._time_out(kind)
+
+        end, last = min(limits)
+        work.task.add_done_callback(ended)
+        clockwork.after(end, lambda: late(last))
+        if silence is not None:
+            clockwork.after(silence, lambda: late(TimeoutType.TIMEOUT_TYPE_HEARTBEAT))
 
     def _time_out(self, kind: TimeoutType.ValueType) -> None:
         failure = Failure(message=f"activity {TimeoutType.Name(kind)}")
@@ -153,6 +227,8 @@ class Activity:
         """The workflow wants it no more, and does not wait to hear how it ended."""
         if self.command.cancellation_type != workflow.ActivityCancellationType.TRY_CANCEL:
             return
+        if self._work is not None:
+            self._work.give_up()
         failure = Failure(message="Activity cancelled")
         failure.cause.canceled_failure_info.SetInParent()
         failure.activity_failure_info.activity_id = self.command.activity_id

@@ -5,7 +5,8 @@ ours: tasks, timers, activities with their time-outs and retries, signals, updat
 of a second, and everything is drawn from one seed, so that a run can be had again exactly. Workers die at any task: then the
 instance is thrown away, and the next one must say the same to the same history.
 
-What it is not: a test of Temporal. `test_fencing_properties.py` plays some of the same episodes on the real server.
+What it is not: a test of Temporal. `test_fencing_properties.py` plays some of the same episodes on the real server, and every
+test that runs on the clockwork with a client and workers (`surroundings.py`) can be run on the server instead.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
@@ -21,6 +22,9 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
 from tests.workflows.attempts import CONVERTER, START, Attempt
 from tests.workflows.contract import Call
@@ -64,8 +68,11 @@ class Clockwork:
         self.problems: list[str] = []
         self.unserved: set[str] = set()
         """Methods whose next call nobody takes."""
+        self.failing: list[type[BaseException]] = []
+        """What a workflow fails with, beside what always fails it; all else fails only its task."""
         self.executions: dict[str, Execution] = {}
-        self._definitions = {definition.name: definition for definition in map(workflow._Definition.must_from_class, workflows)}
+        self._definitions: dict[str | None, workflow._Definition] = {}
+        self.learn(workflows)
         self._due: list[tuple[datetime, int, Step]] = []
         self._order = itertools.count()
         self._loop = asyncio.new_event_loop()
@@ -101,31 +108,61 @@ class Clockwork:
         """Whether what is that likely happens now."""
         return likelihood > 0 and self.random.random() < likelihood
 
+    def due(self) -> datetime | None:
+        """When the next event is."""
+        return self._due[0][0] if self._due else None
+
+    # What a worker does ---------------------------------------------------------------------------------------------
+
+    def learn(self, workflows: Iterable[type]) -> None:
+        """Workflows that can be started from now on."""
+        self._definitions |= {known.name: known for known in map(workflow._Definition.must_from_class, workflows)}
+
+    def runner_of(self, definition: workflow._Definition) -> WorkflowRunner:
+        """What runs a workflow: by itself, since the sandbox takes longer than all that an episode does."""
+        return UnsandboxedWorkflowRunner()
+
+    def serves(self, queue: str, activity: str) -> bool:
+        """Whether somebody takes an activity from a queue."""
+        return True
+
     # What a client does ---------------------------------------------------------------------------------------------
 
     def start(self, name: str, workflow_id: str, *arguments: Any, incident: str = "") -> Execution | None:
         """Start a workflow. None: one of that id is open."""
+        return self.start_converted(name, workflow_id, [CONVERTER.to_payload(each) for each in arguments], incident=incident)
+
+    def start_converted(self, name: str, workflow_id: str, arguments: list[Payload], *, incident: str = "") -> Execution | None:
+        """The same, of what is converted already."""
         if (known := self.executions.get(workflow_id)) is not None and not known.closed:
             return None
         if known is not None:
             known.close()
-        run_id = f"{self.random.getrandbits(64):016x}"
-        self.executions[workflow_id] = execution = Execution(self, self._definitions[name], workflow_id, run_id, incident)
-        execution.begin([CONVERTER.to_payload(argument) for argument in arguments])
+        execution = self._run(name, workflow_id, incident)
+        execution.begin(arguments)
         return execution
 
-    def roll(self, execution: Execution, arguments: list[Payload]) -> None:
-        """A workflow continues as new."""
-        run_id = f"{self.random.getrandbits(64):016x}"
-        anew = Execution(self, execution.definition, execution.workflow_id, run_id, execution.incident)
-        self.executions[execution.workflow_id] = anew
+    def roll(self, execution: Execution, kind: str, arguments: list[Payload]) -> None:
+        """A workflow continues as new, maybe as one of another kind."""
+        anew = self._run(kind or execution.definition.name, execution.workflow_id, execution.incident)
+        execution.continued, anew.former = anew.run_id, execution
         anew.begin(arguments)
         anew.inherit(execution)
+
+    def _run(self, name: str, workflow_id: str, incident: str) -> Execution:
+        run_id = f"{self.random.getrandbits(64):016x}"
+        execution = Execution(self, self._definitions[name], workflow_id, run_id, incident)
+        self.executions[workflow_id] = execution
+        return execution
 
     def open(self, workflow_id: str) -> Execution | None:
         """The open execution of that id."""
         execution = self.executions.get(workflow_id)
         return execution if execution is not None and not execution.closed else None
+
+    def activate(self, instance: WorkflowInstance, activation: WorkflowActivation) -> WorkflowActivationCompletion:
+        """Have an instance do a task."""
+        return instance.activate(activation)
 
     def in_a_loop(self, make: Callable[[], T]) -> T:
         """What an instance expects while it is made."""

@@ -26,7 +26,7 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
-from activities.contracts.evidence import EvidenceActivities, KdumpRequest
+from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection, KdumpRequest
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.power import (
     CommandResult,
@@ -38,7 +38,7 @@ from activities.contracts.power import (
     VolumeRequest,
     VolumesResult,
 )
-from activities.contracts.preservation import PreservationActivities
+from activities.contracts.preservation import PreservationActivities, PreservationStarts
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.contracts.target import (
@@ -158,7 +158,9 @@ def calls_of(*contracts: type) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-CALLS = {call.name: call for call in calls_of(*CONTRACTS)}
+KEEPING = (PreservationActivities, PreservationStarts, EvidenceCollection, DeviceEvidenceActivities)
+
+CALLS = {call.name: call for call in calls_of(*CONTRACTS, *KEEPING)}
 
 Carry = Callable[[Call, Any], Awaitable[Any]]
 

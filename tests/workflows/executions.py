@@ -5,6 +5,7 @@ An instance that is built anew is told the whole history, and must answer as the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,10 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivation,
     WorkflowActivationJob,
 )
-from temporalio.bridge.proto.workflow_commands import ScheduleActivity, WorkflowCommand
+from temporalio.bridge.proto.workflow_commands import ScheduleActivity, UpdateResponse, WorkflowCommand
 from temporalio.common import MetricMeter, Priority, TypedSearchAttributes
 from temporalio.converter import DefaultFailureConverter
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
+from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
 from tests.workflows.attempts import CONVERTER, Activity
 from tests.workflows.contract import CALLS
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 TASK_TIMEOUT = timedelta(seconds=10)
 """After which a workflow task whose worker has died is given to another (the server's default)."""
 
+ENDINGS = frozenset(f"{ending}_workflow_execution" for ending in ("complete", "fail", "cancel", "continue_as_new"))
+"""Commands after which a run is over."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Word:
@@ -46,6 +50,8 @@ class Word:
     refused: str = ""
     answer: Any = None
     done: bool = False
+    response: UpdateResponse | None = None
+    """The last that was said to it."""
 
 
 @dataclass(slots=True)
@@ -75,6 +81,14 @@ class Execution:
     closed: bool = False
     result: Any = None
     failure: str = ""
+    ending: WorkflowCommand | None = None
+    """What it has ended with; None: it is open, or was ended by others."""
+    former: Execution | None = None
+    """The run that it goes on with."""
+    continued: str = ""
+    """The run that goes on with it."""
+    attributes: dict[str, Payload] = field(default_factory=dict)
+    """What it can be searched by."""
     suggests_rolling: bool = False
     started: datetime = field(init=False)
     _seed: int = field(init=False)
@@ -129,13 +143,13 @@ class Execution:
 
     def update(self, name: str, argument: Any) -> Word:
         """Say something to it; what becomes of that is filled in as it happens."""
+        return self.tell(name, [CONVERTER.to_payload(argument)])
+
+    def tell(self, name: str, payloads: Sequence[Payload]) -> Word:
+        """The same, of what is converted already."""
         number = f"{name}-{len(self._words)}"
         self._words[number] = word = Word()
-        self.deliver(
-            do_update=DoUpdate(
-                id=number, protocol_instance_id=number, name=name, input=[CONVERTER.to_payload(argument)], run_validator=True
-            )
-        )
+        self.deliver(do_update=DoUpdate(id=number, protocol_instance_id=number, name=name, input=payloads, run_validator=True))
         return word
 
     def cancel(self, reason: str) -> None:
@@ -150,17 +164,36 @@ class Execution:
 
     def query(self, name: str, *arguments: Any) -> Any:
         """Ask it. Raises LookupError before its first task, and where it fails to answer."""
+        answer = self.ask(name, [CONVERTER.to_payload(argument) for argument in arguments])
+        return _value(answer, self.definition.queries[name].ret_type)
+
+    def ask(self, name: str, payloads: Sequence[Payload]) -> Payload:
+        """The same, of what is converted already."""
         if not self._history:
             raise LookupError(f"{self.workflow_id} has not begun yet")
-        payloads = [CONVERTER.to_payload(argument) for argument in arguments]
         job = QueryWorkflow(query_id="asked", query_type=name, arguments=payloads)
-        completion = self._replayed().activate(self._activation([WorkflowActivationJob(query_workflow=job)]))
+        completion = self.clockwork.activate(self._replayed(), self._activation([WorkflowActivationJob(query_workflow=job)]))
         if completion.HasField("failed") or len(completion.successful.commands) != 1:
             raise LookupError(f"{name} of {self.workflow_id}: {completion.failed.failure.message}")
         answer = completion.successful.commands[0].respond_to_query
         if not answer.HasField("succeeded"):
             raise LookupError(f"{name} of {self.workflow_id}: {answer.failed.message}")
-        return _value(answer.succeeded.response, self.definition.queries[name].ret_type)
+        return answer.succeeded.response
+
+    @property
+    def first(self) -> Execution:
+        """The run that all began with."""
+        return self if self.former is None else self.former.first
+
+    @property
+    def hears(self) -> bool:
+        """Whether a task of it is under way: what it is asked now is answered after that."""
+        return self._awake and not self.closed
+
+    @property
+    def length(self) -> int:
+        """Of its history."""
+        return self._length
 
     @property
     def waits(self) -> bool:
@@ -175,7 +208,7 @@ class Execution:
             return
         jobs, self._jobs = self._jobs, []
         activation = self._activation(jobs)
-        completion = self._replayed().activate(activation)
+        completion = self.clockwork.activate(self._replayed(), activation)
         if completion.HasField("failed"):
             self.clockwork.problems.append(f"{self.workflow_id}: a workflow task failed: {completion.failed.failure.message}")
             self.failure, self.closed = completion.failed.failure.message, True
@@ -216,14 +249,15 @@ class Execution:
             if job.HasField("do_update"):
                 job.do_update.run_validator = False
         self._history.append(Task(told, [_words_of(each) for each in commands if not _is_refusal(each)]))
-        self._length += 3 + len(kept) + len(commands)
+        begun = sum(job.HasField("resolve_activity") for job in kept)  # that a worker has taken it is an event of its own
+        self._length += 3 + len(kept) + begun + len(commands)
 
     def _replayed(self) -> WorkflowInstance:
         """The instance; a new one is told the history, and must answer as the one before it did."""
         if self._instance is None:
             self._instance = instance = self.clockwork.in_a_loop(self._make)
             for number, task in enumerate(self._history):
-                completion = instance.activate(task.activation)
+                completion = self.clockwork.activate(instance, task.activation)
                 answer = [_words_of(each) for each in completion.successful.commands]
                 if completion.HasField("failed") or answer != task.answer:
                     self.clockwork.problems.append(f"{self.workflow_id}: its replay goes another way at task {number}")
@@ -233,10 +267,10 @@ class Execution:
     def _make(self) -> WorkflowInstance:
         info = workflow.Info(
             attempt=1,
-            continued_run_id=None,
+            continued_run_id=self.former.run_id if self.former is not None else None,
             cron_schedule=None,
             execution_timeout=None,
-            first_execution_run_id=self.run_id,
+            first_execution_run_id=self.first.run_id,
             headers={},
             namespace="default",
             original_execution_run_id=self.run_id,
@@ -265,18 +299,18 @@ class Execution:
             randomness_seed=self._seed,
             extern_functions={"__temporal_get_metric_meter": lambda: MetricMeter.noop},
             disable_eager_activity_execution=False,
-            worker_level_failure_exception_types=[],
+            worker_level_failure_exception_types=self.clockwork.failing,
             patch_activation_callback=None,
             last_completion_result=InitializeWorkflow().last_completion_result,
             last_failure=None,
         )
-        return UnsandboxedWorkflowRunner().create_instance(details)
+        return self.clockwork.runner_of(self.definition).create_instance(details)
 
     def forget(self) -> None:
         """Its worker dies, or needs the room."""
         if self._instance is not None:
             evict = WorkflowActivationJob(remove_from_cache=RemoveFromCache(message="forgotten"))
-            self._instance.activate(WorkflowActivation(run_id=self.run_id, jobs=[evict]))
+            self.clockwork.activate(self._instance, WorkflowActivation(run_id=self.run_id, jobs=[evict]))
             self._instance = None
 
     def close(self) -> None:
@@ -287,6 +321,8 @@ class Execution:
     # Commands -------------------------------------------------------------------------------------------------------
 
     def _obey(self, command: WorkflowCommand) -> None:
+        if command.WhichOneof("variant") in ENDINGS:
+            self.closed, self.ending = True, command
         match command.WhichOneof("variant"):
             case "start_timer":
                 self._start_timer(command.start_timer.seq, command.start_timer.start_to_fire_timeout.ToTimedelta())
@@ -302,17 +338,16 @@ class Execution:
             case "update_response":
                 self._answer(command)
             case "complete_workflow_execution":
-                self.closed = True
                 self.result = _value(command.complete_workflow_execution.result, self.definition.ret_type)
             case "fail_workflow_execution":
-                self.closed, self.failure = True, command.fail_workflow_execution.failure.message
+                self.failure = command.fail_workflow_execution.failure.message
             case "cancel_workflow_execution":
-                self.closed, self.failure = True, "cancelled"
+                self.failure = "cancelled"
             case "continue_as_new_workflow_execution":
-                self.closed = True
-                self.clockwork.roll(self, list(command.continue_as_new_workflow_execution.arguments))
+                anew = command.continue_as_new_workflow_execution
+                self.clockwork.roll(self, anew.workflow_type, list(anew.arguments))
             case "upsert_workflow_search_attributes":
-                pass  # nobody searches here
+                self.attributes.update(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)
             case other:
                 raise NotImplementedError(f"{self.workflow_id} asks for {other}")
 
@@ -351,6 +386,7 @@ class Execution:
     def _answer(self, command: WorkflowCommand) -> None:
         response = command.update_response
         word = self._words[response.protocol_instance_id]
+        word.response = response
         match response.WhichOneof("response"):
             case "accepted":
                 word.taken = self.clockwork.now

@@ -1,0 +1,105 @@
+"""Where a workflow test plays: on the clockwork, or on a real server that skips time, and what both have in common for it.
+
+On the clockwork a test costs a tenth of the time, and what happens first happens first in each run. `NODEWARDEN_TEST_SERVER=1`
+plays them all on the server, from which the histories are recorded, too; some always do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.workflows.clockwork_service import ClockworkService
+from tests.workflows.workshop import Workshop
+from workers.plugin import PLUGIN
+
+POLL = 0.01
+LONG_ENOUGH = 2.5
+
+
+class ClockworkEnvironment(WorkflowEnvironment):
+    """The clockwork in the server's place."""
+
+    def __init__(self) -> None:
+        self.workshop = Workshop()
+        super().__init__(Client(ClockworkService(self.workshop), plugins=[PLUGIN]))
+
+    async def shutdown(self) -> None:
+        """Nothing happens any more."""
+        await self.workshop.close()
+        assert self.workshop.problems == []
+
+    async def get_current_time(self, handle: WorkflowHandle[Any, Any] | None = None) -> datetime:
+        """There is one clock for all."""
+        return self.workshop.now
+
+    async def fast_forward(self, handle: WorkflowHandle[Any, Any], duration: timedelta | float | None = None, /) -> bool:
+        """Let so much time pass, or what is left of a workflow."""
+        assert isinstance(duration, timedelta)
+        return await self.workshop.skip(duration, handle.id)
+
+    @contextmanager
+    def with_time_skipping_disabled(self) -> Iterator[None]:
+        """Not for what begins in here, nor for anything else in this test."""
+        self.workshop.skips = False
+        yield
+
+
+def worker(
+    client: Client,
+    *,
+    task_queue: str,
+    workflows: Sequence[type] = (),
+    activities: Sequence[Callable[[Any], Any]] = (),
+    **options: Any,
+) -> AbstractAsyncContextManager[object]:
+    """A worker where the client's workflows run."""
+    if isinstance(client.service_client, ClockworkService):
+        return _hired(client.service_client.workshop, task_queue, workflows, activities)
+    return Worker(client, task_queue=task_queue, workflows=workflows, activities=activities, **options)
+
+
+@asynccontextmanager
+async def _hired(
+    workshop: Workshop, queue: str, workflows: Sequence[type], activities: Sequence[Callable[[Any], Any]]
+) -> AsyncIterator[None]:
+    workshop.learn(workflows)
+    hired = workshop.hire(queue, activities)
+    try:
+        yield
+    finally:
+        workshop.dismiss(hired)
+        names = {kind.__name__ for kind in workflows}
+        for execution in workshop.executions.values():
+            if execution.definition.name in names:
+                execution.forget()
+
+
+async def moment(env: WorkflowEnvironment) -> None:
+    """Between two looks at something that is waited for."""
+    if isinstance(env, ClockworkEnvironment):
+        await env.workshop.moment()
+    else:
+        await asyncio.sleep(POLL)
+
+
+async def eventually(env: WorkflowEnvironment, condition: Callable[[], bool], *, within: float = 20) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await moment(env)
+
+
+async def let_pass(env: WorkflowEnvironment, handle: WorkflowHandle[Any, Any], duration: timedelta) -> None:
+    """Let some time pass in which nothing is to happen. A server is not waited for that long: it skips it or it does not."""
+    if isinstance(env, ClockworkEnvironment):
+        await env.fast_forward(handle, duration)
+    else:
+        await asyncio.sleep(min(duration.total_seconds(), LONG_ENOUGH))
