@@ -1,8 +1,9 @@
-"""The time-skipping server, shared by all workflow tests of a session: days of timers in milliseconds."""
+"""Where workflows run, days of timers in milliseconds: a clockwork for each test, and a real server for whoever needs one."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from tests.workflows.surroundings import ClockworkEnvironment
 from workers.plugin import PLUGIN
 from workflows import search
 
@@ -22,7 +24,7 @@ FAST = [
 
 
 @pytest.fixture(scope="session")
-async def env() -> AsyncIterator[WorkflowEnvironment]:
+async def server() -> AsyncIterator[WorkflowEnvironment]:
     """A real server whose workflows skip their timers."""
     try:
         started = await _start()
@@ -31,6 +33,23 @@ async def env() -> AsyncIterator[WorkflowEnvironment]:
     yield started
     await started.shutdown()
     await asyncio.sleep(0.2)  # the bridge's threads end after this; leaving at once can crash the interpreter
+
+
+if os.environ.get("NODEWARDEN_TEST_SERVER") or os.environ.get("RECORD_HISTORIES"):
+
+    @pytest.fixture
+    def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
+        """Where workflows run: here everything on the real server."""
+        return server
+
+else:
+
+    @pytest.fixture
+    async def env() -> AsyncIterator[WorkflowEnvironment]:
+        """Where workflows run: on a clockwork of the test's own. Who needs the real server, asks for it."""
+        clockwork = ClockworkEnvironment()
+        yield clockwork
+        await clockwork.shutdown()
 
 
 async def _start() -> WorkflowEnvironment:

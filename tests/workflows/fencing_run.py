@@ -1,4 +1,4 @@
-"""Running one Fencing workflow against a scripted world, on the time-skipping server."""
+"""Running one Fencing workflow against a scripted world."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
 from policy.ids import episode_id
 from policy.report import Observation
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
+from tests.workflows.surroundings import eventually, moment, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.fencing import Fencing
 from workflows.ids import WORKFLOW_QUEUE
@@ -30,6 +30,7 @@ from workflows.messages import AbortRequest
 class Run:
     """A fencing under way."""
 
+    env: WorkflowEnvironment
     world: World
     handle: WorkflowHandle[Fencing, EpisodeResult]
     restart_worker: Callable[[], Awaitable[None]]
@@ -57,11 +58,11 @@ class Run:
                 try:
                     status = await self.status()
                 except RPCError:  # between two runs, or before the first task: there is nobody to answer yet
-                    await asyncio.sleep(0.02)
+                    await moment(self.env)
                     continue
                 if condition(status):
                     return status
-                await asyncio.sleep(0.02)
+                await moment(self.env)
 
     async def parked(self) -> EpisodeStatus:
         """Wait until it needs a person."""
@@ -69,9 +70,7 @@ class Run:
 
     async def did(self, act: str) -> None:
         """Wait until the world has seen an act."""
-        async with asyncio.timeout(20):
-            while act not in self.world.acts:
-                await asyncio.sleep(0.01)
+        await eventually(self.env, lambda: act in self.world.acts)
 
     async def abort(self, *, power_on: bool = False) -> str:
         """A person aborts."""
@@ -104,16 +103,16 @@ async def fencing(
         async def restart_worker() -> None:
             await running.aclose()
             await running.enter_async_context(
-                Worker(client or env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
+                worker(client or env.client, task_queue=queue, workflows=[Fencing], **common)  # type: ignore[arg-type]
             )
 
         await restart_worker()
         for activities_queue, contracts in queues_of(cluster):
             await stack.enter_async_context(
-                Worker(client or env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
+                worker(client or env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
             )
         handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
-        run = Run(world, handle, restart_worker)
+        run = Run(env, world, handle, restart_worker)
         try:
             yield run
         finally:

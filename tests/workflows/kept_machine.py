@@ -1,6 +1,7 @@
 """A scripted machine for preservation tests: one Machine with its Node behind the real contracts, judged by the real rules.
 
-The world's time is that of the time-skipping server. It keeps the order of what was done, and checks S21 and S22 at every act.
+The world's time is that of the clockwork, or of the server that skips it. It keeps the order of what was done, and checks S21
+and S22 at every act.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
 from activities.contracts.evidence import Collected, CollectRequest, EvidenceCollection, EvidenceFile, Sealed, SealRequest
@@ -54,6 +54,7 @@ from policy.vetoes import preserved_as_failed
 from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by
+from tests.workflows.surroundings import moment, worker
 from tests.workflows.world import ScriptedTarget, World
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.preservation import Preservation
@@ -146,7 +147,7 @@ def _as_called(held: Held, unhealthy: str) -> Held:
 
 
 def now() -> datetime:
-    """The server's time for this attempt."""
+    """The time of this attempt."""
     return activity.info().started_time
 
 
@@ -337,11 +338,17 @@ class Run:
                 try:
                     status: EpisodeStatus = await self.handle.query("status", result_type=EpisodeStatus)
                 except RPCError:
-                    await asyncio.sleep(0.02)
+                    await moment(self.env)
                     continue
                 if condition(status):
                     return status
-                await asyncio.sleep(0.02)
+                await moment(self.env)
+
+    async def goes_on_after(self, run_id: str) -> None:
+        """Wait until a new history has begun."""
+        async with asyncio.timeout(10):
+            while (await self.handle.describe()).run_id == run_id:
+                await moment(self.env)
 
 
 @asynccontextmanager
@@ -362,14 +369,14 @@ async def preserving(
         queue = f"{WORKFLOW_QUEUE}-{cluster}"
         kinds = [Preservation, Remediation]
         await stack.enter_async_context(
-            Worker(client or env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
+            worker(client or env.client, task_queue=queue, workflows=kinds, workflow_failure_exception_types=[Exception])
         )
-        await stack.enter_async_context(Worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
+        await stack.enter_async_context(worker(env.client, task_queue=cluster_queue(cluster), activities=acts))
         if world.devices is not None:
             power = served_by(ScriptedTarget(world.devices), PowerActivities)
-            await stack.enter_async_context(Worker(env.client, task_queue=power_queue("default"), activities=power))
+            await stack.enter_async_context(worker(env.client, task_queue=power_queue("default"), activities=power))
         scanner = [target.request_permit, target.name_deployment]
-        await stack.enter_async_context(Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
+        await stack.enter_async_context(worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
         with env.with_time_skipping_disabled():
             handle = await env.client.start_workflow(Preservation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         try:

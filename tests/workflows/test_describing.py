@@ -130,6 +130,12 @@ async def holding(client: Client, node: str, kind: str, *, memo: dict[str, Any],
         await handle.terminate()
 
 
+@pytest.fixture
+def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
+    """The real one: it is asked what it knows of workflows."""
+    return server
+
+
 async def test_a_workflow_of_a_foreign_type_holds_its_node_and_hides_no_other(env: WorkflowEnvironment) -> None:
     """S13, S14: what is not known counts."""
     async with holding(env.client, "node-1", "Backup", memo={"incident": "i-9"}):

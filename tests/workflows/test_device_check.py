@@ -200,6 +200,12 @@ class Check:
         return await asyncio.wait_for(self.handle.result(), 20)
 
 
+@pytest.fixture
+def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
+    """The real one: a check is begun and asked in one, with the worker's own interceptors."""
+    return server
+
+
 @asynccontextmanager
 async def checking(
     env: WorkflowEnvironment, devices: Devices, *sites: str, client: Client | None = None, **options: Any

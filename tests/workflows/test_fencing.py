@@ -18,6 +18,7 @@ from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.plan import Freeing, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import moment
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
@@ -264,10 +265,10 @@ async def test_where_the_taint_is_not_honoured_pods_are_deleted(env: WorkflowEnv
     assert result.freed_pods == 3
 
 
-async def test_a_terminated_predecessors_act_is_waited_out_before_power_is_touched(env: WorkflowEnvironment) -> None:
+async def test_a_terminated_predecessors_act_is_waited_out_before_power_is_touched(server: WorkflowEnvironment) -> None:
     """S34: its hard deadline plus a margin pass before the first reading or command."""
     world = World(adopted="old")
-    async with fencing(env, world) as run:
+    async with fencing(server, world) as run:
         result = await run.result()
         history = await run.handle.fetch_history()
     assert result.outcome is Outcome.RECOVERED
@@ -504,8 +505,8 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
         world.look_errors.append(failure(ErrorType.UNAUTHORIZED, "forbidden"))
         await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
         async with asyncio.timeout(20):
-            while not any((entry.act, entry.outcome) == ("look", "failed") for entry in await run.handle.query(Fencing.record)):
-                await asyncio.sleep(0.02)
+            while not any((entry.act, entry.outcome) == ("look", "failed") for entry in await run.record()):
+                await moment(env)
         await run.abort()
         result = await run.result()
     assert result.outcome is Outcome.ABORTED

@@ -18,6 +18,7 @@ from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedM
 from policy.power import PowerState, VolumeState
 from policy.report import Observation
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
@@ -617,5 +618,5 @@ async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEn
         world.observation = replaced  # type: ignore[method-assign,assignment]
         world.word = True
         await run.tell(world.observation())
-        await asyncio.sleep(2)
+        await let_pass(env, run.handle, timedelta(hours=1))
         assert world.count("restore-path") == 0

@@ -53,9 +53,9 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 
 
 @pytest.fixture(scope="module")
-async def served(env: WorkflowEnvironment) -> AsyncIterator[Stage]:
+async def served(server: WorkflowEnvironment) -> AsyncIterator[Stage]:
     """Workers for all episodes."""
-    async with stage(env) as ready:
+    async with stage(server) as ready:
         yield ready
 
 

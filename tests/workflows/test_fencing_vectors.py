@@ -18,6 +18,7 @@ from policy.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from tests.policy.fence.builders import PDU, config, lines, node, read
 from tests.vectors.fencing import VECTORS
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
 
@@ -63,8 +64,7 @@ async def test_n03_tries_and_restarts_are_counted_over_the_restart_of_a_worker_a
     world = World(plan=replace(configured("off on", cluster=settings), off_timeout=timedelta(seconds=2)), ignores_off=True)
     world.gates["off"] = gate = Pass(vector["attempts_per_flow"] + 2)
     async with fencing(env, world) as run:
-        async with asyncio.timeout(20):
-            await gate.reached.wait()
+        await eventually(env, gate.reached.is_set)
         await run.restart_worker()
         gate.set()
         status = await run.parked()

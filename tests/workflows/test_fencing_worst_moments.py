@@ -12,6 +12,7 @@ from activities.errors import ErrorType, failure
 from policy.permits import Decision, PermitAnswer
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
 from workflows.messages import AcknowledgeRequest
@@ -52,7 +53,7 @@ async def test_a_word_for_off_ends_with_a_new_boot_while_it_waits_for_the_permit
         world.ready = False  # and it hangs again
         await run.tell(world.observation())
         await run.handle.signal(Fencing.permit_granted)
-        await asyncio.sleep(2)
+        await let_pass(env, run.handle, timedelta(hours=1))
         assert world.consequences() == []
 
 

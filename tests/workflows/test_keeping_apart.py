@@ -446,9 +446,7 @@ async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnviron
         first = (await run.handle.describe()).run_id
         grown.set()
         await news(run)
-        async with asyncio.timeout(10):
-            while (await run.handle.describe()).run_id == first:
-                await asyncio.sleep(0.02)
+        await run.goes_on_after(first)
         result = await run.timeout()
     assert any(PORT.endpoint in entry.detail for entry in result.record if entry.act == "hand-over")
 
@@ -465,9 +463,7 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
         world.devices.adopted, world.devices.adopted_paths = "the same", (PORT.endpoint,)  # as our mark tells another run
         grown.set()
         await news(run)
-        async with asyncio.timeout(10):
-            while (await run.handle.describe()).run_id == first:
-                await asyncio.sleep(0.02)
+        await run.goes_on_after(first)
         await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
         world.recovers()
         world.devices.ready = True

@@ -37,6 +37,12 @@ class Measured:
 
 
 @pytest.fixture
+def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
+    """The real one: its workers measure by themselves how long acts take."""
+    return server
+
+
+@pytest.fixture
 async def measured(env: WorkflowEnvironment) -> Measured:
     buffer = MetricBuffer(10_000, duration_format=MetricBufferDurationFormat.SECONDS)
     runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))

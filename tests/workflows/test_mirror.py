@@ -14,6 +14,7 @@ from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import eventually
 from tests.workflows.world import NODE, World, plan
 from workflows import options
 from workflows.fencing import Fencing
@@ -32,11 +33,9 @@ def events(world: World) -> list[str]:
     return [event.reason.value for each in world.mirrored for event in each.events]
 
 
-async def shown(world: World, phase: Phase) -> None:
+async def shown(env: WorkflowEnvironment, world: World, phase: Phase) -> None:
     """Wait until the latest state is of that phase."""
-    async with asyncio.timeout(20):
-        while not world.mirrored or world.mirrored[-1].status.phase is not phase:
-            await asyncio.sleep(0.01)
+    await eventually(env, lambda: bool(world.mirrored) and world.mirrored[-1].status.phase is phase)
 
 
 async def test_a_whole_fencing_is_shown_state_by_state(env: WorkflowEnvironment) -> None:
@@ -75,7 +74,7 @@ async def test_a_failing_fencing_is_shown_with_its_tries_and_its_problem(env: Wo
     world = World(ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
-        await shown(world, Phase.NEEDS_HUMAN)
+        await shown(env, world, Phase.NEEDS_HUMAN)
         power = "Power-Management"
         assert states(world) == [
             ("Isolation", "New", 0),

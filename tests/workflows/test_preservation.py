@@ -1,4 +1,4 @@
-"""Preservation through its workflow, on the time-skipping server: the proposal's diagrams and use cases by name, 72 h timers."""
+"""Preservation through its workflow: the proposal's diagrams and use cases by name, 72 h timers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from temporalio import activity, workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
 from activities.contracts.target import DrainResult
@@ -21,6 +20,7 @@ from policy.episodes import Outcome, Phase, PreservationNews, RecordEntry
 from policy.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, machine, preserving
+from tests.workflows.surroundings import moment, worker
 from workflows import handing_over
 from workflows.ids import power_queue
 from workflows.messages import ExtendRequest, PersonRequest
@@ -286,7 +286,7 @@ async def noted(run: Run) -> list[RecordEntry]:
             record = await run.handle.query(Preservation.record)
             if found := [entry for entry in record if entry.act == "evidence"]:
                 return found
-            await asyncio.sleep(0.02)
+            await moment(run.env)
 
 
 async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: WorkflowEnvironment) -> None:
@@ -304,7 +304,7 @@ async def test_evidence_is_fetched_once_and_its_manifest_is_in_the_record(env: W
     world.annotate("now")
     world.evidence = Collected(files=(file("node.json"),), devices=(device, device), room=100)
     async with (
-        Worker(env.client, task_queue=power_queue(site), activities=[read_device]),
+        worker(env.client, task_queue=power_queue(site), activities=[read_device]),
         preserving(env, world) as run,
     ):
         entry, *others = await noted(run)
@@ -345,7 +345,7 @@ async def test_a_device_that_does_not_answer_is_named_as_missing_and_the_rest_is
     silent = PowerDevice(driver="ipmi", endpoint="bmc-7", site=site)
     world.evidence = Collected(files=(file("node.json"),), missing=(NotFetched(of="machine", why="slow"),), devices=(silent,))
     async with (
-        Worker(env.client, task_queue=power_queue(site), activities=[read_device]),
+        worker(env.client, task_queue=power_queue(site), activities=[read_device]),
         preserving(env, world) as run,
     ):
         (entry,) = await noted(run)
@@ -404,9 +404,7 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
         first = (await run.handle.describe()).run_id
         world.hanging.set()
-        async with asyncio.timeout(10):
-            while (await run.handle.describe()).run_id == first:
-                await asyncio.sleep(0.02)
+        await run.goes_on_after(first)
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
         await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
         result = await run.result()

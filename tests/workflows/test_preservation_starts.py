@@ -20,6 +20,12 @@ from tests.workflows.test_describing import CLUSTER, holding, service
 pytestmark = pytest.mark.timeout(30)
 
 
+@pytest.fixture
+def env(server: WorkflowEnvironment) -> WorkflowEnvironment:
+    """The real one: it says who has an id."""
+    return server
+
+
 @workflow.defn(name="Preservation")
 class SpeechlessKeeper:
     """Keeps a machine for ever, and hears everything."""

@@ -17,6 +17,7 @@ from activities.errors import ErrorType, failure
 from policy.episodes import Outcome, Phase, PreservationNews
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import machine, preserving
+from tests.workflows.surroundings import eventually, let_pass
 from workflows import handing_over, options
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.preservation import Preservation
@@ -32,9 +33,7 @@ async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_versio
     async with preserving(env, world) as run:
         await run.until(lambda status: status.phase is Phase.RUNNING_PRESERVED)
         await run.handle.execute_update(Preservation.release, PersonRequest(who="ada", reason="seen enough"))
-        async with asyncio.timeout(5):
-            while world.held.expiry is not None:
-                await asyncio.sleep(0.05)
+        await eventually(env, lambda: world.held.expiry is None, within=5)
 
 
 async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
@@ -45,7 +44,7 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
         await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
         await run.handle.execute_update(Preservation.hold, PersonRequest(who="ada", reason="a dump is being copied"))
         await run.skip(timedelta(hours=73))
-        await asyncio.sleep(1)
+        await let_pass(env, run.handle, timedelta(minutes=1))
         assert "delete" not in world.acts
 
 
@@ -88,16 +87,14 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
         await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
         world.annotate("false")
         await run.handle.signal(Preservation.look_again, PreservationNews())
-        async with asyncio.timeout(5):
-            while "terminate" not in world.acts:
-                await asyncio.sleep(0.02)
+        await eventually(env, lambda: "terminate" in world.acts, within=5)
         word = ExtendRequest(who="ada", reason="not done yet", hold=timedelta(hours=100))
         try:
             told = await run.handle.execute_update(Preservation.extend, word)
         except WorkflowUpdateFailedError:
             told = ""
         gate.set()
-        await asyncio.sleep(2)
+        await let_pass(env, run.handle, timedelta(minutes=1))
         assert not ("preserved until" in told and "delete" in world.acts), told
 
 

@@ -10,12 +10,12 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from policy.episodes import FencingInput, Need, NeedKind
 from policy.permits import Release
 from policy.repeats import RepeatAlarm
 from tests.workflows.fencing_run import fencing
+from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, report, scanning
 from tests.workflows.world import World
 from workers.plugin import PLUGIN
@@ -25,11 +25,9 @@ from workflows.repeating import METRIC
 TWICE = RepeatAlarm(count=2, window=timedelta(hours=24))
 
 
-async def told(world: ScriptedCluster, count: int) -> None:
+async def told(scan: Scan, count: int) -> None:
     """Wait until so many repetitions have been told."""
-    async with asyncio.timeout(20):
-        while len(world.repetitions) < count:
-            await asyncio.sleep(0.01)
+    await eventually(scan.env, lambda: len(scan.world.repetitions) >= count)
 
 
 async def end(scan: Scan, number: int, **fields: object) -> FencingInput:
@@ -50,7 +48,7 @@ async def test_a_node_that_fails_again_and_again_is_told_with_what_was_there_eac
         first = await end(scan, 1, workloads=("default/db-0", "default/web"), node_uid="uid-node-1")
         assert world.repetitions == []
         second = await end(scan, 2, workloads=("default/db-0",), node_uid="uid-node-1")
-        await told(world, 1)
+        await told(scan, 1)
     [request] = world.repetitions
     again = request.repetition
     assert (request.cluster, again.node, again.node_uid, again.cause) == (scan.cluster, "node-1", "uid-node-1", "Ready")
@@ -64,7 +62,7 @@ async def test_an_alarm_that_cant_be_told_holds_up_nothing(env: WorkflowEnvironm
     async with scanning(env, world, repeat_alarm=TWICE) as scan:
         for number in (1, 2, 3):
             await end(scan, number)
-        await told(world, 1)
+        await told(scan, 1)
         await scan.has_opened(4)
     assert world.repetitions[0].repetition.count == 3
 
@@ -92,7 +90,7 @@ async def heard_from(env: WorkflowEnvironment, world: World) -> Release:
     world.gates["pin"] = asyncio.Event()
     async with fencing(env, world) as run:
         cluster = run.handle.id.split("/")[1]
-        async with Worker(env.client, task_queue=f"listeners-{cluster}", workflows=[Listener]):
+        async with worker(env.client, task_queue=f"listeners-{cluster}", workflows=[Listener]):
             listener = await env.client.start_workflow(
                 Listener.run, id=scanner_id(cluster), task_queue=f"listeners-{cluster}", result_type=Release
             )
@@ -113,20 +111,20 @@ async def test_what_a_person_asked_for_has_no_cause(env: WorkflowEnvironment) ->
 
 
 @pytest.fixture
-async def measured(env: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
+async def measured(server: WorkflowEnvironment) -> tuple[Client, MetricBuffer]:
     """Another client of the same server, whose metrics can be read."""
     buffer = MetricBuffer(10_000)
     runtime = Runtime(telemetry=TelemetryConfig(metrics=buffer))
-    target = env.client.service_client.config.target_host
+    target = server.client.service_client.config.target_host
     return await Client.connect(target, plugins=[PLUGIN], runtime=runtime), buffer
 
 
-async def test_an_alarm_is_counted_once_by_a_metric(env: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]) -> None:
+async def test_an_alarm_is_counted_once_by_a_metric(server: WorkflowEnvironment, measured: tuple[Client, MetricBuffer]) -> None:
     """Also where no Event can be written."""
     client, buffer = measured
     world = ScriptedCluster(telling_errors=1)
     world.show(report("node-1"))
-    async with scanning(env, world, client=client, repeat_alarm=TWICE) as scan:
+    async with scanning(server, world, client=client, repeat_alarm=TWICE) as scan:
         for number in (1, 2):
             await end(scan, number)
         await scan.has_opened(3)

@@ -14,7 +14,6 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from activities.contracts.episodes import (
     AskPermit,
@@ -41,6 +40,7 @@ from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, Perm
 from policy.repeats import RepeatAlarm
 from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
+from tests.workflows.surroundings import eventually, let_pass, moment, worker
 from workflows import options
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
@@ -202,6 +202,7 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
 class Scan:
     """A scanner under way."""
 
+    env: WorkflowEnvironment
     cluster: str
     world: ScriptedCluster
     handle: WorkflowHandle[HealthScanner, ScannerResult]
@@ -214,17 +215,15 @@ class Scan:
                 try:
                     status = await self.client_handle().query(HealthScanner.status)
                 except RPCError:  # between two runs there is nobody to answer yet
-                    await asyncio.sleep(0.02)
+                    await moment(self.env)
                     continue
                 if condition(status):
                     return status
-                await asyncio.sleep(0.02)
+                await moment(self.env)
 
     async def has_opened(self, count: int) -> None:
         """Wait until so many episodes have been opened."""
-        async with asyncio.timeout(20):
-            while len(self.world.opened) < count:
-                await asyncio.sleep(0.01)
+        await eventually(self.env, lambda: len(self.world.opened) >= count)
 
     async def release(self, episode: FencingInput, **changes: object) -> None:
         """An episode says that it has ended or parked."""
@@ -246,16 +245,18 @@ async def scanning(
     request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
     queue = f"scanners-{cluster}"
     async with (
-        Worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
-        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.name_deployment]),
-        Worker(
+        worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.name_deployment]),
+        worker(
             env.client,
             task_queue=cluster_queue(cluster),
             activities=[world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition],
         ),
     ):
         handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
-        scan = Scan(cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster)))
+        scan = Scan(
+            env, cluster, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(cluster))
+        )
         try:
             yield scan
             await keep_history(scan.client_handle())
@@ -369,10 +370,10 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
     world.show(report("node-1", "node-2"))
     async with scanning(env, world, wait=timedelta(seconds=1)) as scan:
         await scan.has_opened(1)
-        await asyncio.sleep(2.5)  # scans time out meanwhile, and are tried again
+        await let_pass(env, scan.handle, timedelta(seconds=2.5))  # scans time out meanwhile, and are tried again
         await scan.release(world.opened[0])
         await scan.until(lambda status: not status.permits)
-        await asyncio.sleep(0.5)
+        await let_pass(env, scan.handle, timedelta(seconds=0.5))
         assert len(world.opened) == 1
         world.show(report("node-2"))
         await scan.has_opened(2)
@@ -560,9 +561,7 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         world.restless = SCANS_OF_A_RUN + 50
         world.changed.set()
         world.show(world.current)
-        async with asyncio.timeout(200):
-            while world.restless:
-                await asyncio.sleep(0.05)
+        await eventually(env, lambda: not world.restless, within=200)
         status = await scan.until(lambda status: status.scans > SCANS_OF_A_RUN + 50)
         assert [permit.holding for permit in status.permits] == [Holding.PARKED, Holding.OPEN]
         assert [permit.incident for permit in status.permits] == [episode.incident for episode in world.opened]
@@ -574,16 +573,14 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         answer = await scan.client_handle().execute_update(HealthScanner.hand_out, asked)
         assert answer.again == portion.counts_until, "and so is what was handed out of the pods of a minute"
         await scan.release(world.opened[0], incident="another", cause="Ready")
-        async with asyncio.timeout(20):
-            while not world.repetitions:
-                await asyncio.sleep(0.01)
+        await eventually(env, lambda: bool(world.repetitions))
         assert world.repetitions[0].repetition.incidents == (world.opened[0].incident, "another")
 
 
 async def test_a_scanner_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:
     """S38: the id keeps a cluster's scanner single."""
     queue = f"scanners-{uuid.uuid4().hex}"
-    async with Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]):
+    async with worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]):
         with pytest.raises(WorkflowFailureError):
             await env.client.execute_workflow(
                 HealthScanner.run, ScannerInput(cluster="prod"), id=f"other-{uuid.uuid4().hex}", task_queue=queue

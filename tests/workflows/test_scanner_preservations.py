@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from temporalio import activity
 from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from activities.contracts.episodes import Opened, OpenRequest, OpenResult
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
@@ -18,6 +17,7 @@ from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput
 from policy.permits import Decision, Holding, PermitRequest
 from policy.report import ClusterLease, PreservationNeed, ViewState
+from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, candidate, report
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id, scanner_id
 from workflows.messages import ScannerInput
@@ -51,10 +51,8 @@ class Keepers(PreservationStarts):
     def stamps(self) -> list[tuple[str, str]]:
         return [(each.victim, each.stamp) for request in self.told for each in request.needs]
 
-    async def until(self, count: int) -> None:
-        async with asyncio.timeout(20):
-            while len(self.stamps()) < count:
-                await asyncio.sleep(0.01)
+    async def until(self, env: WorkflowEnvironment, count: int) -> None:
+        await eventually(env, lambda: len(self.stamps()) >= count)
 
 
 @asynccontextmanager
@@ -64,14 +62,14 @@ async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, keepers: Ke
     acts = [world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition]
     starts = [world.open, world.describe, world.name_deployment, keepers.preserve]
     async with (
-        Worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
-        Worker(env.client, task_queue=WORKFLOW_QUEUE, activities=starts),
-        Worker(env.client, task_queue=cluster_queue(name), activities=acts),
+        worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
+        worker(env.client, task_queue=WORKFLOW_QUEUE, activities=starts),
+        worker(env.client, task_queue=cluster_queue(name), activities=acts),
     ):
         request = ScannerInput(cluster=name, holder="us")
         handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(name), task_queue=queue)
         try:
-            yield Scan(name, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(name)))
+            yield Scan(env, name, world, handle, lambda: env.client.get_workflow_handle_for(HealthScanner.run, scanner_id(name)))
         finally:
             await handle.terminate("the test is over")
 
@@ -80,13 +78,13 @@ async def test_each_change_is_told_once_and_what_is_settled_is_forgotten(env: Wo
     world, keepers = ScriptedCluster(), Keepers()
     world.show(report(preservations=(need("node-1"), need("node-2"))))
     async with scanning(env, world, keepers, "keepone") as scan:
-        await keepers.until(2)
+        await keepers.until(env, 2)
         world.show(report(preservations=(need("node-1"), need("node-2", "two"))))
-        await keepers.until(3)
+        await keepers.until(env, 3)
         world.show(report())
         await scan.until(lambda status: status.scans >= 3)
         world.show(report(preservations=(need("node-1"),)))
-        await keepers.until(4)
+        await keepers.until(env, 4)
     assert keepers.stamps() == [("node-1", "one"), ("node-2", "one"), ("node-2", "two"), ("node-1", "one")]
     assert {request.holder for request in keepers.told} == {"us"}
     assert world.opened == [], "a preservation takes no permit and opens no fencing"
@@ -98,7 +96,7 @@ async def test_what_failed_is_tried_again_with_the_next_report(env: WorkflowEnvi
     async with scanning(env, world, keepers, "keeptwo") as scan:
         await scan.until(lambda status: status.scans >= 1)
         world.show(report("node-9", preservations=(need("node-1"),)))
-        await keepers.until(1)
+        await keepers.until(env, 1)
 
 
 async def test_on_a_stale_view_or_without_the_lease_nothing_is_begun(env: WorkflowEnvironment) -> None:
@@ -112,7 +110,7 @@ async def test_on_a_stale_view_or_without_the_lease_nothing_is_begun(env: Workfl
         await scan.until(lambda status: status.scans >= 2)
         assert keepers.told == []
         world.show(report(preservations=(need("node-1"),)))
-        await keepers.until(1)
+        await keepers.until(env, 1)
 
 
 async def test_who_is_to_be_kept_is_begun_with_before_anybody_is_let_at_its_node(env: WorkflowEnvironment) -> None:
@@ -122,7 +120,7 @@ async def test_who_is_to_be_kept_is_begun_with_before_anybody_is_let_at_its_node
     keepers.order, world.opened = order, _Noting(order)
     world.show(report("node-1", preservations=(need("node-1"),)))
     async with scanning(env, world, keepers, "keepfour") as scan:
-        await keepers.until(1)
+        await keepers.until(env, 1)
         await scan.has_opened(1)
     assert order == ["preserve", "open"]
 
@@ -135,7 +133,7 @@ async def test_one_report_has_one_node_kept_and_another_fenced(env: WorkflowEnvi
     kept = replace(candidate("node-1"), refused="it is preserved: it has failed, and the pool keeps failed machines")
     world.show(report("node-2", candidates=(kept, candidate("node-2")), preservations=(chosen,)))
     async with scanning(env, world, keepers, "keepfive") as scan:
-        await keepers.until(1)
+        await keepers.until(env, 1)
         await scan.has_opened(1)
         world.show(report("node-2", candidates=(kept, candidate("node-2"))))
         await scan.until(lambda status: status.scans >= 2)
@@ -171,7 +169,7 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
     world, keepers = _Slow(outcomes={"node-1": Opened.REFUSED}), Keepers()
     world.show(report("node-1"))
     async with scanning(env, world, keepers, "keepsix") as scan:
-        await asyncio.wait_for(world.opening.wait(), 20)
+        await eventually(env, world.opening.is_set)
         await scan.until(lambda status: any(permit.holding is Holding.RESERVED for permit in status.permits))
         request = PermitRequest(node="node-1", workflow_id=episode_id("keepsix", "node-1"), incident="of-the-remediation")
         accepted = WorkflowUpdateStage.ACCEPTED

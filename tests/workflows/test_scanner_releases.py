@@ -13,6 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
 from policy.ids import episode_id
 from policy.report import Observation
+from tests.workflows.surroundings import eventually
 from tests.workflows.test_scanner import ScriptedCluster, report, scanning
 from workflows import granting
 
@@ -57,7 +58,7 @@ async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: Wor
             world.show(report("node-1", "node-2", observations=(seen,)))
             await scan.until(lambda status: status.scans == 2)
             world.show(report("node-1", "node-2", observations=(seen,)))
-            await asyncio.wait_for(world.asked.wait(), 20)
+            await eventually(env, world.asked.is_set)
             await scan.release(world.opened[0])
             await scan.until(lambda status: not status.permits)
         finally:

@@ -20,6 +20,7 @@ from policy.permits import Decision, Holding
 from policy.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
+from tests.workflows.surroundings import moment
 from tests.workflows.test_scanner import Scan, ScriptedCluster, scanning
 
 CAP = 5
@@ -118,7 +119,7 @@ async def _repair_each(scan: Scan, world: Racks) -> None:
             world.repair(episode.node)
             world.look()
             await scan.release(episode)
-        await asyncio.sleep(0.01)
+        await moment(scan.env)
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["from a check", "by hand"])

@@ -29,7 +29,7 @@ NODE = "node-7"
 
 
 def clock() -> datetime:
-    """The server's time for this attempt: it skips with the workflow, as our own clock does not."""
+    """The time of this attempt: it skips with the workflow, as our own clock does not."""
     return activity.info().started_time
 
 

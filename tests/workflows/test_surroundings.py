@@ -1,0 +1,136 @@
+"""The clockwork in the server's place: what it must have in common with one, so that the other tests prove the same on it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from tests.workflows import workshop
+from tests.workflows.fencing_run import fencing
+from tests.workflows.kept_machine import machine, preserving
+from tests.workflows.surroundings import ClockworkEnvironment, moment, worker
+from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import PersonRequest
+
+
+def refused_once() -> World:
+    world = World()
+    world.free_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
+    world.mirror_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
+    return world
+
+
+def held_up() -> World:
+    return World(ignores_off=True)
+
+
+def slow() -> World:
+    return World(plan=plan(wait_before_power=timedelta(days=2)), off_takes=timedelta(seconds=3), off_lost=1)
+
+
+async def told(env: WorkflowEnvironment, world: World) -> list[str]:
+    """An episode to its end, with a person where it waits for one: everything that was done and said."""
+    async with fencing(env, world) as run:
+        await run.until(lambda status: status.phase in {Phase.NEEDS_HUMAN, Phase.FINAL} or status.restart_proof is not None)
+        if (await run.status()).phase is Phase.NEEDS_HUMAN:
+            world.ignores_off = False
+            await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="mended"))
+        result = await run.result()
+        described = await run.handle.describe()
+    assert described.status is WorkflowExecutionStatus.COMPLETED
+    attributes = sorted({pair.key.name for pair in described.typed_search_attributes} - {"BuildIds"})  # that one is the server's
+    shown = [f"{each.sequence} {each.status.phase} {each.outcome}" for each in world.mirrored]
+    record = [f"{entry.act} {entry.outcome}" for entry in result.record]
+    return [*(act for act in world.acts if act not in POLLED), *record, *shown, *attributes, result.outcome.value]
+
+
+POLLED = {"read", "glance"}
+"""How often is a matter of how long an answer takes."""
+
+
+@pytest.mark.parametrize("made", [World, refused_once, held_up, slow])
+async def test_an_episode_goes_the_same_way_as_on_the_server(server: WorkflowEnvironment, made: Callable[[], World]) -> None:
+    clockwork = ClockworkEnvironment()
+    here, there = await told(clockwork, made()), await told(server, made())
+    await clockwork.shutdown()
+    assert here == there
+
+
+async def test_what_an_attempt_holds_up_for_longer_than_a_test_waits_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a test would not notice that something waits which should not: the time-out of what it waits for would come at once."""
+    monkeypatch.setattr(workshop, "GIVEN_UP", 3)
+    clockwork, world = ClockworkEnvironment(), World()
+    world.gates["mark"] = asyncio.Event()
+    async with fencing(clockwork, world) as run:
+        await run.did("mark")
+        began = clockwork.workshop.now
+        with pytest.raises(TimeoutError):
+            await run.did("cordon")
+        assert clockwork.workshop.now - began < timedelta(minutes=1), "its attempts and what lies between them"
+        world.gates["mark"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    await clockwork.shutdown()
+
+
+async def test_where_no_time_is_skipped_only_what_is_waited_for_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshop, "GIVEN_UP", 3)
+    clockwork, world = ClockworkEnvironment(), machine()
+    world.annotate("now")
+    world.timeout = timedelta(minutes=2)
+    async with preserving(clockwork, world) as run:
+        with pytest.raises(TimeoutError):
+            await run.result()
+        assert (await run.timeout()).outcome.value == "released"
+    await clockwork.shutdown()
+
+
+DRAWN = itertools.count(1)
+
+
+@workflow.defn(sandboxed=False)
+class Fickle:
+    """Another one each time that it is built."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.sleep(timedelta(seconds=next(DRAWN)))
+        await workflow.sleep(timedelta(seconds=1))
+
+
+async def test_a_replay_that_goes_another_way_is_found_wherever_a_worker_is_restarted() -> None:
+    clockwork = ClockworkEnvironment()
+    async with worker(clockwork.client, task_queue="q", workflows=[Fickle]):
+        handle = await clockwork.client.start_workflow(Fickle.run, id="fickle", task_queue="q")
+        await moment(clockwork)
+    async with worker(clockwork.client, task_queue="q", workflows=[Fickle]):
+        await handle.result()
+    (found,) = clockwork.workshop.problems
+    assert found == "fickle: its replay goes another way at task 0"
+    clockwork.workshop.problems.clear()
+    await clockwork.shutdown()
+
+
+async def test_what_is_said_to_nobody_and_what_ends_badly_are_the_clients_own_errors() -> None:
+    clockwork = ClockworkEnvironment()
+    async with fencing(clockwork, World()) as run:
+        await run.handle.terminate("enough")
+        with pytest.raises(WorkflowFailureError):
+            await run.handle.result()
+        with pytest.raises(RPCError):
+            await run.abort()
+        with pytest.raises(RPCError):
+            await clockwork.client.get_workflow_handle("nobody").describe()
+        with pytest.raises(RPCError):
+            await run.handle.fetch_history()
+    await clockwork.shutdown()
