@@ -94,7 +94,7 @@ class Fleet:
 
     async def has(self, kind: str, name: str, *, owner: str = "", replicas: int, revision: str = "") -> None:
         made = of_a_set(kind, name, self._group, self._version, owner=owner, replicas=replicas, revision=revision)
-        if self._group == CLUSTER_API.group and kind == "MachineSet":
+        if self._group == CLUSTER_API.group:
             template = {"clusterName": "blue", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": INFRASTRUCTURE}
             made["spec"] |= {"clusterName": "blue", "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": template}}
         path = f"/apis/{self._group}/{self._version}/namespaces/{self._namespace}/{kind.lower()}s"
