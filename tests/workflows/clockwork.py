@@ -27,7 +27,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 
 from tests.workflows.attempts import CONVERTER, START, Attempt
-from tests.workflows.contract import Call
+from tests.workflows.contract import CALLS, Call
 from tests.workflows.executions import Execution
 
 Step = Callable[[], None]
@@ -121,6 +121,10 @@ class Clockwork:
     def runner_of(self, definition: workflow._Definition) -> WorkflowRunner:
         """What runs a workflow: by itself, since the sandbox takes longer than all that an episode does."""
         return UnsandboxedWorkflowRunner()
+
+    def call_of(self, activity: str) -> Call:
+        """What an activity takes and gives."""
+        return CALLS[activity]
 
     def serves(self, queue: str, activity: str) -> bool:
         """Whether somebody takes an activity from a queue."""

@@ -30,7 +30,6 @@ from temporalio.converter import DefaultFailureConverter
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
 from tests.workflows.attempts import CONVERTER, Activity
-from tests.workflows.contract import CALLS
 
 if TYPE_CHECKING:
     from tests.workflows.clockwork import Clockwork
@@ -362,7 +361,7 @@ class Execution:
         self.clockwork.after(span, fire)
 
     def _schedule(self, command: ScheduleActivity) -> None:
-        call = CALLS[command.activity_type]
+        call = self.clockwork.call_of(command.activity_type)
         request = _value(command.arguments[0], call.takes)
         self.clockwork.decided(call, request)
         self._activities[command.seq] = activity = Activity(self, command, call, request, self.clockwork.now)

@@ -19,7 +19,7 @@ from policy.ids import episode_id
 from policy.report import Observation
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
-from tests.workflows.surroundings import eventually, moment, worker
+from tests.workflows.surroundings import eventually, moment, patience, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.fencing import Fencing
 from workflows.ids import WORKFLOW_QUEUE
@@ -53,7 +53,7 @@ class Run:
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
         """Wait until the status is as wished."""
-        async with asyncio.timeout(20):
+        async with patience(self.env, 20):
             while True:
                 try:
                     status = await self.status()

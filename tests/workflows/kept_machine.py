@@ -54,7 +54,7 @@ from policy.vetoes import preserved_as_failed
 from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by
-from tests.workflows.surroundings import moment, worker
+from tests.workflows.surroundings import moment, patience, worker
 from tests.workflows.world import ScriptedTarget, World
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.preservation import Preservation
@@ -333,7 +333,7 @@ class Run:
 
     async def until(self, condition: Callable[[EpisodeStatus], bool]) -> EpisodeStatus:
         """Wait until the status is as wished."""
-        async with asyncio.timeout(20):
+        async with patience(self.env, 20):
             while True:
                 try:
                     status: EpisodeStatus = await self.handle.query("status", result_type=EpisodeStatus)
@@ -346,7 +346,7 @@ class Run:
 
     async def goes_on_after(self, run_id: str) -> None:
         """Wait until a new history has begun."""
-        async with asyncio.timeout(10):
+        async with patience(self.env, 10):
             while (await self.handle.describe()).run_id == run_id:
                 await moment(self.env)
 

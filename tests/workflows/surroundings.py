@@ -90,9 +90,20 @@ async def moment(env: WorkflowEnvironment) -> None:
         await asyncio.sleep(POLL)
 
 
+@asynccontextmanager
+async def patience(env: WorkflowEnvironment, seconds: float) -> AsyncIterator[None]:
+    """Wait for something so long, by the clock of where it is to happen."""
+    async with asyncio.timeout(seconds):
+        if isinstance(env, ClockworkEnvironment):
+            with env.workshop.patient(timedelta(seconds=seconds)):
+                yield
+        else:
+            yield
+
+
 async def eventually(env: WorkflowEnvironment, condition: Callable[[], bool], *, within: float = 20) -> None:
     """Wait until it is so."""
-    async with asyncio.timeout(within):
+    async with patience(env, within):
         while not condition():
             await moment(env)
 

@@ -18,7 +18,7 @@ from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.plan import Freeing, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
-from tests.workflows.surroundings import moment
+from tests.workflows.surroundings import moment, patience
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
@@ -504,7 +504,7 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
         await run.parked()
         world.look_errors.append(failure(ErrorType.UNAUTHORIZED, "forbidden"))
         await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
-        async with asyncio.timeout(20):
+        async with patience(env, 20):
             while not any((entry.act, entry.outcome) == ("look", "failed") for entry in await run.record()):
                 await moment(env)
         await run.abort()

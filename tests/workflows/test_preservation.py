@@ -20,7 +20,7 @@ from policy.episodes import Outcome, Phase, PreservationNews, RecordEntry
 from policy.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, machine, preserving
-from tests.workflows.surroundings import moment, worker
+from tests.workflows.surroundings import moment, patience, worker
 from workflows import handing_over
 from workflows.ids import power_queue
 from workflows.messages import ExtendRequest, PersonRequest
@@ -281,7 +281,7 @@ def file(name: str, size: int = 7) -> EvidenceFile:
 
 async def noted(run: Run) -> list[RecordEntry]:
     """What the record says of evidence, once it says how it ended."""
-    async with asyncio.timeout(20):
+    async with patience(run.env, 20):
         while True:
             record = await run.handle.query(Preservation.record)
             if found := [entry for entry in record if entry.act == "evidence"]:

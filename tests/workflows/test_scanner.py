@@ -40,7 +40,7 @@ from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, Perm
 from policy.repeats import RepeatAlarm
 from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
-from tests.workflows.surroundings import eventually, let_pass, moment, worker
+from tests.workflows.surroundings import eventually, let_pass, moment, patience, worker
 from workflows import options
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
@@ -210,7 +210,7 @@ class Scan:
 
     async def until(self, condition: Callable[[ScannerStatus], bool]) -> ScannerStatus:
         """Wait until the scanner's status is as wished."""
-        async with asyncio.timeout(200):
+        async with patience(self.env, 200):
             while True:
                 try:
                     status = await self.client_handle().query(HealthScanner.status)

@@ -9,7 +9,8 @@ needs more time than that is not seen in time here either.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -23,6 +24,7 @@ from temporalio.worker import WorkflowInstance, WorkflowRunner
 
 from tests.workflows.attempts import Attempt, Work
 from tests.workflows.clockwork import Clockwork
+from tests.workflows.contract import Call
 from tests.workflows.executions import Execution
 from workers.plugin import RUNNER
 
@@ -30,7 +32,7 @@ T = TypeVar("T")
 Act = Callable[[Any], Any]
 
 PATIENCE = timedelta(seconds=20)
-"""So long a test waits for something on a server, before it fails."""
+"""So long a test waits for something on a server, before it fails; where it does not say so itself (`Workshop.patient`)."""
 ROUNDS = 12
 """So many times everybody else in the loop has its turn before time passes: what an act brings about is over by then."""
 NOTHING_TO_DO = 0.01
@@ -49,8 +51,9 @@ class Workshop(Clockwork):
         """Whether time is skipped that nobody needs."""
         self.runs: dict[str, Execution] = {}
         self._acts: dict[tuple[str, str], Act] = {}
+        self._calls: dict[str, Call] = {}
         self._works: list[Work] = []
-        self._waited = timedelta(0)
+        self._patience, self._waited = PATIENCE, timedelta(0)
         self._idle = 0
 
     async def close(self) -> None:
@@ -68,7 +71,9 @@ class Workshop(Clockwork):
         for act in acts:
             known = activity._Definition.must_from_callable(act)
             assert known.name is not None, "no activity of ours is dynamic"
+            assert known.arg_types, "and each says what it takes"
             hired[queue, known.name] = act
+            self._calls[known.name] = Call(name=known.name, method=act.__name__, takes=known.arg_types[0], gives=known.ret_type)
         self._acts |= hired
         return hired
 
@@ -79,6 +84,10 @@ class Workshop(Clockwork):
     def runner_of(self, definition: workflow._Definition) -> WorkflowRunner:
         """In the sandbox, as our workers run them."""
         return RUNNER if definition.sandboxed else super().runner_of(definition)
+
+    def call_of(self, activity: str) -> Call:
+        """As its worker has it, whatever contract it is of."""
+        return self._calls.get(activity) or super().call_of(activity)
 
     def serves(self, queue: str, activity: str) -> bool:
         """Whether somebody takes an activity from a queue."""
@@ -117,12 +126,23 @@ class Workshop(Clockwork):
         """Somebody has said something, and waits anew for what follows from it."""
         self._waited, self._idle = timedelta(0), 0
 
+    @contextmanager
+    def patient(self, patience: timedelta) -> Iterator[None]:
+        """Who waits in here, does so for no longer than that."""
+        self.stand()
+        before, self._patience = self._patience, patience
+        try:
+            yield
+        finally:
+            self._patience = before
+            self.stand()
+
     async def moment(self) -> None:
         """Let the next thing happen, if it is one that is waited for."""
         await self._settle()
         due, free = self.due(), self.skips and not any(work.waited_for for work in self._works)
         waits = max(due - self.now, timedelta(0)) if due is not None and not free else timedelta(0)
-        if due is None or self._waited + waits > PATIENCE:
+        if due is None or self._waited + waits > self._patience:
             self._idle += 1
             if self._idle > GIVEN_UP:
                 raise TimeoutError(f"nothing happens before {due}, however long it is waited for")
