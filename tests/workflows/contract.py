@@ -158,7 +158,7 @@ def calls_of(*contracts: type) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-KEEPING = (PreservationActivities, PreservationStarts, EvidenceCollection, DeviceEvidenceActivities)
+KEEPING = (PreservationStarts, EvidenceCollection, DeviceEvidenceActivities)
 
 CALLS = {call.name: call for call in calls_of(*CONTRACTS, *KEEPING)}
 
