@@ -235,7 +235,7 @@ class Annotating:
             done = await patient.call(
                 RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
             )
-            self._errand.asked = workflow.now()
+            self._errand.began = self._errand.asked = workflow.now()
             self._episode.note("annotate-external", "ok", done.detail)
         pause = FIRST_LOOK
         while True:

@@ -54,7 +54,10 @@ class Looks:
             if (held := self._episode.held) is None:
                 return
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")
+            since = workflow.now()
             await self._episode.rest(None, "held by a person")
+            if self.deadline is not None:
+                self.deadline += workflow.now() - since  # nobody can use time that a person keeps from him
 
     async def before_destruction(self) -> None:
         """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with."""

@@ -66,7 +66,7 @@ class Replacing(ABC):
         """Ask once, then follow until it is gone and somebody stands in for it."""
         if self._errand.asked is None:
             await self.ask()
-            self._errand.asked = workflow.now()
+            self._errand.began = self._errand.asked = workflow.now()  # what was waited for until then is not its time
         pause, goes = FIRST_LOOK, False
         while True:
             found = await self._patient.look_after(self._errand)
@@ -161,7 +161,8 @@ class Deletion(Replacing):
             except ActivityError as error:
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
-                    if not await self.goes():
+                    seen = await patient.look_after(self._errand)
+                    if seen is None or not (seen.gone or seen.deleting):
                         await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
                     continue
                 if error_type(error) is ErrorType.OWN_NODE:
