@@ -213,7 +213,7 @@ class ScriptedRemediation:
     def _carry_out(self, attempt: Attempt) -> Any:
         name, request = attempt.call.name, attempt.request
         if name in ACTING and not getattr(request, "withdraw", False):
-            self._judge(name, request)
+            self._judge(name, request, again=attempt.number > 1)
         if name.startswith(("remediation.", "preservation.")):
             method = name.partition(".")[2].replace("-", "_")
             return getattr(self, method)(request)
@@ -226,13 +226,15 @@ class ScriptedRemediation:
             self.world.permit = self.world.permit or answer.decision.value == "granted"
         return answer
 
-    def _judge(self, name: str, request: Any) -> None:
+    def _judge(self, name: str, request: Any, *, again: bool) -> None:
         world = self.world
+        if world.now > request.not_after:
+            raise failure(ErrorType.EXPIRED, f"{name} comes too late")
         if not world.permit:
             world.broken.append(f"S14: {name} without a permit")
-        if not world.looked:
+        if not world.looked and not again:
             world.broken.append(f"S20: {name} without a last look before it")
-        if request.not_after is None or request.not_after - world.now > timedelta(seconds=16):
+        if request.not_after - world.now > timedelta(seconds=16):
             world.broken.append(f"S20: {name} with no end to its time")
         world.looked = False
 

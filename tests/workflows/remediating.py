@@ -25,7 +25,7 @@ from workflows.remediation import Remediation
 
 CLUSTER = "prod"
 EPISODE = f"episode/{CLUSTER}/{NODE}"
-LONGEST = 60_000
+LONGEST = 20_000
 """Events of the clock: no remediation of these tests needs a tenth of it."""
 
 CALM = Perils()
@@ -45,7 +45,8 @@ class Play:
         self._acts = ScriptedRemediation(world)
         self.clockwork = Clockwork((Remediation,), self._perform, Random(seed), perils=perils, unheard=self._hear)
         self.runs: list[str] = []
-        self._asked = 0
+        self._asked = self._performed = 0
+        self._moments: dict[int, Callable[[], object]] = {}
         self._clock = patch.object(scripted, "clock", lambda: self.clockwork.now)
 
     def __enter__(self) -> Play:
@@ -106,7 +107,7 @@ class Play:
                 return
             assert not self.execution.closed, f"it has ended: {self.execution.result or self.execution.failure}"
             assert self.clockwork.turn(), f"nothing is to come: {self.status()}"
-        raise AssertionError(f"never done: {act}; {self.world.acts}")
+        raise AssertionError(f"never done: {act}; {self.world.acts[-20:]}")
 
     def parked(self) -> EpisodeStatus:
         """Go on until it needs a person."""
@@ -158,9 +159,18 @@ class Play:
         """Its history is long: it is suggested to continue as new."""
         self.execution.suggests_rolling = True
 
+    def when(self, moment: int, happens: Callable[[], object]) -> list[int]:
+        """Have something happen right before the activity of that number. What is answered is filled in once it has happened."""
+        told = list[int]()
+        self._moments[moment] = lambda: told.append(moment) or happens()
+        return told
+
     # Inside
 
     def _perform(self, attempt: Attempt) -> Any:
+        if (happens := self._moments.pop(self._performed, None)) is not None:
+            happens()
+        self._performed += 1
         if attempt.run_id not in self.runs:
             self.runs.append(attempt.run_id)
         return self._acts.perform(attempt)

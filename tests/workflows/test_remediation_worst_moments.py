@@ -1,0 +1,439 @@
+"""Remediation at its worst moments, on the clockwork: lost workers and answers, a person's word, a silent API, a new history."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from policy.plan import Act, PlannedMethod, PowerDevice
+from policy.power import PowerState
+from policy.remediation.escalation import Strategy
+from policy.remediation.memory import read_memory
+from tests.workflows.clockwork import Perils
+from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import plan
+from workflows import options
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
+SLOW = step(Strategy.EXTERNAL, 5 * HOUR)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
+OWNER = step(Strategy.REQUEST_OWNER, 30 * MINUTE)
+ANNOTATE = step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE)
+OBJECT = "SelfNodeRemediation"
+SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
+BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
+
+
+def silent() -> SickNode:
+    """A node whose BMC answers nobody."""
+    node = SickNode(plan=plan(tries=1, restarts=0))
+    node.silent = set(node.power)
+    return node
+
+
+# Lost workers and answers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["before", "after", "unclear"])
+@pytest.mark.parametrize("of_machines", [True, False], ids=["check of Machines", "check of Nodes"])
+@pytest.mark.parametrize("goes_after", [timedelta(0), timedelta(seconds=20), 10 * MINUTE])
+def test_a_worker_lost_between_the_request_and_its_answer_deletes_no_second_machine(
+    lost: str, of_machines: bool, goes_after: timedelta
+) -> None:
+    """S33, S34: the request is waited out, then what stands is read; the successor is told, and is never the patient."""
+    world = Remediated(ladder=(DELETE,), of_machines=of_machines, goes_after=goes_after)
+    befalls = failure(ErrorType.AMBIGUOUS, "the answer was lost") if lost == "unclear" else lost
+    world.errors["preservation.give-up"] = deque([befalls])
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    assert "w-8 has taken its place" in result.message
+    assert read_memory(world.successor().memory).of == "w-7"
+    assert world.count("give-up") == 1
+
+
+def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
+    """S34: it may still be on its way for as long as it may begin, and then it is read whether it has arrived."""
+    world = Remediated(ladder=(DELETE,))
+    world.errors["preservation.give-up"] = deque(["before"])
+    with Play(world) as play:
+        play.until(lambda _: not world.errors["preservation.give-up"])
+        sent = play.clockwork.now
+        play.did("give-up")
+        assert play.clockwork.now - sent > options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        assert world.acts[world.acts.index("give-up") - 3 :][:3] == ["follow", "look", "remember"]
+        play.result()
+
+
+@pytest.mark.parametrize("befalls", ["before", "after"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "isolation.mark",
+        "target.last-look",
+        "remediation.remember",
+        "preservation.give-up",
+        "remediation.follow-machine",
+        "remediation.create-object",
+        "remediation.read-object",
+        "remediation.time-out-object",
+        "remediation.delete-object",
+        "remediation.request-owner",
+        "remediation.annotate-external",
+        "remediation.take-back",
+        "recovery.mark-schedulable",
+        "target.record-event",
+        "isolation.pin-target",
+        "power-management.power-off",
+        "power-management.power-on",
+    ],
+)
+def test_a_worker_lost_at_any_act_changes_nothing_of_how_it_ends(name: str, befalls: str) -> None:
+    """S33, S35: every step is tried, one deletion is asked for, and nothing of it is left behind."""
+    short = [replace(each, timeout=MINUTE) for each in (SELF, ANNOTATE, OWNER, FENCE)]
+    world = Remediated(ladder=(*short, DELETE), goes_after=MINUTE, ready_after=MINUTE)
+    world.node = SickNode(boots=False, plan=plan(tries=1, restarts=0))
+    world.errors[name] = deque([befalls] * 2)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    assert (world.objects, world.annotated, world.node.marked) == ({}, False, "")
+    assert world.count("off") <= 1
+
+
+def test_an_object_whose_creation_was_never_answered_does_not_stay_behind() -> None:
+    """S35: whether there is one is not known; it is deleted all the same."""
+    world = Remediated(ladder=(SELF,))
+    world.errors["remediation.create-object"] = deque(["after"] * 1000)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.abort()
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.ABORTED, {})
+
+
+@pytest.mark.parametrize("step_", [OWNER, ANNOTATE], ids=["owner", "operator"])
+def test_a_request_that_was_never_answered_is_taken_back(step_: object) -> None:
+    """S35."""
+    world = Remediated(ladder=(step_,))  # type: ignore[arg-type]
+    world.errors[f"remediation.{step_.strategy.value}"] = deque(["after"] * 1000)  # type: ignore[attr-defined]
+    with Play(world) as play:
+        play.did(step_.strategy.value)  # type: ignore[attr-defined]
+        play.abort()
+        play.result()
+    assert (world.owner_asked, world.annotated) == (None, False)
+
+
+# An API that does not answer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ErrorType.UNREACHABLE, ErrorType.NOT_LICENSED, ErrorType.OWN_NODE, ErrorType.EXPIRED])
+@pytest.mark.parametrize(
+    ("step_", "name"),
+    [
+        (DELETE, "preservation.give-up"),
+        (OWNER, "remediation.request-owner"),
+        (SELF, "remediation.create-object"),
+        (ANNOTATE, "remediation.annotate-external"),
+    ],
+)
+def test_what_may_pass_speaks_against_no_step(step_: object, name: str, kind: ErrorType) -> None:
+    """S16, S38: another worker, another moment; the ladder does not go on for that."""
+    world = Remediated(ladder=(step_, FENCE))  # type: ignore[arg-type]
+    world.errors[name] = deque([failure(kind, "not now")] * 4)
+    with Play(world) as play:
+        play.until(lambda _: not world.errors[name])
+        play.skip(2 * MINUTE)
+        assert all(not failed for failed in world.remembered)
+        play.abort()
+        play.result()
+    assert world.node.commands == []
+
+
+def test_an_api_that_is_away_for_minutes_fails_no_deletion() -> None:
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=15 * MINUTE)
+    with Play(world) as play:
+        play.did("give-up")
+        world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
+        play.until(lambda status: "can be looked at" in status.doing)
+        result = play.result()
+    assert (result.outcome, world.node.commands) == (Outcome.REPLACED, [])
+
+
+def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> None:
+    world = Remediated(ladder=(DELETE, FENCE), ready_after=15 * MINUTE)
+    with Play(world) as play:
+        play.until(lambda status: "waits for its replacement" in status.doing)
+        world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 30)
+        result = play.result()
+    assert "w-8 has taken its place" in result.message
+
+
+def test_an_object_that_cannot_be_read_has_not_failed() -> None:
+    """S3: not being able to look is no answer."""
+    world = Remediated(ladder=(SLOW, FENCE), has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        for name in ("remediation.read-object", "target.last-look"):
+            world.errors[name] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 60)
+        play.skip(10 * MINUTE)
+        world.objects[OBJECT].succeeded, world.node.ready = "True", True
+        result = play.result()
+    assert (result.outcome, world.node.commands) == (Outcome.RECOVERED, [])
+
+
+def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None:
+    """S16: the episode does not wait for ever for a worker that may."""
+    world = Remediated(ladder=(step(Strategy.EXTERNAL),))
+    world.errors["remediation.create-object"] = deque([failure(ErrorType.OWN_NODE, "this worker runs there")] * 10_000)
+    with Play(world) as play:
+        status = play.parked()
+        assert 30 * MINUTE < play.passed < 40 * MINUTE
+        play.abort()
+        play.result()
+    assert "this worker runs there" in status.problem
+
+
+# A person's word ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)], ids=lambda ladder: str(ladder[0].strategy.value)
+)
+@pytest.mark.parametrize("word", ["abort", "cancel"])
+def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[object, ...], word: str) -> None:
+    """S35: said right before each activity of the whole story, one run for each."""
+    for moment in range(25):
+        world = Remediated(ladder=ladder, goes_after=None)  # type: ignore[arg-type]
+        with Play(world) as play:
+            told = play.when(moment, play.abort if word == "abort" else lambda: play.execution.cancel("drill"))
+            result = play.result()
+        if not told:
+            break
+        ends = {Outcome.ABORTED, Outcome.RECOVERED} if ladder == (FENCE,) else {Outcome.ABORTED, Outcome.REFUSED}
+        assert result.outcome in ends, (moment, result.message)
+        assert (world.objects, world.annotated, world.owner_asked, world.node.marked) == ({}, False, None, ""), moment
+        assert not world.permit
+        assert ("has been asked for" in result.message) == bool(world.deletions), (moment, result.message)
+    assert moment > 5
+
+
+@pytest.mark.parametrize("ladder", [(DELETE,), (OWNER,), (SELF,), (ANNOTATE,), (FENCE,)])
+def test_a_hold_before_the_act_is_obeyed_until_resume(ladder: tuple[object, ...]) -> None:
+    """S20: said while the last look is under way."""
+    world = Remediated(ladder=ladder)  # type: ignore[arg-type]
+    acts = {"give-up", "request-owner", f"create {OBJECT}", "annotate-external", "cordon", "off"}
+    with Play(world) as play:
+        world.after["target.last-look"] = lambda: _ignore(play.hold())
+        play.until(lambda status: status.doing.startswith("held by ada"))
+        play.skip(3 * HOUR)
+        assert not acts & set(world.acts)
+        play.resume()
+        play.until(lambda _: bool(acts & set(world.acts)))
+        play.abort()
+        play.result()
+
+
+def _ignore(_: object) -> None:
+    return None
+
+
+def test_a_hold_during_a_deletion_keeps_the_next_step_away() -> None:
+    """S20: what was asked for goes its way; nothing more is begun."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=None)
+    with Play(world) as play:
+        play.did("give-up")
+        play.hold()
+        play.roll()
+        play.until(lambda status: status.doing.startswith("held by ada"))
+        play.skip(3 * HOUR)
+        assert world.node.commands == []
+        play.resume()
+        play.did("off")
+        play.abort()
+        play.result()
+
+
+# A new history --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ladder", "act"),
+    [
+        ((DELETE,), "give-up"),
+        ((OWNER,), "request-owner"),
+        ((SELF,), f"create {OBJECT}"),
+        ((ANNOTATE,), "annotate-external"),
+    ],
+)
+def test_a_wait_goes_on_in_a_new_history_where_it_stood(ladder: tuple[object, ...], act: str) -> None:
+    """S14, S33: the same incident and permit, no second request, and the step's time goes on."""
+    world = Remediated(ladder=ladder, goes_after=None)  # type: ignore[arg-type]
+    with Play(world) as play:
+        play.did(act)
+        for _ in range(3):
+            play.skip(MINUTE)
+            play.roll()
+            play.skip(timedelta(seconds=40))
+        before = play.clockwork.now
+        status = play.status()
+        assert (status.incident, status.permit, status.phase in {Phase.RUNNING, Phase.TERMINATING}) == ("i-1", True, True)
+        assert len(play.runs) == 4
+        play.parked()
+        timeout = ladder[0].timeout  # type: ignore[attr-defined]
+        assert timedelta(0) < play.passed - timeout < MINUTE, (before, play.passed)
+        play.abort()
+        result = play.result()
+    assert (world.count(act), world.count("ask-permit"), world.count("pin-target")) == (1, 0, 1)
+    assert result.started == play.execution.result.started < play.clockwork.now - timeout
+    assert sum(entry.act == "pin" for entry in result.record) == 4
+
+
+def test_a_successor_is_found_after_a_new_history() -> None:
+    world = Remediated(ladder=(DELETE,), goes_after=10 * MINUTE)
+    with Play(world, failed=("reboot",), retry=3) as play:
+        play.did("give-up")
+        play.skip(MINUTE)
+        play.roll()
+        result = play.result()
+    assert len(play.runs) == 2
+    assert "w-8 has taken its place" in result.message
+    memory = read_memory(world.successor().memory)
+    assert (memory.retry, memory.failed) == (3, ("reboot",))
+
+
+def test_what_earlier_steps_made_is_deleted_after_a_new_history() -> None:
+    """S35: the object of the first step, the request of the second."""
+    world = Remediated(ladder=(SELF, OWNER, DELETE), goes_after=None, of_machines=True)
+    world.owner_says = ("CannotBeRemediated", "no")
+    with Play(world) as play:
+        play.did("give-up")
+        assert OBJECT in world.objects
+        play.roll()
+        play.skip(2 * MINUTE)
+        assert len(play.runs) == 2
+        play.abort()
+        play.result()
+    assert world.objects == {}
+
+
+def test_a_path_that_an_earlier_history_has_cut_is_told_of_at_the_end() -> None:
+    """S1, S35: only the mark on the Node tells of it, and not whether pods were freed behind it: a person decides."""
+    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
+    node.silent = {"ipmi://10.0.0.7:623"}
+    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        assert node.paths == {SWITCH.endpoint: PowerState.OFF}
+        node.adopted, node.adopted_paths = "i-1", (SWITCH.endpoint,)
+        play.roll()
+        play.skip(2 * MINUTE)
+        assert len(play.runs) == 2
+        world.node.ready = True
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert f"left cut: {SWITCH.endpoint}" in result.message
+
+
+def test_a_machine_that_a_step_of_an_earlier_history_left_off_is_told_of() -> None:
+    """S35: switching it on again is a person's decision, who has to know."""
+    node = SickNode(plan=plan(tries=1, restarts=0))
+    node.on_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")] * 9)
+    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        for _ in range(2):
+            play.roll()
+            play.skip(2 * MINUTE)
+        assert len(play.runs) == 3
+        play.abort()
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "the machine may be off" in result.message
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) -> None:
+    """S34: nothing was under way when the history ended; of another incident's nobody knows, and its last act is waited out."""
+    world = Remediated(ladder=(SELF, FENCE))
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.roll()
+        play.skip(2 * MINUTE)
+        assert len(play.runs) == 2
+        world.node.adopted = "i-1" if ours else "i-0"
+        play.did("mark", 2)
+        marked = play.clockwork.now
+        play.did("off")
+        waited = play.clockwork.now - marked
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert (waited < timedelta(seconds=10)) == ours, waited
+
+
+def test_a_fencing_is_never_cut_in_two_by_a_new_history() -> None:
+    """S33: it has no long wait; whatever is suggested to it, it comes to its end first."""
+    world = Remediated(ladder=(FENCE,))
+    with Play(world) as play:
+        play.did("cordon")
+        play.roll()
+        result = play.result()
+    assert (result.outcome, len(play.runs), world.count("off")) == (Outcome.RECOVERED, 1, 1)
+
+
+def test_who_is_parked_stays_so_in_a_new_history() -> None:
+    """S14: without a permit, with what failed, and a person's word works as before."""
+    world = Remediated(ladder=(SELF, DELETE))
+    world.errors["preservation.give-up"] = deque([failure(ErrorType.NOT_SUPPORTED, "nobody would replace it")])
+    with Play(world) as play:
+        before = play.parked()
+        play.roll()
+        after = play.parked()
+        assert len(play.runs) == 2
+        assert (after.problem, after.permit, after.incident) == (before.problem, False, "i-1")
+        play.resume()
+        world.on_create = lambda made: _well(world, made)
+        result = play.result()
+    assert (result.outcome, world.count("ask-permit"), world.objects) == (Outcome.RECOVERED, 1, {})
+
+
+def _well(world: Remediated, made: Made) -> None:
+    made.succeeded, world.node.ready = "True", True
+
+
+def test_an_abort_is_not_lost_to_a_new_history() -> None:
+    """S20: said while the node is looked at right before the history ends."""
+    world = Remediated(ladder=(ANNOTATE,))
+    with Play(world) as play:
+        play.did("annotate-external")
+        play.skip(MINUTE)
+
+        def both() -> None:
+            play.roll()
+            play.abort()
+
+        world.before["target.last-look"] = both
+        result = play.result()
+    assert (result.outcome, world.annotated) == (Outcome.ABORTED, False)
+
+
+# Everything at once ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_workers_that_die_at_any_task_change_nothing(seed: int) -> None:
+    """S33: each task may be the last of its worker; the next one must say the same to the same history."""
+    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
+    with Play(world, seed=seed, perils=Perils(forgets=0.3, dies=0.1, queues=0.05)) as play:
+        result = play.result()
+    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    assert world.objects == {}
