@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import timedelta
 from random import Random
@@ -89,11 +90,12 @@ class Play:
 
     def until(self, condition: Condition) -> EpisodeStatus:
         """Go on until its status is so."""
+        status, asked = None, ("", -1)
         for _ in range(LONGEST):
-            try:
-                status = self.status()
-            except LookupError:
-                status = None
+            if asked != (now := (self.execution.run_id, len(self.execution._history))):  # else nothing has changed since
+                asked = now
+                with contextlib.suppress(LookupError):
+                    status = self.status()
             if status is not None and condition(status):
                 return status
             assert not self.execution.closed, f"it has ended: {self.execution.result or self.execution.failure}"

@@ -264,7 +264,7 @@ def test_a_negative_healthy_delay_waits_for_a_persons_confirmation() -> None:
         play.did(f"create {OBJECT}")
         world.node.ready = True
         play.until(lambda status: "a person has to confirm it" in status.doing)
-        play.skip(timedelta(hours=5))
+        play.skip(timedelta(hours=1))
         assert OBJECT in world.objects
         world.node.confirmed_well = True
         result = play.result()
