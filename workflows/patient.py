@@ -7,7 +7,7 @@ Made once, after the pin, and shared by the steps (`workflows/replacing.py`, `wo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -265,7 +265,3 @@ class Patient:
     def may_roll(self) -> bool:
         """Whether it is time for a new history. A word that is not carried out yet would be lost with this one."""
         return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
-
-    def repinned(self, pin: RemediationPin) -> None:
-        """Another look at whom it is about, by the same names."""
-        self.pin = replace(pin, ladder=self.pin.ladder)
