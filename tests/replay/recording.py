@@ -32,6 +32,9 @@ KEPT = {
     "test_diagram_2_a_node_that_is_healthy_before_the_timeout_runs_on": "preservation-recovered",
     "test_a_recovered_machine_whose_pods_were_freed_gets_its_path_back_after_a_restart": "preservation-isolated",
     "test_diagram_2_value_false_terminates_a_failed_machine_at_once": "remediation-replaced",
+    "test_a_machine_is_deleted_on_a_server_and_replaced": "remediation-machine-deleted",
+    "test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew": "remediation-ladder",
+    "test_a_deletion_on_a_server_goes_on_in_a_new_history": "remediation-new-history",
     "test_a_device_that_falls_silent_and_comes_back_is_told_exactly_once_each_way": "device-check-hourly",
 }
 

@@ -243,6 +243,8 @@ class ScriptedRemediation:
         world = self.world
         result = _at_once(self._target.last_look(request))
         verdict = result.verdict
+        if verdict is LookVerdict.TARGET_CHANGED and not request.target.pinned.uid:
+            verdict = LookVerdict.GO  # of a Machine without a Node there is nothing to compare
         if world.of_machines and request.need_matters and verdict is LookVerdict.GO:
             if not world.present:
                 verdict = LookVerdict.NEED_GONE

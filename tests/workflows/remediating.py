@@ -13,6 +13,7 @@ from unittest.mock import patch
 from pydantic import TypeAdapter
 
 from policy.episodes import EpisodeResult, EpisodeStatus, Phase, RecordEntry, RemediationInput
+from policy.ids import episode_id
 from policy.permits import Release
 from policy.report import Observation
 from tests.workflows import world as scripted
@@ -25,7 +26,6 @@ from workflows.messages import AbortRequest, PersonRequest
 from workflows.remediation import Remediation
 
 CLUSTER = "prod"
-EPISODE = f"episode/{CLUSTER}/{NODE}"
 LONGEST = 20_000
 """Events of the clock: no remediation of these tests needs a tenth of it."""
 
@@ -42,6 +42,7 @@ class Play:
         given = {"cluster": CLUSTER, "node": NODE, "incident": "i-1", "need": world.need, "permit_granted": True, "holder": "us"}
         self.world = world
         self.request = RemediationInput(**(given | changes))  # type: ignore[arg-type]
+        self.workflow_id = episode_id(CLUSTER, self.request.node)
         self.world.permit = self.request.permit_granted
         self._acts = ScriptedRemediation(world)
         self.clockwork = Clockwork((Remediation,), self._perform, Random(seed), perils=perils, unheard=self._hear)
@@ -54,7 +55,7 @@ class Play:
         self._clock.start()
         self.clockwork.__enter__()
         self.began = self.clockwork.now
-        self.clockwork.start("Remediation", EPISODE, self.request, incident="i-1")
+        self.clockwork.start("Remediation", self.workflow_id, self.request, incident="i-1")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -69,7 +70,7 @@ class Play:
     @property
     def execution(self) -> Execution:
         """Its latest run."""
-        return self.clockwork.executions[EPISODE]
+        return self.clockwork.executions[self.workflow_id]
 
     @property
     def passed(self) -> timedelta:

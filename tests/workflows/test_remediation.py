@@ -137,6 +137,16 @@ def test_a_deletion_that_others_have_asked_for_is_only_followed() -> None:
     assert world.successor().memory
 
 
+def test_a_machine_that_never_had_a_node_is_replaced_without_touching_one() -> None:
+    """There is none to mark, and none whose lease could be taken."""
+    world = Remediated(ladder=DELETION)
+    world.node.present = False
+    with Play(world, node="machine/capi/w-7") as play:
+        result = play.result()
+    assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
+    assert not {"mark", "uncordon", "release-lease"} & set(world.acts)
+
+
 # request-owner --------------------------------------------------------------------------------------------------------
 
 
@@ -318,7 +328,7 @@ def test_an_object_that_goes_with_its_machine_ends_it_replaced() -> None:
         world.objects.clear()
         result = play.result()
     assert result.outcome is Outcome.REPLACED
-    assert "event NeedsHuman" not in world.acts
+    assert not {"event NeedsHuman", "event RemediationStepFailed"} & set(world.acts)
 
 
 def test_an_object_that_somebody_else_deletes_has_failed() -> None:
