@@ -139,8 +139,6 @@ class RemediationStory:
         except NeedGone as turn:
             end = End(outcome=Outcome.RECOVERED, message=turn.reason)
         except Vetoed as turn:
-            if await self._deletion_beside(step) is not None:
-                raise
             done = "before anything was done" if len(self._set_going) == 1 else f"before {step.errand.step.name}"
             end = End(outcome=Outcome.RELEASED, message=f"given up {done}: {turn.reason}")
         if end.outcome is Outcome.ABORTED or (deletion := await self._deletion_beside(step)) is None:

@@ -12,7 +12,7 @@ from policy.episodes import Outcome, Phase
 from policy.permits import Decision, PermitAnswer
 from policy.plan import Act, PlannedMethod
 from policy.power import PowerState
-from policy.remediation.escalation import Strategy
+from policy.remediation.escalation import Step, Strategy
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play
@@ -219,13 +219,14 @@ def test_a_deletion_that_goes_on_hanging_after_the_fencing_needs_a_person() -> N
     assert result.outcome is Outcome.ABORTED
 
 
-def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone() -> None:
-    """A check of Machines lets nobody fence one that goes; its end is waited for all the same."""
-    world = Remediated(ladder=(DELETE, FENCE), goes_after=40 * MINUTE, of_machines=True)
+@pytest.mark.parametrize("after", [FENCE, SELF], ids=["fence", "external"])
+def test_a_veto_against_the_next_step_does_not_call_a_machine_that_goes_left_alone(after: Step) -> None:
+    """A check of Machines lets nobody touch one that goes; its end is waited for all the same."""
+    world = Remediated(ladder=(DELETE, after), goes_after=40 * MINUTE, of_machines=True)
     with Play(world) as play:
         result = play.result()
     assert result.outcome is Outcome.REPLACED
-    assert world.node.commands == []
+    assert (world.node.commands, world.objects, world.count("event NeedsHuman")) == ([], {}, 0)
 
 
 def test_a_machine_that_is_gone_after_all_when_the_ladder_is_used_up_needs_nobody() -> None:
