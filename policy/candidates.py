@@ -31,6 +31,7 @@ from policy.report import MAXIMUM_CANDIDATES, Candidate
 from policy.scopes import CLUSTER, group_of, scope_of
 from policy.targets import NEVER, Target
 from policy.verdicts import Standing, Verdict
+from policy.vetoes import going
 
 _Ranked = tuple[int, datetime, str, str, str]
 """Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
@@ -72,7 +73,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
         if name in known.spared.unsettled:
             continue
         since, key, refused = _under_which(known, said, offended)
-        refused = excluded(known, victim) or lost_its_storage(known, victim) or known.spared.kept.get(name, "") or refused
+        refused = left_alone(known, victim) or known.spared.kept.get(name, "") or refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
@@ -124,7 +125,7 @@ def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None
         victim = target.victim
         if closed or target.unseen or target.victim_name in watching:
             continue
-        if excluded(known, victim) or lost_its_storage(known, victim) or braked(known, victim):
+        if left_alone(known, victim) or braked(known, victim):
             continue
         verdicts = [verdict for key in offended for _, verdict in said[key] if verdict.standing is Standing.UNHEALTHY]
         moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
@@ -205,7 +206,7 @@ def why_not_asked_for(known: Known, request: FencingRequest) -> str:
     target = known.nodes.get(request.node)
     if target is None:
         return f"{request.ref.key} is about node {request.node}, which does not exist"
-    return request.problem or target.unreadable or excluded(known, request.node) or lost_its_storage(known, request.node)
+    return request.problem or target.unreadable or left_alone(known, request.node)
 
 
 def gives_the_remedy(known: Known, victim: str) -> str:
@@ -232,6 +233,13 @@ def _under_which(
             choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
     _, key, since, refused = min(choices)
     return since, key, refused
+
+
+def left_alone(known: Known, victim: str) -> str:
+    """Who keeps programs from the victim, whichever check calls for it: a person, its own state, or another system that is taking
+    it away at this moment; "" where nobody does."""
+    taken = (going(target.node, target.machine) for target in known.together(victim))
+    return excluded(known, victim) or next(filter(None, taken), "") or lost_its_storage(known, victim)
 
 
 def excluded(known: Known, victim: str) -> str:

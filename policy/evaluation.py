@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from policy.admission import Because, control_plane_guard
 from policy.brakes import Brake, Closed, Counts
-from policy.candidates import braked, counts_as_healthy, excluded, gives_the_remedy, lost_its_storage
+from policy.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
 from policy.healthcheck import Dialect, HealthCheck
 from policy.known import Known
 from policy.nodes import EXCLUDE_LABEL
@@ -172,7 +172,7 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> 
         return f"{brake.reason}: {brake.message}", check.ref.key
     victim, key = target.victim, check.ref.key
     said = known.say(victim)
-    if word := excluded(known, victim) or lost_its_storage(known, victim):
+    if word := left_alone(known, victim):
         return word, ""
     if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)

@@ -38,7 +38,7 @@ from policy.scopes import CLUSTER, GroupCount, scope_of
 from policy.storms import Storm
 from policy.targets import NEVER, SICKNESS, Target
 from policy.verdicts import Health, Standing, Verdict
-from policy.vetoes import kept
+from policy.vetoes import chosen, going, kept
 
 NOT_COVERED = "NotCovered"
 """The reason in the row of a node that no health check covers."""
@@ -62,6 +62,7 @@ def shown(target: Target) -> object:
             *(annotation in machine.annotations for annotation in _SHOWN_ANNOTATIONS),
             machine.annotations.get(LAST_REMEDIATION_ANNOTATION),
             machine.condition(OWNER_REMEDIATED),
+            chosen(machine.name, machine.annotations),
         )
         if machine is not None
         else None
@@ -78,6 +79,7 @@ def shown(target: Target) -> object:
         (view.zone, view.control_plane, view.unschedulable, target.updating),
         (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL), switched_off_node(view)),
         view.annotations.get(LAST_REMEDIATION_ANNOTATION),
+        going(view),
     )
 
 

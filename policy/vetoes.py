@@ -1,13 +1,66 @@
-"""Who says "hands off" on a Node itself, in words by which to find it. Leases and checks, who may too, are asked elsewhere."""
+"""Who says "hands off" on a Node or its Machine, in words by which to find it. Leases and checks, who may too, are asked
+elsewhere.
+
+A person's word holds for everybody. That another system is taking the machine away (`going`) holds for programs only: two that
+act on one machine at once are worse than either, but whoever stands before it may know that the other one has got stuck.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
+from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION
 from policy.preservation.requests import KEEPING_WORDS
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
+
+TAKEN_AWAY_BY = {
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
+    "karpenter.sh/disrupted": "karpenter",
+    "karpenter.sh/disruption": "karpenter",
+}
+"""The taints of those who are taking a node away at this moment. The autoscaler's `DeletionCandidateOfClusterAutoscaler` is a
+thought that may come to nothing, and no reason."""
+
+TOLD_TO_DELETE_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+"""On a Node (`true`): machine-controller-manager deletes its Machine."""
+
+FIRST_TO_GO = "1"
+"""The priority that the autoscaler gives a Machine of MCM which it has chosen."""
+
+
+def going(node: NodeView | None, machine: MachineView | None = None, *, ours: bool = False) -> str:
+    """Who is taking the node or its Machine away, "" where nobody is.
+
+    ours: that its Machine is deleted is our own doing.
+    """
+    if node is not None and node.deleting:
+        return f"Node {node.name} is being deleted"
+    for taint in node.taints if node is not None else ():
+        if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
+            return f"{who} is taking the node away, as the taint {taint.key} says"
+    if node is not None and node.annotations.get(TOLD_TO_DELETE_ANNOTATION) == "true":
+        return f"machine-controller-manager is to delete its Machine, as the annotation {TOLD_TO_DELETE_ANNOTATION} says"
+    if machine is None:
+        return ""
+    if machine.deleting and not ours:
+        return f"Machine {machine.name} is being deleted"
+    return chosen(machine.name, machine.annotations)
+
+
+def chosen(name: str, annotations: Mapping[str, str]) -> str:
+    """Whether that Machine is chosen as the one that goes when its set is scaled down, which the autoscaler does at once; ""
+    where it is not."""
+    found = next((each for each in OPENSHIFT_DELETE if annotations.get(each)), "")
+    if CLUSTER_API_DELETE in annotations:
+        found = CLUSTER_API_DELETE
+    elif annotations.get(PRIORITY_ANNOTATION) == FIRST_TO_GO:
+        found = f"{PRIORITY_ANNOTATION}={FIRST_TO_GO}"
+    return f"Machine {name} is chosen to be scaled down, as the annotation {found} says" if found else ""
 
 
 def veto_of(node: NodeView, *, preserving: bool = False) -> str:

@@ -127,6 +127,7 @@ def test_a_wish_for_a_node_that_is_well_says_under_which_checks() -> None:
         ({}, a_node("node-2"), "", "node-1, which does not exist", Stage.NODE_NOT_FOUND),
         ({}, a_node(labels={WORKER: "", EXCLUDE_LABEL: "true"}), "", "out of remediation", None),
         ({}, replace(a_node(), unreadable="status: no"), "", "can't be read", None),
+        ({}, replace(a_node(), deleting=True), "", "is being deleted", None),
         ({}, a_node(), "", "", None),
     ],
 )
