@@ -116,6 +116,8 @@ class Release:
     powered_on_at: datetime | None = None
     powered_off_at: datetime | None = None
     """When the episode last commanded either; None where it did not."""
+    vetoed_until: datetime | None = None
+    """When the veto for which it ended is over by itself; None where nobody says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,7 @@ class Bookkeeping:
         except ActivityError as error:
             raise turn_for(error, "the node lease can't be taken") from error
         if not result.held and theirs_matters and result.holder != self._delegate:
+            self._episode.vetoed_until = result.until
             raise Vetoed(f"the node lease is held by {result.holder}")
 
     async def release_node_lease(self) -> None:

@@ -78,6 +78,8 @@ class Episode:
         self.not_beyond: datetime | None = None
         """No rest lasts longer: at that moment the story has something else to do."""
         self.preserved_until: datetime | None = None
+        self.vetoed_until: datetime | None = None
+        """When the last veto ends by itself: somebody's lease of the node."""
         self.control_plane = False
         self._target: Target | None = None
         self.mirror: Mirror | None = None
@@ -357,7 +359,7 @@ class Episode:
         describes its holders."""
         self.permit, self.queued = False, ""
         uid = self._target.pinned.uid if self._target else ""
-        release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid)
+        release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid, vetoed_until=self.vetoed_until)
         scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))
         try:
             await scanner.signal("release", release)

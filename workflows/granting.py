@@ -37,6 +37,8 @@ TOLD_LATELY = timedelta(seconds=15)
 """How old a report may be at most."""
 AFTER_REFUSAL = timedelta(minutes=1)
 """How long a node whose episode ended at once (bad template, a veto) gets no new one."""
+AFTER_VETO = timedelta(minutes=10)
+"""How long at most it gets no new one while somebody holds its lease: he may give it back long before it would end."""
 FAILURES_REMEMBERED = timedelta(days=1)
 """How long a failed attempt counts towards the next ones."""
 
@@ -202,6 +204,8 @@ class Granting:
             self._held_off[release.node] = HeldOff(node=release.node, reason=reason)
         elif release.problem and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
+            if release.vetoed_until is not None:
+                until = max(until, min(release.vetoed_until, workflow.now() + AFTER_VETO))
             self._held_off[release.node] = HeldOff(node=release.node, reason=release.problem, until=until)
         self._hold_off_after_failures(release)
 

@@ -59,13 +59,16 @@ class Looks:
             if self.deadline is not None:
                 self.deadline += workflow.now() - since  # nobody can use time that a person keeps from him
 
-    async def before_destruction(self) -> None:
-        """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with."""
+    async def before_destruction(self, *, removes: bool = False) -> None:
+        """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with.
+
+        removes: see LookRequest.
+        """
         patience_ends = workflow.now() + LICENCE_PATIENCE
         pause = timedelta(seconds=2)
         while True:
             await self.may_go_on()
-            result = await self._look(destructive=True, need_matters=True)
+            result = await self._look(destructive=True, need_matters=True, removes=removes)
             self._episode.note("last-look", result.verdict.value, result.reason)
             match result.verdict:
                 case LookVerdict.GO:
@@ -74,6 +77,7 @@ class Looks:
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:
+                    self._episode.vetoed_until = result.until
                     raise Vetoed(result.reason)
                 case LookVerdict.TARGET_CHANGED:
                     raise TargetChanged(result.reason)
@@ -131,13 +135,14 @@ class Looks:
             await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
         return reason
 
-    async def _look(self, *, destructive: bool, need_matters: bool) -> LookResult:
+    async def _look(self, *, destructive: bool, need_matters: bool, removes: bool = False) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
             need=self._need,
             holder=self._episode.holder,
             destructive=destructive,
             need_matters=need_matters,
+            removes=removes,
         )
         config = options.cluster_read(self._episode.target.cluster)
         try:

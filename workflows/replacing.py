@@ -152,7 +152,7 @@ class Deletion(Replacing):
             raise Hopeless(f"no controller owns {patient.pin.machine.key}: nobody would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
-            await patient.looks.before_destruction()
+            await patient.looks.before_destruction(removes=True)
             if patient.has_node:
                 await patient.desk.take_node_lease(theirs_matters=True)
             await patient.remember()
@@ -220,7 +220,7 @@ class OwnersTurn(Replacing):
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {patient.pin.owner} to remediate it")
         if await self.goes():
             return
-        await patient.looks.before_destruction()
+        await patient.looks.before_destruction(removes=True)
         await patient.remember()
         summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
         self._may_stand = True

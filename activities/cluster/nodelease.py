@@ -28,13 +28,19 @@ def node_lease_path(node: str) -> str:
     return LEASES.path(f"node-{node}", namespace=NODE_LEASE_NAMESPACE)
 
 
-async def foreign_holder(connection: ClusterConnection, node: str, now: datetime) -> str:
-    """Who else holds the node's lease at this moment (live read); "" for nobody."""
+async def foreign_lease(connection: ClusterConnection, node: str, now: datetime) -> LeaseView | None:
+    """The node's lease, if somebody else holds it at this moment (live read)."""
     try:
         lease = read_lease(await connection.get(node_lease_path(node)))
     except ObjectNotFound:
-        return ""
-    return lease.holder if lease.holder != IDENTITY and lease.live(now) else ""
+        return None
+    return lease if lease.holder != IDENTITY and lease.live(now) else None
+
+
+async def foreign_holder(connection: ClusterConnection, node: str, now: datetime) -> str:
+    """Who that is; "" for nobody."""
+    lease = await foreign_lease(connection, node, now)
+    return lease.holder if lease is not None else ""
 
 
 async def take_node_lease(connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now) -> NodeLeaseResult:

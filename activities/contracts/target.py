@@ -67,23 +67,29 @@ class LookVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
-    """Live last look before a destructive act (S20). destructive False: restoring; only providerID is compared (S9)."""
+    """Live last look before a destructive act (S20). destructive False: restoring; only providerID is compared (S9).
+
+    removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
+    is switched off or starts anew, and goes on being counted there (S15).
+    """
 
     target: Target
     need: Need
     holder: str
     destructive: bool = True
     need_matters: bool = True
+    removes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
-    """What was seen, with the answer and its reason in one line."""
+    """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says."""
 
     verdict: LookVerdict
     reason: str
     at: datetime
     observation: Observation
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

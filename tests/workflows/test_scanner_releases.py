@@ -68,6 +68,36 @@ async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: Wor
         assert [permit.node for permit in status.permits] == ["node-2"]
 
 
+@pytest.mark.parametrize(
+    ("lasts", "least", "most"),
+    [
+        (None, timedelta(seconds=30), granting.AFTER_REFUSAL),
+        (timedelta(seconds=-5), timedelta(seconds=30), granting.AFTER_REFUSAL),
+        (timedelta(minutes=6), timedelta(minutes=5), timedelta(minutes=6)),
+        (timedelta(hours=1), timedelta(minutes=9), granting.AFTER_VETO),
+    ],
+    ids=["no lease", "lapsed", "short", "long"],
+)
+async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that_lasts(
+    env: WorkflowEnvironment, lasts: timedelta | None, least: timedelta, most: timedelta
+) -> None:
+    """One episode a minute, each begun only to be vetoed, would be all that people see. Who holds it is told meanwhile."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        now = await env.get_current_time(scan.handle)
+        until = now + lasts if lasts is not None else None
+        vetoed = "given up before power-off: the node's lease is held by 'node-maintenance'"
+        await scan.release(world.opened[0], outcome="released", problem=vetoed, vetoed_until=until)
+        world.show(report("node-1"))
+        status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
+        (held,) = status.held_off
+        assert held.until is not None
+        assert least <= held.until - now <= most + timedelta(seconds=5)
+        assert "node-maintenance" in status.refused[0].message
+
+
 async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_cleaned_up(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ class World:
     answers: deque[PermitAnswer] = field(default_factory=deque)
     look_errors: deque[ApplicationError] = field(default_factory=deque)
     lease_holder: str = ""
+    lease_until: datetime | None = None
     preserved: bool = False
     cordoned: bool = False
     marked: str = ""
@@ -264,10 +265,14 @@ class ScriptedTarget:
             not request.destructive and not request.need_matters and world.preserved and PowerState.ON not in world.power.values()
         ):
             verdict = contract.LookVerdict.VETOED
-        return contract.LookResult(verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation())
+        until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
+        return contract.LookResult(
+            verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation(), until=until
+        )
 
     async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
-        return contract.NodeLeaseResult(held=not self.world.lease_holder, holder=self.world.lease_holder)
+        world = self.world
+        return contract.NodeLeaseResult(held=not world.lease_holder, holder=world.lease_holder, until=world.lease_until)
 
     async def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         await self.world.act("release-lease")
