@@ -1,4 +1,5 @@
-"""Our mark on a node: who holds it, since when, and what exactly we added, so that only that is ever removed.
+"""Our mark on a node: who holds it, since when, and what exactly we added, so that only that is ever removed. Beside it our claim
+that its Machine is being deleted, for as long as that takes.
 
 The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
 this?". Writing it with preconditions is `activities/cluster/marks.py`; this module only reads and composes it.
@@ -8,9 +9,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from policy.errors import PolicyError
+from policy.moments import written
 from policy.nodes import MARK_ANNOTATION, NodeView
+
+TERMINATING_ANNOTATION = "nodewarden.io/terminating"
+"""On the Node: since when the deletion of its Machine is being asked for, and by which incident."""
 
 LONGEST_SHOWN = 120
 """Of a value that is not ours: an annotation may be 256 KB, and what is wrong with it goes into every report and history."""
@@ -85,6 +91,16 @@ def mark_of(node: NodeView) -> Mark | None:
     """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
     value = node.annotations.get(MARK_ANNOTATION)
     return None if value is None else parse_mark(value, node=node.name)
+
+
+def claim_of(since: datetime, incident: str) -> str:
+    """The claim's value."""
+    return f"{written(since)} by incident {incident}"
+
+
+def is_deleted_by(node: NodeView, incident: str) -> bool:
+    """Whether it is that incident which has its Machine deleted."""
+    return node.annotations.get(TERMINATING_ANNOTATION, "").endswith(f" by incident {incident}")
 
 
 def _shown(value: str) -> str:

@@ -2,7 +2,8 @@
 
 Never from the watch cache, and never with a guess: what cannot be read is no leave to act. Restoring acts (power on) look too,
 but only at the machine's identity and at who says "hands off"; they need no licence, since no brake may keep a node down. A look
-does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
+does not act: consequences look again themselves, in the activity that writes (`freeing.py`). Where all says go, the rest of a
+control plane is looked at as well before a member of it is taken (`control_planes.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from activities.cluster.connection import ClusterConnection, JsonObject
+from activities.cluster.control_planes import Member, objection_now
 from activities.cluster.fence_config import lease_renewed, live_policies, switched_off
 from activities.cluster.fencing_requests import find_request, is_another
-from activities.cluster.leases import cluster_lease_problem
+from activities.cluster.leases import LeaseView, cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
 from activities.cluster.node_events import events_on_node
-from activities.cluster.nodelease import foreign_holder
+from activities.cluster.nodelease import foreign_lease
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
@@ -39,15 +41,20 @@ from policy.fence_policies import (
 from policy.fencing_requests import is_taken_up, why_withdrawn
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
+from policy.marks import is_deleted_by
 from policy.node_events import NodeEvent
+from policy.remediation.control_plane import Blocked, Objection, taking_of
 from policy.report import Observation
 from policy.rules import Rules, rules_of
 from policy.targets import MACHINE, Target
 from policy.verdicts import Health, need_gone
-from policy.vetoes import preserved_as_failed, veto_of
+from policy.vetoes import going, preserved_as_failed, veto_of
 
 READ_SECONDS = 8.0
-"""All reads run side by side, so this also bounds the look, well inside an activity's time."""
+"""All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
+in what they have left."""
+LEAST_SECONDS = 1.0
+"""And so long at least."""
 
 T = TypeVar("T")
 
@@ -77,14 +84,15 @@ class _Doubt:
 class _Sight:
     """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
 
-    asking: the health check, or the object of another system, that the need is about.
+    asking: the health check, or the object of another system, that the need is about. lease: of the node, where somebody else
+    holds it.
     """
 
     node: LiveNode | None
     unread: _Doubt | None
     asking: JsonObject | None
     subject: Subject
-    lease_holder: str
+    lease: LeaseView | None
     lease_problem: str
     permit: tuple[bool, str]
     policies: FencePolicies
@@ -99,6 +107,7 @@ class _Answer:
     reason: str = "nothing is in the way"
     unhealthy: bool = False
     soon: bool = False
+    until: datetime | None = None
 
 
 class LastLook:
@@ -117,7 +126,8 @@ class LastLook:
         """takeover: what another controller has taken up is acted on all the same."""
         self._source = source
         self._connection = connection
-        self._elsewhere = Connections(nodes=connection, machines=machines or connection)
+        self._machines = machines or connection
+        self._elsewhere = Connections(nodes=connection, machines=self._machines)
         self._permits = permits
         self._clock = clock or connection.now
         self._own_clock = clock or utc_now
@@ -127,12 +137,16 @@ class LastLook:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
         observation repeats what was pinned; a restoring look raises, since the observation is what it is for.
         """
+        began = asyncio.get_running_loop().time()
         sight = await self._see(request)
         answer = self._judge(request, sight)
         if not sight.subject.whole and not answer.unhealthy and answer.verdict in {LookVerdict.NEED_GONE, LookVerdict.VETOED}:
             # A scan judges every Machine that refers to the node, and one of the others may be why we are here.
             sight = await self._see(request, whole=True)
             answer = self._judge(request, sight)
+        if request.destructive and answer.verdict is LookVerdict.GO:
+            left = READ_SECONDS - (asyncio.get_running_loop().time() - began)
+            answer = await self._guarded(request, sight, answer, seconds=max(left, LEAST_SECONDS))
         if sight.unread is not None and not request.destructive:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
@@ -141,21 +155,43 @@ class LastLook:
             reason=answer.reason,
             at=self._clock(),
             observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
+            until=answer.until,
         )
+
+    async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
+        """A member of a control plane is only taken while the others can do without it (S15), whoever asks. What may pass is
+        waited for; that there is no other member is final."""
+        node = sight.node.view if sight.node is not None else None
+        machines = sight.subject.machines_of(node)
+        if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
+            return answer
+        machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
+        taking = taking_of(machine.controller if machine is not None else "", removes=request.removes)
+        member = Member(node=node, machine=machine, cluster=sight.subject.cluster)
+        doubts: list[_Doubt] = []
+        asked = objection_now(self._connection, self._machines, member, taking)
+        objection: Objection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
+        if doubts:
+            return replace(answer, verdict=LookVerdict.NOT_LICENSED, reason=str(doubts[0]))
+        if objection is None:
+            return answer
+        final = objection.rule is Blocked.LAST_MEMBER
+        verdict = LookVerdict.VETOED if final else LookVerdict.NOT_LICENSED
+        return replace(answer, verdict=verdict, reason=f"the control plane can't do without it: {objection.why}")
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
         name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        (node, asking, subject), (lease_holder, lease_problem, permit), ((policies, events), renewed) = await asyncio.gather(
+        (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", self._node(name), None, blind),
                 self._asking(request, doubts),
                 _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
-                _read("the node's lease", self._foreign_holder(name, now), "", doubts),
+                _read("the node's lease", self._foreign_lease(name, now), None, doubts),
                 _read("the cluster Lease", self._lease_problem(request), "", doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
             ),
@@ -170,7 +206,7 @@ class LastLook:
             asking=asking,
             subject=subject,
             # Whoever asked us to act and holds the lease for it has delegated it.
-            lease_holder=lease_holder if lease_holder != request.need.delegate else "",
+            lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
             policies=policies,
@@ -197,7 +233,8 @@ class LastLook:
         if sight.lease_problem or not held:
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
         if veto := _veto(request, sight) or self._forbidden(request, sight):
-            return replace(need, verdict=LookVerdict.VETOED, reason=veto)
+            until = sight.lease.until if sight.lease is not None else None
+            return replace(need, verdict=LookVerdict.VETOED, reason=veto, until=until)
         if left := self._lease_tells_in(request, sight):
             reason = f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=reason)
@@ -212,14 +249,20 @@ class LastLook:
         return lease_wait(node.ready_since, self._clock())
 
     def _forbidden(self, request: LookRequest, sight: _Sight) -> str:
-        """Which fence policy forbids this act now, "" where none does. Storms and caps are not asked: they close the door to new
-        episodes only (S17). What keeps a host for its own sake does not keep it from a person."""
+        """Which fence policy forbids this act now, or who is taking the machine away, "" where none does. Storms and caps are not
+        asked: they close the door to new episodes only (S17). What keeps a host for its own sake does not keep it from a person,
+        nor does another system's deletion, which may have got stuck."""
         if not request.destructive:
             return ""
         node = sight.node.view if sight.node is not None else None
         if off := switched_off(sight.policies, node) or (switched_off_node(node) if node is not None else ""):
             return off
-        if node is None or not request.need.kind.automatic:
+        if not request.need.kind.automatic:
+            return ""
+        ours = _deletes_it(request, sight)
+        if taken := next(filter(None, (going(node, each, ours=ours) for each in sight.subject.machines_of(node) or (None,))), ""):
+            return taken
+        if node is None:
             return ""
         if lost := sight.policies.host_lost_storage(node) or sight.policies.storage_lost_lately(sight.events, self._clock()):
             return lost
@@ -230,8 +273,8 @@ class LastLook:
     async def _node(self, name: str) -> LiveNode | None:
         return None if name.startswith(MACHINE) else await find_node(self._connection, name)
 
-    async def _foreign_holder(self, name: str, now: datetime) -> str:
-        return "" if name.startswith(MACHINE) else await foreign_holder(self._connection, name, now)
+    async def _foreign_lease(self, name: str, now: datetime) -> LeaseView | None:
+        return None if name.startswith(MACHINE) else await foreign_lease(self._connection, name, now)
 
     async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
         """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""
@@ -314,6 +357,9 @@ class LastLook:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
         rules = rules_of(check)
         targets = [each for each in sight.subject.targets(sight.node.view if sight.node else None) if rules.covers(each)]
+        for each in targets if _deletes_it(request, sight) else ():
+            # An earlier step of this episode has had it deleted, which got stuck: that is no reason against the next one.
+            each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
         if not targets:
             return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
         # As for a scan, one Machine that needs it is enough.
@@ -356,8 +402,8 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
 
 def _veto(request: LookRequest, sight: _Sight) -> str:
     """Who says "hands off", with the words by which to find it. Its own preservation is none to whoever carries that out."""
-    if sight.lease_holder:
-        return f"the node's lease is held by {sight.lease_holder!r}"
+    if sight.lease is not None:
+        return f"the node's lease is held by {sight.lease.holder!r}"
     if sight.subject.kept_out:
         return sight.subject.kept_out
     if sight.node is None:
@@ -365,10 +411,16 @@ def _veto(request: LookRequest, sight: _Sight) -> str:
     return veto_of(sight.node.view, preserving=request.need.kind is NeedKind.PRESERVATION)
 
 
-async def _read(what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt]) -> T:
+def _deletes_it(request: LookRequest, sight: _Sight) -> bool:
+    return sight.node is not None and is_deleted_by(sight.node.view, request.target.incident)
+
+
+async def _read(
+    what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt], *, seconds: float = READ_SECONDS
+) -> T:
     """One read, in time; whatever goes wrong with it is a doubt and never a value."""
     try:
-        async with asyncio.timeout(READ_SECONDS):
+        async with asyncio.timeout(seconds):
             return await reading
     except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
         doubts.append(_Doubt(what=what, error=error))

@@ -68,8 +68,9 @@ class Connections:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a check judges beside the Node. machines: those of the node, none for a check of Nodes. whole: there are no others,
-    False where only the one that the Node names was asked for. kept_out: for a check of Nodes, who keeps the Machine out."""
+    """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
+    names, which is not judged then. whole: there are no others, False where only that one was asked for. kept_out: where no check
+    of Machines asks, who keeps the Machine out."""
 
     of_machines: bool = False
     kept_out: str = ""
@@ -82,12 +83,15 @@ class Subject:
         if not self.of_machines:
             return [Target(node.name, node=node)] if node is not None else []
         found = []
-        for machine in self.machines:
-            if node is None or of_one_cluster(machine, node):
-                target = Target(machine.key, node=node, machine=machine)
-                target.cluster = self.cluster
-                found.append(target)
+        for machine in self.machines_of(node):
+            target = Target(machine.key, node=node, machine=machine)
+            target.cluster = self.cluster
+            found.append(target)
         return found
+
+    def machines_of(self, node: NodeView | None) -> list[MachineView]:
+        """Without those whose Node of that name is in another cluster."""
+        return [machine for machine in self.machines if node is None or of_one_cluster(machine, node)]
 
 
 async def find_check(connections: Connections, need: Need | None) -> JsonObject | None:
@@ -110,10 +114,11 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
 
 
 async def read_subject(connections: Connections, need: Need | None, node: str, *, whole: bool = False) -> Subject:
-    """The Machines of the node, for a check of Machines; for all else, whether people keep its Machine out. whole: all of them,
-    though the Node names one."""
+    """The Machines of the node, for a check of Machines; for all else the one that the Node names, and whether people keep that
+    out. whole: all of them, though the Node names one."""
     if need is None or need.check is None or need.check.kind in OF_NODES:
-        return Subject(kept_out=await _kept_out(connections, node) if not node.startswith(MACHINE) else "")
+        named = await _named_by_annotation(connections, node) if not node.startswith(MACHINE) else None
+        return Subject(kept_out=named.kept_out, machines=(named,)) if named is not None else Subject()
     document = await find_check(connections, need)
     if document is None:
         return Subject(of_machines=True)
@@ -165,25 +170,29 @@ async def _named_by_the_node(connections: Connections, check: HealthCheck, node:
     return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
 
 
-async def _kept_out(connections: Connections, node: str) -> str:
-    """A person's word on the Cluster API Machine of the node, "" where there is none: it holds whatever calls for the act."""
+async def _named_by_annotation(connections: Connections, node: str) -> MachineView | None:
+    """The Machine that the Node says is its own, unless that one says something else. What people, or those who take it away, say
+    on it holds whatever calls for the act."""
     try:
         document = await connections.nodes.get(NODES.path(node))
     except ObjectNotFound:
-        return ""
+        return None
     annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
+    places = [(connections.machines, in_version(CAPI_MACHINES, version), Dialect.CLUSTER_API) for version in CAPI_VERSIONS]
     name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
     namespace = str(annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""))
     if not (name and namespace):
-        return ""
-    for version in CAPI_VERSIONS:
+        places = [(connections.nodes, OPENSHIFT_MACHINES, Dialect.OPENSHIFT)]
+        namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
+    if not (name and namespace):
+        return None
+    for reader, resource, dialect in places:
         try:
-            body = await connections.machines.get_bytes(in_version(CAPI_MACHINES, version).path(name, namespace=namespace))
+            machine = decode_machine(await reader.get_bytes(resource.path(name, namespace=namespace)), dialect)
         except ObjectNotFound:
             continue
-        machine = decode_machine(body, Dialect.CLUSTER_API)
-        return machine.kept_out if machine.node_name in {"", node} else ""
-    return ""
+        return machine if machine.node_name in {"", node} else None
+    return None
 
 
 async def machines_of(connections: Connections, check: HealthCheck, node: str) -> list[MachineView]:

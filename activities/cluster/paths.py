@@ -69,6 +69,9 @@ CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine",
 OPENSHIFT_MACHINE_SETS = Resource(api_version="machine.openshift.io/v1beta1", kind="MachineSet", plural="machinesets")
 CAPI_MACHINE_SETS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineSet", plural="machinesets")
 CAPI_MACHINE_DEPLOYMENTS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineDeployment", plural="machinedeployments")
+KUBEADM_CONTROL_PLANES = Resource(
+    api_version="controlplane.cluster.x-k8s.io/v1beta2", kind="KubeadmControlPlane", plural="kubeadmcontrolplanes"
+)
 CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
 MCM_MACHINES = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", plural="machines")
 MCM_MACHINE_SETS = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="MachineSet", plural="machinesets")

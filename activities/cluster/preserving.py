@@ -29,6 +29,7 @@ from activities.errors import ErrorType, failure
 from policy.durations import format_duration
 from policy.fence_policies import switched_off_node
 from policy.healthcheck import ObjectRef
+from policy.marks import TERMINATING_ANNOTATION, claim_of
 from policy.moments import written
 from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
@@ -41,9 +42,6 @@ from policy.vetoes import veto_of
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
-
-TERMINATING_ANNOTATION = "nodewarden.io/terminating"
-"""On the Node: since when the deletion of its Machine is being asked for, and why."""
 
 MCM_GROUP = "machine.sapcloud.io/"
 
@@ -262,7 +260,7 @@ class ClusterPreservation(PreservationActivities):
         """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
         if sight.node is None:
             return
-        claim = f"{written(self._clock())} by incident {request.incident}"
+        claim = claim_of(self._clock(), request.incident)
         operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: claim})
         await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
 

@@ -5,7 +5,8 @@ nobody else looks after as well, and then their members are read off the Nodes a
 a control plane is initialized the rules that protect it do not apply: there is nothing yet that could be lost.
 
 The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/surroundings.py`; that the Nodes that are left are Ready
-is asked at admission (`policy/admission.control_plane_guard`).
+is asked at admission (`policy/admission.control_plane_guard`), all of this again right before the act
+(`activities/cluster/control_planes.py`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ from policy.machines import REMEDIATE_ANNOTATION, MachineView
 from policy.nodes import NodeView
 from policy.remediation import etcd
 from policy.remediation.memory import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules, read_memory
+from policy.remedies import OWNER_REMEDIATED
 
 ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
 COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
 LABELS_AND_TAINTS = "NodeKubeadmLabelsAndTaintsSet"
 """Conditions of a control-plane Machine of Cluster API."""
 
-_WORST_FIRST = (ETCD_MEMBER, ETCD_POD, *COMPONENTS, LABELS_AND_TAINTS)
+_OF_COMPONENTS = (ETCD_MEMBER, ETCD_POD, *COMPONENTS)
+_WORST_FIRST = (*_OF_COMPONENTS, LABELS_AND_TAINTS)
 
 IN_PROGRESS_ANNOTATION = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 """On a KubeadmControlPlane: whose replacement it has not created yet, in the words of `memory.REMEDIATION_FOR_ANNOTATION`."""
+
+IGNORANT_OWNERS = ("", "MachineSet")
+"""Who takes no member out of etcd's list when its Machine goes."""
 
 _UNKNOWN_AGE = datetime.max.replace(tzinfo=UTC)
 
@@ -191,6 +197,47 @@ def member_of(machine: MachineView, *, unhealthy: bool) -> ControlPlaneMember:
         deleting=machine.deleting,
         true=frozenset(condition.type for condition in machine.conditions if condition.status == "True"),
     )
+
+
+def members_from_machines(
+    machines: Iterable[MachineView],
+    spec: Fields,
+    annotations: Mapping[str, str],
+    *,
+    initialized: bool,
+    subject: str,
+) -> ControlPlaneView | None:
+    """A control plane that a KubeadmControlPlane looks after, by that object and the conditions that it sets on its Machines.
+    None where no Machine has any of them: then nobody has looked, and nothing can be told from that. Raises PolicyError.
+
+    A member of etcd has the name of its Node; one whose Machine is gone is not seen here.
+    """
+    listed = [machine for machine in machines if machine.control_plane]
+    if not any(condition.type in _OF_COMPONENTS for machine in listed for condition in machine.conditions):
+        return None
+    members = tuple(
+        member_of(machine, unhealthy=_given_to_owner(machine)) for machine in sorted(listed, key=lambda each: each.name)
+    )
+    etcd_of = spec.within_or_empty("kubeadmConfigSpec").within_or_empty("clusterConfiguration").within_or_empty("etcd")
+    return ControlPlaneView(
+        members=members,
+        replicas=spec.whole("replicas", minimum=0, maximum=2**31 - 1) if spec.has("replicas") else None,
+        initialized=initialized,
+        in_progress=begun_by_owner(annotations, members, subject=subject),
+        etcd=tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node),
+        managed_etcd=not etcd_of.has("external"),
+    )
+
+
+def _given_to_owner(machine: MachineView) -> bool:
+    condition = machine.condition(OWNER_REMEDIATED)
+    return condition is not None and condition.status == "False"
+
+
+def taking_of(owner: str, *, removes: bool) -> Taking:
+    """What becomes of a member. owner: kind and name of what controls its Machine: a MachineSet makes another Machine, and knows
+    nothing of etcd, which goes on counting the one that is gone."""
+    return Taking.REMOVED if removes and owner.partition("/")[0] not in IGNORANT_OWNERS else Taking.STOPPED
 
 
 def begun_by_owner(annotations: Mapping[str, str], members: Iterable[ControlPlaneMember], *, subject: str) -> tuple[str, ...]:

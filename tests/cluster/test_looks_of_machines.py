@@ -17,6 +17,7 @@ from activities.cluster.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import ObjectRef
+from policy.marks import TERMINATING_ANNOTATION, claim_of
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -278,6 +279,36 @@ class TestVetoes:
         assert ("Health check failed" if system.of_cluster_api else "the Machine is being deleted") in result.reason
 
     @every_system
+    async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(
+        self, system: System, world: World
+    ) -> None:
+        """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked."""
+        await licensed(world, system)
+        machine = system.path("machines", MACHINE)
+        await world.others.patch(machine, {"metadata": {"finalizers": ["example.io/drain"]}})
+        await world.others.delete(machine)
+        request = await world.look(need=need_of(system))
+        for incident, verdict in (("another", LookVerdict.VETOED), (request.target.incident, LookVerdict.GO)):
+            await world.change_node({"metadata": {"annotations": {TERMINATING_ANNOTATION: claim_of(NOW, incident)}}})
+            assert (await world.target.last_look(request)).verdict is verdict
+        await world.set_ready("True")
+        assert (await world.target.last_look(request)).verdict is LookVerdict.NEED_GONE
+
+    @every_system
+    async def test_a_machine_that_is_chosen_to_be_scaled_down_is_left_to_the_autoscaler(
+        self, system: System, world: World
+    ) -> None:
+        """S20: it is drained and deleted already. A person may fence it all the same."""
+        await licensed(world, system)
+        chosen = "cluster.x-k8s.io/delete-machine" if system.of_cluster_api else "machine.openshift.io/delete-machine"
+        await system.annotate(world.others, "machines", MACHINE, {chosen: "yes"})
+        result = await look(world, system)
+        assert result.verdict is LookVerdict.VETOED
+        assert chosen in result.reason
+        person = await world.look(need=Need(kind=NeedKind.PERSON, reason="asked by ada"))
+        assert (await world.target.last_look(person)).verdict is LookVerdict.GO
+
+    @every_system
     async def test_a_node_that_failed_anew_is_waited_for(self, system: System, world: World) -> None:
         await licensed(world, system)
         await world.set_ready("Unknown", since=NOW - timedelta(seconds=20))
@@ -355,6 +386,15 @@ class TestTheMachineUnderACheckOfNodes:
         assert (await world.target.last_look(await world.look(need=person))).verdict is LookVerdict.VETOED
         restoring = await world.look(destructive=False, need_matters=False)
         assert (await world.target.last_look(restoring)).verdict is LookVerdict.GO
+
+    @every_system
+    async def test_a_machine_that_is_being_deleted_is_left_to_whoever_deletes_it(self, system: System, world: World) -> None:
+        await self.licensed(world, system)
+        machine = system.path("machines", MACHINE)
+        await world.others.patch(machine, {"metadata": {"finalizers": ["example.io/drain"]}})
+        await world.others.delete(machine)
+        result = await self.look(world)
+        assert (result.verdict, result.reason) == (LookVerdict.VETOED, f"Machine {MACHINE} is being deleted")
 
     @both_versions
     async def test_a_machine_of_another_node_has_no_say(self, system: System, world: World) -> None:

@@ -16,9 +16,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
-from activities.cluster.preserving import TERMINATING_ANNOTATION, ClusterPreservation
+from activities.cluster.preserving import ClusterPreservation
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from policy.healthcheck import ObjectRef
+from policy.marks import TERMINATING_ANNOTATION
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,

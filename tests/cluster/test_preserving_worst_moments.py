@@ -9,10 +9,10 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.looks import LastLook
-from activities.cluster.preserving import TERMINATING_ANNOTATION
 from activities.contracts.preservation import Wish
 from activities.contracts.target import LookRequest, LookVerdict, Target
 from policy.episodes import Need, NeedKind, Pinned
+from policy.marks import TERMINATING_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION
 from tests.cluster.test_preserving import MACHINES, Surroundings, leased, machine, node, world  # noqa: F401

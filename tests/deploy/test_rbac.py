@@ -44,7 +44,7 @@ from activities.contracts.target import (
 from policy.device_check import DeviceEventReason, DeviceTidings
 from policy.drain import DrainOptions
 from policy.episode_events import EpisodeEvent, EventReason
-from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Reading, Step
+from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading, Step
 from policy.fence_policies import FencePolicies, PolicySource
 from policy.fencing_requests import Answer, Stage
 from policy.healthcheck import ObjectRef
@@ -398,6 +398,37 @@ async def _to_be_given_up(person: ApiClient, system: System, name: str) -> tuple
     return name, ref
 
 
+async def _look_at_a_member(worker: ClusterConnection, api: ApiServer) -> None:
+    """The last look before one of three control-plane members is fenced, of which everybody knows something."""
+    name, owner = "member-0", "KubeadmControlPlane"
+    async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+        for number in range(3):
+            member = node(f"member-{number}", **(CLUSTER_API.ties(name) if number == 0 else {}))
+            member["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": ""}
+            await person.create(NODES, member)
+        uid = (await person.get(f"{NODES}/{name}"))["metadata"]["uid"]
+        version = "controlplane.cluster.x-k8s.io/v1beta2"
+        reference = {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "cp"}
+        spec = {"replicas": 3, "version": "v1.34.0", "machineTemplate": {"spec": {"infrastructureRef": reference}}}
+        path = f"/apis/{version}/namespaces/{CLUSTER_API.namespace}/kubeadmcontrolplanes"
+        await person.create(path, {"metadata": {"name": "cp"}, "spec": spec})
+        await CLUSTER_API.add_machine(person, machine_of(name), node=name)
+        owned_by = {"apiVersion": version, "kind": owner, "name": "cp", "uid": "u", "controller": True}
+        metadata = {"ownerReferences": [owned_by], "labels": {"cluster.x-k8s.io/control-plane": ""}}
+        await person.patch(CLUSTER_API.path("machines", machine_of(name)), {"metadata": metadata})
+        await person.create("/api/v1/namespaces", {"metadata": {"name": "openshift-etcd"}})
+        await person.create("/api/v1/namespaces/openshift-etcd/pods", _pod("etcd", claim=""))
+        budgets = "/apis/policy/v1/namespaces/openshift-etcd/poddisruptionbudgets"
+        await person.create(budgets, {"metadata": {"name": "etcd"}, "spec": {"minAvailable": 2}})
+        await person.patch(f"{budgets}/etcd/status", {"status": {"disruptionsAllowed": 1}})
+    target = ClusterTarget(CLUSTER, worker, Permits())
+    need = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
+    pinned = Pinned(node=name, uid=uid, provider_id=f"sim:///{name}", system_uuid=f"uuid-{name}")
+    whom = Target(cluster=CLUSTER, pinned=pinned, incident="incident-2", kind="Fencing", workflow_id="w", run_id="run-1")
+    look = await ActivityEnvironment().run(target.last_look, LookRequest(target=whom, need=need, holder=HOLDER))
+    assert look.verdict is LookVerdict.GO, look.reason
+
+
 async def _answer(target: ClusterTarget) -> None:
     """What an episode asks that an operator's object began."""
     ref = ObjectRef(
@@ -443,6 +474,7 @@ async def _whole_story(worker: ClusterConnection, api: ApiServer) -> None:
     async with AsyncExitStack() as stack:
         await _scan(worker, stack)
         await _episode(worker)
+        await _look_at_a_member(worker, api)
         await _keep(worker, api)
     credentials = await WorkerCredentials(ClusterObjects({CLUSTER: worker})).read(
         CLUSTER, [CredentialRef(name="bmc", namespace="nodewarden")]

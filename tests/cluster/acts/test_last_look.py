@@ -252,6 +252,39 @@ class TestVetoes:
         assert result.verdict is LookVerdict.VETOED
         assert "node-maintenance" in result.reason
 
+    async def test_how_long_a_node_lease_of_others_lasts_is_told(self, licensed: World) -> None:
+        """So that nobody begins an episode every minute, only for it to be vetoed."""
+        await licensed.change_node({"metadata": {"annotations": {HOLD: "true"}}})
+        result = await look(licensed)
+        assert (result.verdict, result.until) == (LookVerdict.VETOED, None)
+        await licensed.hold_node_lease("node-maintenance", renewed=NOW, seconds=600)
+        assert (await look(licensed)).until == NOW + timedelta(seconds=600)
+
+    @pytest.mark.parametrize(
+        ("change", "who"),
+        [
+            ({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}, "the cluster autoscaler"),
+            ({"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}}, "karpenter"),
+            ({"metadata": {"annotations": {"node.machine.sapcloud.io/trigger-deletion-by-mcm": "true"}}}, "machine-controller"),
+        ],
+    )
+    async def test_what_another_system_takes_away_is_left_to_it_by_programs(
+        self, licensed: World, change: dict[str, Any], who: str
+    ) -> None:
+        """S20: a person may know that the other system has got stuck; and no machine that is off is left so for that (S17)."""
+        await licensed.change_node(change)
+        result = await look(licensed)
+        assert result.verdict is LookVerdict.VETOED
+        assert who in result.reason
+        assert (await look(licensed, need=Need(kind=NeedKind.PERSON))).verdict is LookVerdict.GO
+        assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+
+    async def test_a_candidate_of_the_autoscaler_is_not_taken_away_yet(self, licensed: World) -> None:
+        await licensed.change_node(
+            {"spec": {"taints": [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "NoSchedule"}]}}
+        )
+        assert (await look(licensed)).verdict is LookVerdict.GO
+
     async def test_a_lapsed_node_lease_vetoes_nothing(self, licensed: World) -> None:
         await licensed.hold_node_lease("node-maintenance", renewed=NOW - timedelta(hours=1), seconds=600)
         assert (await look(licensed)).verdict is LookVerdict.GO

@@ -12,7 +12,7 @@ from policy.errors import PolicyError
 from policy.fields import Fields
 from policy.healthcheck import Dialect
 from policy.machines import REMEDIATE_ANNOTATION, MachineView
-from policy.nodes import NodeView
+from policy.nodes import Condition, NodeView
 from policy.remediation import etcd
 from policy.remediation.control_plane import (
     COMPONENTS,
@@ -29,9 +29,11 @@ from policy.remediation.control_plane import (
     choose,
     component_of,
     member_of,
+    members_from_machines,
     members_from_nodes,
     objection_to,
     read_strategy,
+    taking_of,
 )
 from policy.remediation.memory import RetryRules
 from tests.policy.builders import NOW, a_node
@@ -263,6 +265,98 @@ def test_the_last_api_server_that_answers_stays() -> None:
 def test_an_episode_of_another_member_holds_it_back() -> None:
     view = members_from_nodes(nodes("n2", "n3"), unhealthy={"n1"}, in_progress={"n2"})
     assert blocked(view, "n1", STOPPED) is Blocked.IN_PROGRESS
+
+
+def machines(*well: str, total: int = 3, told: frozenset[str] = ALL, **fields: object) -> list[MachineView]:
+    """m1 and so on, of a KubeadmControlPlane, each with its Node n1 and so on."""
+    return [
+        MachineView(
+            dialect=Dialect.CLUSTER_API,
+            namespace="clusters",
+            name=f"m{number}",
+            node_name=f"n{number}",
+            controller="KubeadmControlPlane/cp",
+            control_plane=True,
+            created=NOW,
+            conditions=tuple(Condition(type=kind, status="True" if f"n{number}" in well else "Unknown") for kind in sorted(told)),
+            **fields,  # type: ignore[arg-type]
+        )
+        for number in range(1, total + 1)
+    ]
+
+
+def owned(listed: list[MachineView], annotations: dict[str, str] | None = None, **spec: object) -> ControlPlaneView | None:
+    return members_from_machines(
+        listed, Fields(spec, subject="cp"), annotations or {}, initialized=True, subject="KubeadmControlPlane/cp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("well", "total", "stopped", "removed"),
+    [
+        (("n2", "n3"), 3, None, None),
+        (("n1", "n2", "n3"), 3, None, None),
+        (("n2",), 3, Blocked.QUORUM, Blocked.QUORUM),
+        (("n2",), 2, Blocked.QUORUM, None),
+        ((), 2, Blocked.NO_API_SERVER, Blocked.NO_API_SERVER),
+        (("n1",), 1, Blocked.LAST_MEMBER, Blocked.LAST_MEMBER),
+    ],
+)
+def test_an_owner_s_machines_say_how_many_are_left(
+    well: tuple[str, ...], total: int, stopped: Blocked | None, removed: Blocked | None
+) -> None:
+    """S15."""
+    view = owned(machines(*well, total=total), replicas=total)
+    assert view is not None
+    assert (blocked(view, "m1", STOPPED), blocked(view, "m1", REMOVED)) == (stopped, removed)
+
+
+def test_conditions_that_nobody_has_set_tell_nothing_of_a_control_plane() -> None:
+    assert owned(machines("n1", "n2", "n3", told=frozenset())) is None
+    assert owned(machines("n1", "n2", "n3", told=frozenset({"Ready"}))) is None
+    assert owned([replace(each, control_plane=False) for each in machines("n2", "n3")]) is None
+
+
+def test_one_that_its_owner_was_given_is_not_about_to_join() -> None:
+    """It never got a Node, and will not."""
+    lost = replace(machines()[2], node_name="")
+    well = machines("n2", "n3", "n4", total=4)
+    listed = [*well[:2], lost, well[3]]
+    view = owned(listed)
+    assert view is not None
+    assert blocked(view, "m1") is Blocked.PROVISIONING
+    given = replace(lost, conditions=(*lost.conditions, Condition(type="OwnerRemediated", status="False")))
+    view = owned([*well[:2], given, well[3]])
+    assert view is not None
+    assert blocked(view, "m1") is None
+
+
+def test_etcd_elsewhere_and_what_has_begun_are_read_off_the_owner() -> None:
+    external = {"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://192.0.2.7"]}}}}
+    view = owned(machines("n2", total=2), kubeadmConfigSpec=external)
+    assert view is not None
+    assert blocked(view, "m1", STOPPED) is None
+    begun = json.dumps({"machine": "m0", "timestamp": "2026-03-01T12:30:00Z", "retryCount": 0})
+    view = owned(machines("n2", "n3"), {IN_PROGRESS_ANNOTATION: begun})
+    assert view is not None
+    assert blocked(view, "m1") is Blocked.IN_PROGRESS
+    with pytest.raises(PolicyError, match="remediation-in-progress"):
+        owned(machines("n2", "n3"), {IN_PROGRESS_ANNOTATION: "{"})
+
+
+@pytest.mark.parametrize(
+    ("owner", "removes", "taking"),
+    [
+        ("KubeadmControlPlane/cp", True, REMOVED),
+        ("ControlPlaneMachineSet/cluster", True, REMOVED),
+        ("KubeadmControlPlane/cp", False, STOPPED),
+        ("MachineSet/masters", True, STOPPED),
+        ("", True, STOPPED),
+    ],
+)
+def test_only_who_knows_of_etcd_takes_a_member_out_of_it(owner: str, removes: bool, taking: Taking) -> None:
+    """S15: a member whose machine is gone goes on being counted."""
+    assert taking_of(owner, removes=removes) is taking
 
 
 @pytest.mark.parametrize(

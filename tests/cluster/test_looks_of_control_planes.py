@@ -1,0 +1,378 @@
+"""The last look before a member of a control plane is taken: what is left of it is read live, too (S15, S20).
+
+The rules in tables are in `tests/policy/remediation/test_control_plane.py`; here, that they are asked of what the API says now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from activities.cluster.connection import ClusterConnection
+from activities.cluster.targets import ClusterTarget
+from activities.contracts.target import LookResult, LookVerdict
+from policy.episodes import Need, NeedKind
+from simulator.api.faults import Accident, Fault
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient
+from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
+from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
+from tests.cluster.test_scan import OURS
+
+pytestmark = pytest.mark.timeout(10)
+
+PERSON = Need(kind=NeedKind.PERSON, reason="asked by ada")
+MEMBER = {"node-role.kubernetes.io/control-plane": ""}
+OLD_LABEL = {"node-role.kubernetes.io/master": ""}
+NEWER = next(system for system in SYSTEMS if str(system).endswith("v1beta2"))
+KCP = f"/apis/controlplane.cluster.x-k8s.io/v1beta2/namespaces/{NEWER.namespace}/kubeadmcontrolplanes"
+WELL = ("EtcdMemberHealthy", "EtcdPodHealthy", "APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
+
+GO, WAIT, NEVER = LookVerdict.GO, LookVerdict.NOT_LICENSED, LookVerdict.VETOED
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """With the cluster Lease; the members come with `members`."""
+    async with empty_world() as opened:
+        await opened.hold_cluster_lease()
+        yield opened
+
+
+async def members(
+    world: World, *others: str, sick: str = "Unknown", labels: Mapping[str, str] = MEMBER, ties: Mapping[str, str] | None = None
+) -> None:
+    """The sick one is `NODE`; beside it so many others, each with what its Ready says."""
+    await world.add_node(ready=sick, labels=labels, annotations=ties)
+    for number, ready in enumerate(others, start=2):
+        await world.add_node(
+            f"member-{number}", ready=ready, labels=labels, provider_id=f"metal://{number}", system_uuid=f"{number}"
+        )
+
+
+async def static_pod(
+    world: World,
+    node: str,
+    component: str = "etcd",
+    *,
+    ready: str = "True",
+    namespace: str = "kube-system",
+    labels: Mapping[str, str] | None = None,
+    mirror: bool = True,
+) -> None:
+    metadata: dict[str, Any] = {
+        "name": f"{component}-{node}",
+        "namespace": namespace,
+        "labels": labels or {"component": component},
+    }
+    if mirror:
+        metadata["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+    pod = {"metadata": metadata, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "example"}]}}
+    await world.others.create(PODS.path(namespace=namespace), pod)
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    await world.others.patch(PODS.path(metadata["name"], namespace=namespace, subresource="status"), {"status": status})
+
+
+async def look(world: World, *, need: Need = PERSON, **fields: Any) -> LookResult:
+    return await world.target.last_look(await world.look(need=need, **fields))
+
+
+async def replaced_by(world: World, owner: str) -> dict[str, str]:
+    """Its Machine, which such an owner replaces. Returns what ties the Node to it."""
+    await OPENSHIFT.install(world.others)
+    await OPENSHIFT.add_machine(world.others, machine_of(NODE), node=NODE)
+    reference = {"apiVersion": "machine.openshift.io/v1", "kind": owner, "name": "cluster", "uid": "u", "controller": True}
+    await world.others.patch(OPENSHIFT.path("machines", machine_of(NODE)), {"metadata": {"ownerReferences": [reference]}})
+    return OPENSHIFT.ties(NODE)
+
+
+class TestNodes:
+    """Where no pods of etcd are seen, each Node that is Ready is a sound voter."""
+
+    @pytest.mark.parametrize(
+        ("others", "fenced", "deleted"),
+        [
+            ((), NEVER, NEVER),
+            (("True",), WAIT, GO),
+            (("Unknown",), WAIT, WAIT),
+            (("True", "True"), GO, GO),
+            (("True", "False"), WAIT, WAIT),
+            (("True", "True", "Unknown", "True"), GO, GO),
+            (("True", "Unknown", "Unknown", "True"), WAIT, WAIT),
+        ],
+        ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+    )
+    async def test_so_many_are_left(
+        self, others: tuple[str, ...], fenced: LookVerdict, deleted: LookVerdict, world: World
+    ) -> None:
+        """S15: one of two may be replaced, since its owner takes it out of etcd; switched off it goes on being counted."""
+        await members(world, *others, ties=await replaced_by(world, "ControlPlaneMachineSet"))
+        assert (await look(world)).verdict is fenced
+        assert (await look(world, removes=True)).verdict is deleted
+
+    async def test_a_set_that_knows_nothing_of_etcd_takes_nobody_out_of_it(self, world: World) -> None:
+        """S15: the member that is gone goes on being counted."""
+        await members(world, "True", ties=await replaced_by(world, "MachineSet"))
+        assert (await look(world, removes=True)).verdict is WAIT
+
+    async def test_one_that_is_still_ready_is_missed_just_as_much(self, world: World) -> None:
+        await members(world, "True", "False", sick="True")
+        result = await look(world)
+        assert result.verdict is WAIT
+        assert "a quorum is 2" in result.reason
+
+    async def test_the_label_of_old_makes_a_member_too(self, world: World) -> None:
+        await members(world, "True", "Unknown", labels=OLD_LABEL)
+        assert (await look(world)).verdict is WAIT
+
+    async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
+        """S17: what is off may be switched on again whatever the others are."""
+        await members(world)
+        result = await look(world)
+        assert (result.verdict, "is the only member" in result.reason) == (NEVER, True)
+        assert (await look(world, destructive=False, need_matters=False)).verdict is GO
+
+    async def test_another_one_that_is_being_deleted_goes_first(self, world: World) -> None:
+        await members(world, "True", "True")
+        await world.others.patch(NODES.path("member-3"), {"metadata": {"finalizers": ["example.io/keep"]}})
+        await world.others.delete(NODES.path("member-3"))
+        result = await look(world)
+        assert (result.verdict, "member-3 is being deleted" in result.reason) == (WAIT, True)
+
+    async def test_a_worker_costs_no_request_more(self, world: World) -> None:
+        await members(world, "True", "True", labels={})
+        world.server.requests.reset()
+        assert (await look(world)).verdict is GO
+        assert world.server.requests.total("list", "nodes", OURS) == 0
+        assert world.server.requests.total("list", "pods", OURS) == 0
+
+    async def test_nobody_is_asked_where_the_answer_is_no_already(self, world: World) -> None:
+        await members(world, "True", "True")
+        world.permits.answer = (False, "it was given back")
+        world.server.requests.reset()
+        assert (await look(world)).verdict is WAIT
+        assert world.server.requests.total("list", "nodes", OURS) == 0
+
+
+class TestPods:
+    """Where they are seen, a Node votes and serves only with Ready ones."""
+
+    @pytest.mark.parametrize("component", ["etcd", "kube-apiserver"])
+    async def test_a_pod_that_is_not_ready_on_another_member_keeps_this_one(self, component: str, world: World) -> None:
+        """S15: its Node says Ready all the same."""
+        await members(world, "True", "True")
+        for node, ready in ((NODE, "False"), ("member-2", "False"), ("member-3", "True")):
+            await static_pod(world, node, component, ready=ready)
+        expected = WAIT if component == "etcd" else GO  # one API server is enough
+        result = await look(world)
+        assert result.verdict is expected, result.reason
+
+    async def test_at_least_one_healthy_api_server_stays(self, world: World) -> None:
+        """S15."""
+        await members(world, "True", "True")
+        for node, ready in ((NODE, "True"), ("member-2", "False"), ("member-3", "False")):
+            await static_pod(world, node, "kube-apiserver", ready=ready)
+        result = await look(world)
+        assert result.verdict is WAIT
+        assert "no control-plane member of the 2 that would be left has all its components well" in result.reason
+
+    async def test_a_voter_whose_node_is_gone_votes(self, world: World) -> None:
+        """S15: two of four are left then, and a quorum is three."""
+        await members(world, "True", "True")
+        for node in (NODE, "member-2", "member-3"):
+            await static_pod(world, node)
+        assert (await look(world)).verdict is GO
+        await static_pod(world, "gone")
+        assert (await look(world)).verdict is WAIT
+
+    async def test_a_pod_of_that_label_which_no_kubelet_runs_by_itself_is_no_member(self, world: World) -> None:
+        await members(world, "True", "True")
+        await static_pod(world, "worker-1", mirror=False, ready="False")
+        assert (await look(world)).verdict is GO
+
+    @pytest.mark.parametrize("path", ["/pods", "/nodes$"])
+    async def test_what_cannot_be_read_licenses_nothing(self, path: str, world: World) -> None:
+        """S20."""
+        await members(world, "True", "True")
+        request = await world.look(need=PERSON)
+        world.server.faults.add(Fault(accident=Accident.STATUS, path=path, user_agent=OURS))
+        result = await world.target.last_look(request)
+        assert result.verdict is WAIT
+        assert "the control plane could not be read" in result.reason
+
+
+class TestOpenShift:
+    """The rule of the NodeHealthCheck operator, beside the quorum."""
+
+    async def guarded(self, world: World, *, allowed: int, guard: str = "True") -> None:
+        await members(world, "True", "True")
+        await world.others.create(NAMESPACES.path(), {"metadata": {"name": "openshift-etcd"}})
+        for node in (NODE, "member-2", "member-3"):
+            await static_pod(world, node, namespace="openshift-etcd", labels={"app": "etcd"})
+        if guard:
+            labels = {"app": "guard"}
+            await static_pod(world, NODE, "etcd-guard", namespace="openshift-etcd", labels=labels, ready=guard, mirror=False)
+        await self.budget(world, "etcd", allowed)
+
+    async def budget(self, world: World, name: str, allowed: int) -> None:
+        place = {"namespace": "openshift-etcd"}
+        await world.others.create(DISRUPTION_BUDGETS.path(**place), {"metadata": {"name": name}, "spec": {"minAvailable": 2}})
+        status = {"status": {"disruptionsAllowed": allowed}}
+        await world.others.patch(DISRUPTION_BUDGETS.path(name, subresource="status", **place), status)
+
+    @pytest.mark.parametrize(("allowed", "guard", "verdict"), [(1, "True", GO), (0, "True", WAIT), (0, "False", GO), (0, "", GO)])
+    async def test_its_budget_and_its_guard_are_asked(self, allowed: int, guard: str, verdict: LookVerdict, world: World) -> None:
+        """S15."""
+        await self.guarded(world, allowed=allowed, guard=guard)
+        result = await look(world)
+        assert result.verdict is verdict, result.reason
+        assert ("PodDisruptionBudget" in result.reason) is (verdict is WAIT)
+
+    async def test_of_two_budgets_nobody_knows_which_counts(self, world: World) -> None:
+        await self.guarded(world, allowed=1)
+        await self.budget(world, "another", 1)
+        assert (await look(world)).verdict is WAIT
+
+
+class TestClusterApi:
+    """What a KubeadmControlPlane says of its Machines is asked beside it."""
+
+    async def owned(
+        self, world: World, *others: str, api: ApiClient | None = None, spec: Mapping[str, Any] | None = None
+    ) -> None:
+        """As many Machines as Nodes, all well but the one of `NODE`, under one owner."""
+        manager = api or world.others
+        await NEWER.install(manager)
+        await NEWER.add_cluster(manager)
+        await manager.create(KCP, {"metadata": {"name": "cp"}, "spec": {"replicas": len(others) + 1, **_required(spec or {})}})
+        names = [NODE, *(f"member-{number}" for number, _ in enumerate(others, start=2))]
+        await members(world, *others, ties=NEWER.ties(NODE))
+        for name in names:
+            await self.machine(manager, name, well=name != NODE)
+
+    async def machine(self, manager: ApiClient, node: str, *, well: bool, broken: str = "", has_node: bool = True) -> None:
+        name = machine_of(node)
+        await NEWER.add_machine(manager, name, node=node if has_node else "")
+        reference = {
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2",
+            "kind": "KubeadmControlPlane",
+            "name": "cp",
+            "uid": "u",
+            "controller": True,
+        }
+        labels = {"cluster.x-k8s.io/control-plane": "", "cluster.x-k8s.io/cluster-name": CLUSTER_NAME}
+        await manager.patch(NEWER.path("machines", name), {"metadata": {"ownerReferences": [reference], "labels": labels}})
+        await self.conditions(manager, node, {kind: "True" if well and kind != broken else "False" for kind in WELL})
+
+    async def conditions(self, manager: ApiClient, node: str, said: Mapping[str, str]) -> None:
+        listed = [
+            {"type": kind, "status": status, "reason": "AsSeen", "message": "", "lastTransitionTime": "2026-11-21T11:00:00Z"}
+            for kind, status in said.items()
+        ]
+        await NEWER.set_status(manager, machine_of(node), {"conditions": listed})
+
+    async def initialized(self, world: World, done: bool) -> None:
+        said = {"type": "ControlPlaneInitialized", "status": "True" if done else "False", "reason": "AsSeen", "message": ""}
+        status = {
+            "conditions": [said | {"lastTransitionTime": "2026-11-21T11:00:00Z"}],
+            "initialization": {"controlPlaneInitialized": done},
+        }
+        await world.others.patch(NEWER.path("clusters", CLUSTER_NAME, subresource="status"), {"status": status})
+
+    @pytest.mark.parametrize(
+        ("others", "fenced", "deleted"),
+        [((), NEVER, NEVER), (("True",), WAIT, GO), (("True", "True"), GO, GO), (("True", "Unknown"), WAIT, WAIT)],
+        ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+    )
+    async def test_so_many_are_left(
+        self, others: tuple[str, ...], fenced: LookVerdict, deleted: LookVerdict, world: World
+    ) -> None:
+        """S15."""
+        await self.owned(world, *others)
+        assert (await look(world)).verdict is fenced
+        result = await look(world, removes=True)
+        assert result.verdict is deleted, result.reason
+
+    @pytest.mark.parametrize("broken", ["EtcdMemberHealthy", "SchedulerPodHealthy"])
+    async def test_its_owner_knows_more_than_the_nodes_say(self, broken: str, world: World) -> None:
+        """S15: all Nodes are Ready, and one of the other two has a member that is not well."""
+        await self.owned(world, "True", "True")
+        await self.conditions(world.others, "member-2", {kind: "False" if kind == broken else "True" for kind in WELL})
+        expected = WAIT if broken == "EtcdMemberHealthy" else GO  # the other one has all its components
+        assert (await look(world)).verdict is expected
+        await self.conditions(world.others, "member-3", {kind: "False" if kind == broken else "True" for kind in WELL})
+        assert (await look(world)).verdict is WAIT
+
+    async def test_what_it_has_begun_goes_first(self, world: World) -> None:
+        await self.owned(world, "True", "True")
+        begun = '{"machine": "machine-of-member-9", "timestamp": "2036-11-21T11:59:00Z", "retryCount": 0}'
+        annotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
+        await world.others.patch(f"{KCP}/cp", {"metadata": {"annotations": {annotation: begun}}})
+        result = await look(world)
+        assert (result.verdict, "is being remediated" in result.reason) == (WAIT, True)
+        mine = begun.replace("machine-of-member-9", machine_of(NODE))
+        await world.others.patch(f"{KCP}/cp", {"metadata": {"annotations": {annotation: mine}}})
+        assert (await look(world)).verdict is GO
+
+    async def test_a_machine_that_is_about_to_join_goes_first(self, world: World) -> None:
+        await self.owned(world, "True", "True")
+        await self.machine(world.others, "member-4", well=True, has_node=False)
+        result = await look(world)
+        assert (result.verdict, "about to join" in result.reason) == (WAIT, True)
+
+    @pytest.mark.parametrize("others", [(), ("Unknown", "Unknown")])
+    async def test_before_it_is_initialized_nothing_of_it_could_be_lost(self, others: tuple[str, ...], world: World) -> None:
+        await self.owned(world, *others)
+        await self.initialized(world, False)
+        assert (await look(world)).verdict is GO
+        await self.initialized(world, True)
+        assert (await look(world)).verdict is not GO
+
+    async def test_etcd_that_runs_elsewhere_is_harmed_by_nobody_here(self, world: World) -> None:
+        external = {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://192.0.2.7"]}}}}}
+        await self.owned(world, "True", spec=external)
+        assert (await look(world)).verdict is GO
+
+    async def test_conditions_that_nobody_has_set_tell_nothing(self, world: World) -> None:
+        """Then the Nodes say it alone."""
+        await self.owned(world, "True", "True")
+        for node in (NODE, "member-2", "member-3"):
+            await self.conditions(world.others, node, {})
+        assert (await look(world)).verdict is GO
+        await world.change_node(
+            {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, name="member-2", subresource="status"
+        )
+        assert (await look(world)).verdict is WAIT
+
+    async def test_an_owner_that_is_gone_tells_nothing_and_one_that_cannot_be_read_licenses_nothing(self, world: World) -> None:
+        """S20."""
+        await self.owned(world, "True", "True")
+        await self.conditions(world.others, "member-2", dict.fromkeys(WELL, "False"))
+        assert (await look(world)).verdict is WAIT
+        await world.others.delete(f"{KCP}/cp")
+        assert (await look(world)).verdict is GO
+        request = await world.look(need=PERSON)
+        world.server.faults.add(Fault(accident=Accident.STATUS, path="kubeadmcontrolplanes", user_agent=OURS))
+        assert (await world.target.last_look(request)).verdict is WAIT
+
+    async def test_it_is_asked_in_the_management_cluster(self, world: World) -> None:
+        async with (
+            ApiServer() as management,
+            ApiClient(ApiAddress(url=management.url, token="abc"), user_agent="a-person") as manager,
+            ClusterConnection.to(management.url, token="abc") as machines,
+        ):
+            await self.owned(world, "True", "True", api=manager)
+            target = ClusterTarget(CLUSTER, world.connection, world.permits, machines=machines, clock=world.clock)
+            request = await world.look(need=PERSON)
+            assert (await target.last_look(request)).verdict is GO
+            await self.conditions(manager, "member-2", dict.fromkeys(WELL, "False"))
+            assert (await target.last_look(request)).verdict is WAIT
+
+
+def _required(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """With what the schema wants of every KubeadmControlPlane."""
+    reference = {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "cp"}
+    return {"version": "v1.34.0", "machineTemplate": {"spec": {"infrastructureRef": reference}}, **spec}
