@@ -204,6 +204,7 @@ class Deletion(Replacing):
                 holder=episode.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
                 remediates=True,
+                automatic=pin.need.kind.automatic,
             ),
             **(options.remediation(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
         )

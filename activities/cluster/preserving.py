@@ -38,7 +38,7 @@ from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
 from policy.preservation.overriding import NOT_OVERRIDDEN
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
-from policy.vetoes import veto_of
+from policy.vetoes import chosen, going, veto_of
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
@@ -234,6 +234,9 @@ class ClusterPreservation(PreservationActivities):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
         if held.well and request.unhealthy and not request.remediates:
             return "its Node says that it is well again"
+        node = sight.node.view if sight.node is not None else None
+        if request.automatic and (taken := going(node) or chosen(request.machine.name, held.annotations)):
+            return taken
         if sight.node is not None:
             await self._require_leave(sight.node.view, request)
         return ""

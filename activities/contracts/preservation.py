@@ -109,7 +109,7 @@ class GiveUpRequest:
 
     incident: whose claim on the Node it is. unhealthy: as of a HoldRequest. withdraw: it is not to be asked for any more, and the
     claim goes. remediates: it was never kept; a health check or a person wants it replaced, and the last look has licensed that
-    (S20), of a member of the control plane, too.
+    (S20), of a member of the control plane, too. automatic: a program wants it, who leaves it to whoever takes it away already.
     """
 
     cluster: str
@@ -123,6 +123,7 @@ class GiveUpRequest:
     unhealthy: str = ""
     withdraw: bool = False
     remediates: bool = False
+    automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -341,6 +341,27 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
+@pytest.mark.parametrize("automatic", [True, False])
+@pytest.mark.parametrize(
+    ("on_node", "on_machine", "who"),
+    [
+        ({"node.machine.sapcloud.io/trigger-deletion-by-mcm": "true"}, {}, "machine-controller-manager"),
+        ({}, {PRIORITY_ANNOTATION: "1"}, f"{PRIORITY_ANNOTATION}=1"),
+    ],
+)
+async def test_whoever_takes_it_away_already_is_left_to_that_by_programs(
+    world: Surroundings, on_node: dict[str, str], on_machine: dict[str, str], who: str, *, automatic: bool
+) -> None:
+    """S20: a person may know that the other one has got stuck."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    await world.annotate("/api/v1/nodes/node-7", **on_node)
+    await world.annotate(f"{MACHINES}/w-7", **on_machine)
+    result = await world.give_up(automatic=automatic, remediates=True)
+    assert (who in result.kept) is automatic
+    assert len((await world.person.list(MACHINES))["items"]) == automatic
+
+
 MOMENTS = int(os.environ.get("NODEWARDEN_TEST_MOMENTS", "60"))
 """Of the random moments of one run; a thousand were tried."""
 
