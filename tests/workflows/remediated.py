@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -133,6 +133,8 @@ class Remediated:
     """Whenever its deletion reached the API."""
     permit: bool = False
     releases: list[Release] = field(default_factory=list)
+    removing: list[bool] = field(default_factory=list)
+    """Of each look before an act, whether the machine was to be taken out for another one."""
     looked: bool = False
     errors: dict[str, deque[ApplicationError | str]] = field(default_factory=dict)
     """What befalls the next attempts at an activity: an error, or the loss of its worker `before` or `after` it was done."""
@@ -251,7 +253,9 @@ class ScriptedRemediation:
             elif world.deleting is not None:
                 verdict = LookVerdict.VETOED
         world.looked = world.looked or (request.destructive and verdict is LookVerdict.GO)
-        return type(result)(verdict=verdict, reason=result.reason, at=result.at, observation=result.observation)
+        if request.destructive:
+            world.removing.append(request.removes)
+        return replace(result, verdict=verdict)
 
     # The Machine ----------------------------------------------------------------------------------------------------
 

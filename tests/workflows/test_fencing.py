@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from temporalio.client import WorkflowFailureError
@@ -15,7 +15,6 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome, Phase
-from policy.permits import Release
 from policy.plan import Freeing, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
@@ -97,24 +96,6 @@ async def test_another_holder_of_the_node_lease_vetoes(env: WorkflowEnvironment)
     assert result.outcome is Outcome.RELEASED
     assert "node-maintenance" in result.message
     assert world.count("off") == 0
-
-
-@pytest.mark.parametrize("seen", ["when it is taken", "at the last look"])
-async def test_until_when_others_hold_the_node_is_told_to_the_scanner(env: WorkflowEnvironment, seen: str) -> None:
-    """Else it would open the next episode a minute later, and the next."""
-    until = datetime(2030, 1, 1, 12, tzinfo=UTC)
-    looks = deque([LookVerdict.GO, LookVerdict.VETOED]) if seen == "at the last look" else deque[LookVerdict]()
-    world = World(lease_holder="" if looks else "node-maintenance", lease_until=until, looks=looks)
-    async with fencing(env, world) as run:
-        assert (await run.result()).outcome is Outcome.RELEASED
-        history = await run.handle.fetch_history()
-    (signal,) = (
-        event.signal_external_workflow_execution_initiated_event_attributes
-        for event in history.events
-        if event.HasField("signal_external_workflow_execution_initiated_event_attributes")
-    )
-    (release,) = await env.client.data_converter.decode(signal.input.payloads, [Release])
-    assert release.vetoed_until == until
 
 
 async def test_an_unlicensed_act_waits_until_it_is_licensed(env: WorkflowEnvironment) -> None:

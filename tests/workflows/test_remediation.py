@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.permits import Decision, PermitAnswer
-from policy.remediation.escalation import Strategy
+from policy.remediation.escalation import Step, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, Sibling, step
@@ -94,6 +94,37 @@ def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: 
         play.result()
     assert "delete-machine: " in status.problem
     assert world.deletions == []
+
+
+@pytest.mark.parametrize("seen", ["when it is taken", "at the last look"])
+def test_until_when_others_hold_the_node_is_told_to_the_scanner(seen: str) -> None:
+    """Else it would open the next episode a minute later, and the next."""
+    world, until = Remediated(ladder=DELETION), datetime(2030, 1, 1, 12, tzinfo=UTC)
+    world.node.lease_until = until
+    if seen == "at the last look":
+        world.node.looks = deque([LookVerdict.VETOED])
+    else:
+        world.node.lease_holder = "node-maintenance"
+    with Play(world) as play:
+        assert play.result().outcome is Outcome.RELEASED
+    assert [release.vetoed_until for release in world.releases] == [until]
+
+
+@pytest.mark.parametrize(
+    ("ladder", "removes"),
+    [(DELETION, True), (OWNER, True), (EXTERNAL, False), (ANNOTATION, False), ((step(Strategy.FENCE),), False)],
+    ids=["delete-machine", "request-owner", "external", "annotate-external", "fence"],
+)
+def test_only_what_replaces_the_machine_takes_it_out_of_a_control_plane(ladder: tuple[Step, ...], removes: bool) -> None:
+    """S15: whatever else is done, etcd goes on counting the member."""
+    world = Remediated(ladder=ladder, owner="KubeadmControlPlane/cp")
+    with Play(world) as play:
+        for _ in range(1000):
+            if world.removing:
+                break
+            assert play.clockwork.turn()
+        play.abort()
+    assert set(world.removing) == {removes}
 
 
 def test_whoever_keeps_the_machine_at_the_last_look_keeps_it() -> None:
