@@ -142,6 +142,13 @@ class TestNodes:
         result = await look(world)
         assert (result.verdict, "member-3 is being deleted" in result.reason) == (WAIT, True)
 
+    async def test_that_it_is_being_deleted_itself_is_no_matter_of_quorum(self, world: World) -> None:
+        """Programs leave it to whoever deletes it; a person sees that this has got stuck."""
+        await members(world, "True", "True")
+        await world.change_node({"metadata": {"finalizers": ["example.io/keep"]}})
+        await world.others.delete(NODES.path(NODE))
+        assert (await look(world)).verdict is GO
+
     async def test_a_worker_costs_no_request_more(self, world: World) -> None:
         await members(world, "True", "True", labels={})
         world.server.requests.reset()
