@@ -28,6 +28,8 @@ from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
 from policy.preservation.spared import NOBODY_SPARED, Spared
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 from policy.remediations import Remediation, made_from
 from policy.report import ReportParts
 from policy.reporting import draw_up, shown
@@ -42,11 +44,15 @@ _SPARE_DEADLINES = 1024
 
 
 class Ledger:
-    """Checks, and their verdicts on an inventory. Not thread-safe: one event loop owns it. `sees_all_nodes`: see `Inventory`."""
+    """Checks, and their verdicts on an inventory. Not thread-safe: one event loop owns it. `sees_all_nodes`: see `Inventory`.
+    retries: see `Known`."""
 
-    def __init__(self, *, sees_all_nodes: bool = True, overlap: Overlap = Overlap.STRICTEST) -> None:
+    def __init__(
+        self, *, sees_all_nodes: bool = True, overlap: Overlap = Overlap.STRICTEST, retries: RetryRules = DEFAULT_RETRIES
+    ) -> None:
         self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
         self._overlap = overlap
+        self._retries = retries
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
@@ -300,6 +306,7 @@ class Ledger:
             policies=self._policies,
             groups=inventory.groups,
             controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(Closed.OBSERVE_ONLY, ""))},
+            retries=self._retries,
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:

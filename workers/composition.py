@@ -132,6 +132,7 @@ async def _cluster_serving(
             fences=fences,
             source=settings.policy_source(),
             pools=settings.preservation.known_pools(),
+            retries=settings.remediation.retries(),
         )
     )
     return Serving(

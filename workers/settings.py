@@ -33,6 +33,15 @@ from policy.fence_policies import FencePolicies, PolicySource, ScopeCap, StormRu
 from policy.freeing_pace import MOST_PER_MINUTE
 from policy.overlaps import Overlap
 from policy.preservation.pools import Pool, pool_of
+from policy.remediation.memory import (
+    DEFAULT_MIN_HEALTHY_PERIOD,
+    EXPONENTIAL,
+    LONGEST_PERIOD,
+    MOST_RETRIES,
+    NONE,
+    Backoff,
+    RetryRules,
+)
 from policy.repeats import RepeatAlarm
 from policy.scopes import CLUSTER, is_scope
 from policy.scopes import EXPECTED as EXPECTED_SCOPE
@@ -351,6 +360,59 @@ class PreservationSettings(_Section):
         return tuple(pool_of(name, spec) for name, spec in sorted(self.pools.items()))
 
 
+class BackoffSettings(_Section):
+    """The pause after a remediation that did not last; it doubles with each retry up to the limit."""
+
+    type: Literal["exponential", "none"] = NONE
+    limit: Duration | None = Field(default=None, description="the longest pause; 10m")
+
+    @model_validator(mode="after")
+    def _limit_of_something(self) -> Self:
+        if self.limit is None:
+            return self
+        if self.type == NONE:
+            message = f"limit: expected none without a backoff; set type to {EXPONENTIAL}"
+            raise ValueError(message)
+        if not timedelta(seconds=1) <= self.limit <= LONGEST_PERIOD:
+            message = "limit: expected at least 1s and at most a year"
+            raise ValueError(message)
+        return self
+
+    def pause(self) -> Backoff | None:
+        """For the rules; None where there is none."""
+        if self.type == NONE:
+            return None
+        return Backoff() if self.limit is None else Backoff(limit=self.limit)
+
+
+class RemediationSettings(_Section):
+    """How a replacement that fails is remediated in its turn, where its health check says nothing of that (by annotation)."""
+
+    max_retry: int | None = Field(default=None, ge=0, le=MOST_RETRIES, description="then a person is asked; unset: no limit")
+    retry_period: Duration = Field(default=timedelta(0), description="between two remediations of a sequence")
+    min_healthy_period: Duration = Field(
+        default=DEFAULT_MIN_HEALTHY_PERIOD, description="whatever befalls a machine so long after the last is a new sequence"
+    )
+    backoff: BackoffSettings = BackoffSettings()
+
+    @field_validator("retry_period", "min_healthy_period")
+    @classmethod
+    def _not_for_ever(cls, value: timedelta) -> timedelta:
+        if value > LONGEST_PERIOD:
+            message = "expected at most a year"
+            raise ValueError(message)
+        return value
+
+    def retries(self) -> RetryRules:
+        """The same as the typed rules that everything downstream knows."""
+        return RetryRules(
+            max_retry=self.max_retry,
+            retry_period=self.retry_period,
+            min_healthy_period=self.min_healthy_period,
+            backoff=self.backoff.pause(),
+        )
+
+
 class EmbeddedSettings(_Section):
     """The Temporal server that `nodewarden up` runs. The ports are wishes: taken ones are replaced, and kept from then on."""
 
@@ -397,6 +459,7 @@ class Settings(BaseSettings):
     kdump: KdumpSettings = KdumpSettings()
     evidence: EvidenceSettings = EvidenceSettings()
     preservation: PreservationSettings = PreservationSettings()
+    remediation: RemediationSettings = RemediationSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(default_factory=_default_state, description="directory of the embedded server's data")
 

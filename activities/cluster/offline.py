@@ -38,6 +38,8 @@ from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.moments import moment_of
 from policy.overlaps import Overlap
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 from policy.remediations import made_from
 from policy.surroundings import ETCD_NAMESPACE
 
@@ -64,8 +66,9 @@ class OfflineCluster:
         overlap: Overlap = Overlap.STRICTEST,
         sees_all_nodes: bool = True,
         policies: PolicySource = DEFAULT_SOURCE,
+        retries: RetryRules = DEFAULT_RETRIES,
     ) -> None:
-        self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap)
+        self.ledger = Ledger(sees_all_nodes=sees_all_nodes, overlap=overlap, retries=retries)
         self.mistakes: list[Mistake] = []
         self.now = now
         """The moment by which everything is judged."""

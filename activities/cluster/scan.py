@@ -32,6 +32,8 @@ from policy.data_at_risk import DataAtRisk
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.overlaps import Overlap
 from policy.preservation.pools import Pool
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 from policy.report import ClusterLease, ReportParts, ScanReport
 from policy.views import digest
 
@@ -61,6 +63,7 @@ class ClusterScan(ScanActivities):
         fences: NodeFences | None = None,
         source: PolicySource = DEFAULT_SOURCE,
         pools: Iterable[Pool] = (),
+        retries: RetryRules = DEFAULT_RETRIES,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -75,6 +78,7 @@ class ClusterScan(ScanActivities):
             at_risk=at_risk,
             source=source,
             pools=pools,
+            retries=retries,
         )
         own_clock = clock or utc_now
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)

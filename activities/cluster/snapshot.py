@@ -39,6 +39,8 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import MachineView
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 
 T = TypeVar("T")
 
@@ -51,12 +53,13 @@ async def take_snapshot(
     takeover: bool,
     now: datetime | None = None,
     source: PolicySource = DEFAULT_SOURCE,
+    retries: RetryRules = DEFAULT_RETRIES,
 ) -> OfflineCluster:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. Raises what the API refuses where not even Nodes can be listed."""
     nodes = await _views(connection, NODES, NODE_DECODING)
     now = now or connection.now()  # the server's clock is known by its first answer
-    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source)
+    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
     for node in nodes:
         _note_unreadable(cluster, NODES, node)
         cluster.ledger.put_node(node, now)

@@ -28,6 +28,8 @@ from policy.overlaps import Overlap
 from policy.preservation.book import PreservationBook
 from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import Pool
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
 from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.views import digest, view_fault, view_state
 
@@ -56,9 +58,10 @@ class ClusterView:
         at_risk: DataAtRisk | None = None,
         source: PolicySource = DEFAULT_SOURCE,
         pools: Iterable[Pool] = (),
+        retries: RetryRules = DEFAULT_RETRIES,
     ) -> None:
         self.connection = connection
-        self.ledger = Ledger(sees_all_nodes=False, overlap=overlap)
+        self.ledger = Ledger(sees_all_nodes=False, overlap=overlap, retries=retries)
         self.at_risk = at_risk or DataAtRisk()
         self._book = PreservationBook(pools)
         self.stamp = 0

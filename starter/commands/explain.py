@@ -125,6 +125,7 @@ async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCl
                 overlap=settings.scan.overlap,
                 takeover=settings.scan.takeover,
                 source=settings.policy_source(),
+                retries=settings.remediation.retries(),
             )
         except ApplicationError as error:
             problems.append(f"the cluster's objects are not shown: {error.message}")

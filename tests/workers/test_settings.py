@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from policy.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
+from policy.remediation.memory import Backoff, RetryRules
 from policy.repeats import RepeatAlarm
 from workers.clusters import ClusterSettings
 from workers.setting_sources import SettingsError
@@ -287,6 +289,38 @@ def test_a_bad_fence_policy_is_refused(clean: Path, text: str, expectation: str)
     write(clean / "nodewarden.yaml", text)
     with pytest.raises(SettingsError) as refusal:
         load()
+    assert expectation in str(refusal.value)
+
+
+def test_without_a_word_a_remediation_is_retried_as_cluster_api_does(clean: Path) -> None:
+    """As often as it takes, at once, and after an hour it is a new story."""
+    assert load().remediation.retries() == RetryRules()
+
+
+def test_retries_of_remediations_are_typed_from_their_section(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "remediation: {max_retry: 5, retry_period: 5m, min_healthy_period: 2h, backoff: {type: exponential}}\n"
+    write(clean / "nodewarden.yaml", text)
+    rules = RetryRules(max_retry=5, retry_period=timedelta(minutes=5), min_healthy_period=timedelta(hours=2), backoff=Backoff())
+    assert load().remediation.retries() == rules
+    monkeypatch.setenv("NODEWARDEN_REMEDIATION__BACKOFF__LIMIT", "30m")
+    assert load().remediation.retries() == replace(rules, backoff=Backoff(limit=timedelta(minutes=30)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expectation"),
+    [
+        ("{max_retry: -1}", "greater than or equal to 0"),
+        ("{retry_period: 9000h}", "expected at most a year"),
+        ("{min_healthy_period: 60}", "expected a duration"),
+        ("{backoff: {type: linear}}", "remediation.backoff.type"),
+        ("{backoff: {limit: 10m}}", "expected none without a backoff; set type to exponential"),
+        ("{backoff: {type: exponential, limit: 0s}}", "expected at least 1s and at most a year"),
+        ("{maxRetry: 3}", "unknown key; did you mean max_retry?"),
+    ],
+)
+def test_retries_that_cannot_be_meant_are_refused(clean: Path, text: str, expectation: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load(config=write(clean / "nodewarden.yaml", f"remediation: {text}\n"))
     assert expectation in str(refusal.value)
 
 

@@ -23,12 +23,13 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
+from policy.remediation.memory import RetryRules
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect
 from workers.embedded_process import find_binary
 from workers.setting_sources import SettingsError
-from workers.settings import Settings, TemporalSettings, WorkerSettings, load
+from workers.settings import RemediationSettings, Settings, TemporalSettings, WorkerSettings, load
 from workers.worker import Deployment, Role, Serving, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
@@ -79,6 +80,14 @@ async def test_everything_that_the_contracts_promise_is_served_exactly_once(sett
     async with compose(settings, client, clusters={"prod": NOWHERE}) as servings:
         served = [name(found) for serving in servings if serving.queue != "power.berlin" for found in serving.activities]
         assert sorted(served) == sorted(promised())
+
+
+async def test_the_retries_of_the_settings_are_those_that_a_scan_goes_by(settings: Settings, client: Client) -> None:
+    """The pause that keeps a failing set from being replaced in a loop."""
+    given = settings.model_copy(update={"remediation": RemediationSettings(max_retry=3)})
+    async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
+        (scan,) = {found.__self__ for found in serving.activities if name(found) == "scan.observe-cluster"}  # type: ignore[attr-defined]
+        assert scan.view.ledger.known(datetime.now(UTC)).retries == RetryRules(max_retry=3)
 
 
 def promised() -> list[str]:
