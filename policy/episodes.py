@@ -368,7 +368,9 @@ class RecordEntry:
 class EpisodeStatus:
     """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else "".
 
-    requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force.
+    requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
+    a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
+    of the Machine that it is about.
     """
 
     incident: str
@@ -396,6 +398,9 @@ class EpisodeStatus:
     kernel_dead: KernelDead | None = None
     requester: str = ""
     preserved_until: datetime | None = None
+    rung: str = ""
+    rung_until: datetime | None = None
+    machine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,8 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
         yield f"{name}: {episode.phase.value}{f', {episode.step}' if episode.step else ''}: {episode.doing}"
+    if episode.rung and (former is None or former.rung != episode.rung):
+        yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"
     if episode.preserved_until is not None and (former is None or former.preserved_until != episode.preserved_until):
         yield f"{name}: preserved until {written(episode.preserved_until)}"
     if episode.off_proof is not None and (former is None or former.off_proof is None):

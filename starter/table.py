@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from policy.admission import Because
 from policy.episodes import EpisodeStatus, Phase
 from policy.report import AtRisk, TargetRow
 from policy.targets import SICKNESS
@@ -173,6 +174,8 @@ def _doing(episode: EpisodeStatus, now: datetime) -> Text:
         text.append(f" (until {wording.moment(episode.preserved_until)})")
     if episode.waiting_until is not None:
         text.append(f" ({wording.countdown(episode.waiting_until, now)})")
+    if rung := wording.rung(episode, now):
+        text.append(f"\n{rung}", style="dim")
     known = wording.proof_or_problem(episode)
     if known:
         text.append(f"\n{known}", style="red" if episode.problem else "green")
@@ -187,8 +190,12 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     for held in status.scanner.held_off:
         until = f" (for {wording.countdown(held.until, now)})" if held.until else ""
         table.add_row(held.node, f"{held.reason}{until}")
+    candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
+    due = {each.node: each.not_before for each in candidates}
     for refused in status.scanner.refused:
-        table.add_row(refused.node, f"{refused.reason}: {refused.message}")
+        moment = due.get(refused.node) if refused.reason == Because.RETRY_LATER else None
+        left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
+        table.add_row(refused.node, f"{refused.reason}: {refused.message}{left}")
     return table
 
 

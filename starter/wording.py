@@ -109,6 +109,16 @@ def standing(episode: EpisodeStatus | None) -> str:
     return f"it waits for a permit: {episode.queued}"
 
 
+def rung(episode: EpisodeStatus, now: datetime) -> str:
+    """What a remediation is about and which step of its ladder it is at; "" of an episode that has neither."""
+    about = f"machine {episode.machine}" if episode.machine else ""
+    left = ""
+    if episode.rung_until is not None:
+        over = episode.rung_until <= now
+        left = ", its time is over" if over else f", {countdown(episode.rung_until, now)} left"
+    return "; ".join(words for words in (f"step {episode.rung}{left}" if episode.rung else "", about) if words)
+
+
 def kept(episode: EpisodeStatus) -> str:
     """How a preservation stands."""
     if episode.preserved_until is None:

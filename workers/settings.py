@@ -363,7 +363,7 @@ class PreservationSettings(_Section):
 class BackoffSettings(_Section):
     """The pause after a remediation that did not last; it doubles with each retry up to the limit."""
 
-    type: Literal["exponential", "none"] = NONE
+    type: Literal["exponential", "none"] = "none"
     limit: Duration | None = Field(default=None, description="the longest pause; 10m")
 
     @model_validator(mode="after")

@@ -80,6 +80,10 @@ class Episode:
         self.preserved_until: datetime | None = None
         self.vetoed_until: datetime | None = None
         """When the last veto ends by itself: somebody's lease of the node."""
+        self.rung = ""
+        """Which step of its ladder a remediation is at, for people; rung_until: when that has had its time."""
+        self.rung_until: datetime | None = None
+        self.machine = ""
         self.control_plane = False
         self._target: Target | None = None
         self.mirror: Mirror | None = None
@@ -189,6 +193,9 @@ class Episode:
             kernel_dead=self.kernel_dead,
             requester=self.requester,
             preserved_until=self.preserved_until,
+            rung=self.rung,
+            rung_until=self.rung_until,
+            machine=self.machine,
         )
 
     def _show(self) -> None:
@@ -197,6 +204,8 @@ class Episode:
             f"* phase **{self.phase.value}**, step {self.step or '-'}: {self.doing}",
             f"* reason: {self.reason or '-'}",
         ]
+        if self.rung:
+            lines.append(f"* step {self.rung} of its ladder")
         if self.until:
             lines.append(f"* until {self.until.isoformat(timespec='seconds')}")
         if self.off_proof:

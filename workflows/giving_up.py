@@ -44,6 +44,8 @@ class GivingUpStory:
         self.episode.started = request.started or workflow.now()
         self.episode.record += request.record
         self.episode.holder = request.holder
+        if request.machine is not None:
+            self.episode.machine = f"{request.machine.namespace}/{request.machine.name}"
         self._desk = Bookkeeping(self.episode)
         self.episode.permit = self._asked = request.asked
         self._unclear = False

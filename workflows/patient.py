@@ -252,6 +252,7 @@ class Patient:
 
     async def wait(self, errand: Errand, pause: timedelta, why: str) -> None:
         """Wait for news, not beyond the step's time. Raises OutOfTime once that is over, NewHistory where this one is long."""
+        self.show(errand)
         if timed_out(errand.began, errand.step.timeout, workflow.now()):
             raise OutOfTime(f"not done after {errand.step.timeout}: {why}")
         if self.may_roll:
@@ -265,3 +266,10 @@ class Patient:
     def may_roll(self) -> bool:
         """Whether it is time for a new history. A word that is not carried out yet would be lost with this one."""
         return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
+
+    def show(self, errand: Errand | None) -> None:
+        """Which step it is at, for people; None: at none."""
+        ladder, self.episode.rung, self.episode.rung_until = self.pin.ladder, "", None
+        if errand is not None:
+            self.episode.rung = f"{errand.index + 1} of {len(ladder)}: {errand.step.name}"
+            self.episode.rung_until = errand.began + errand.step.timeout if errand.step.timeout is not None else None

@@ -119,6 +119,7 @@ class RemediationStory:
         while index is not None:
             errand = self._errand or Errand(step=ladder[index], index=index, began=workflow.now())
             self._errand = errand
+            self.patient.show(errand)
             step = self._made(errand)
             self._set_going.append(step)
             stage = "goes on" if errand.asked is not None else "begins"
@@ -236,6 +237,7 @@ class RemediationStory:
         episode, info = self.episode, workflow.info()
         episode.cause = pin.need.cause
         episode.control_plane = pin.control_plane
+        episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.observation = pin.observation
         episode.target = Target(
             cluster=episode.cluster,
@@ -268,6 +270,7 @@ class RemediationStory:
         """Nothing more can be tried without a person. Returns None once one has it go on: from the first step, then."""
         episode, patient = self.episode, self.patient
         episode.resumed = None
+        patient.show(None)
         await patient.desk.ask_for_a_person(problem)
         while True:
             if (abort := episode.abort_asked) is not None:
@@ -313,6 +316,7 @@ class RemediationStory:
     async def _close(self, end: End) -> EpisodeResult:
         """Whatever may still stand is taken back; the mark, the lease and the permit are given back."""
         if end.outcome is not Outcome.REFUSED:
+            self.patient.show(None)
             self.episode.enter(step=Step.RECOVERY, doing="takes back what is not needed any more")
             for step in reversed(self._set_going):
                 try:

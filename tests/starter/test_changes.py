@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from policy.episodes import Outcome, Phase, RestartProof
+from policy.episodes import Kind, Outcome, Phase, RestartProof
 from policy.verdicts import Health
-from starter.changes import changes
+from starter.changes import changes, episode_changes
 from starter.status import ClusterStatus, SilentEpisode
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
 
@@ -99,3 +99,12 @@ def test_silence_is_said_once() -> None:
 def test_a_scanner_that_goes_away_is_said() -> None:
     away = ClusterStatus(cluster="prod", at=NOW, problem="no open scanner of prod")
     assert "cluster prod: no open scanner of prod" in changes(status(row("n")), away)
+
+
+def test_each_step_of_a_ladder_is_news_and_its_countdown_is_not() -> None:
+    first = episode(kind=Kind.REMEDIATION, rung="1 of 2: reboot", rung_until=NOW, machine="default/w-1")
+    assert "episode node-7: step 1 of 2: reboot, machine default/w-1" in list(episode_changes(None, first))
+    assert list(episode_changes(first, replace(first, rung_until=NOW + timedelta(seconds=1)))) == []
+    assert list(episode_changes(first, replace(first, rung="2 of 2: delete-machine"))) == [
+        "episode node-7: step 2 of 2: delete-machine, machine default/w-1"
+    ]

@@ -11,13 +11,14 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from policy.episodes import Outcome, Phase
+from policy.admission import Because
+from policy.episodes import Kind, Outcome, Phase
 from policy.permits import Holding, Permit, PermitRequest
-from policy.report import AtRisk, ClusterLease, NodeAtRisk
+from policy.report import AtRisk, Candidate, ClusterLease, NodeAtRisk
 from policy.verdicts import Health
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
-from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
+from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from workflows.messages import HeldOff, Refused
 
 
@@ -131,6 +132,41 @@ def test_who_waits_and_why() -> None:
         "node-4    aborted by amy (for 40s)",
         "node-5    Budget: 1 of 1 permits are in use",
     ]
+
+
+def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:
+    at_work = episode(
+        kind=Kind.REMEDIATION,
+        doing="waits for SelfNodeRemediation: Processing is True",
+        rung="2 of 3: SelfNodeRemediationTemplate/medik8s/automatic",
+        rung_until=NOW + timedelta(minutes=4),
+        machine="openshift-machine-api/w-1",
+    )
+    words = "step 2 of 3: SelfNodeRemediationTemplate/medik8s/automatic, 4m00s left; machine openshift-machine-api/w-1"
+    assert words in " ".join(" ".join(drawn(status(episodes=(at_work,)))).split())
+    late = " ".join(" ".join(drawn(status(episodes=(at_work,)), later=300)).split())
+    assert "automatic, its time is over; machine" in late
+
+
+@pytest.mark.parametrize(
+    ("because", "message", "shown"),
+    [
+        (Because.RETRY_LATER, "retry 2 of 3, not before 12:01:00", "RetryLater: retry 2 of 3, not before 12:01:00 (1m00s)"),
+        (Because.IN_FLIGHT, "NodeHealthCheck/a lets 2 be remediated at once: n1, n2", "InFlightLimit: NodeHealthCheck/a lets 2"),
+        (
+            Because.REPLACEMENT,
+            "it may be what MachineSet/a has made",
+            "ReplacementUnderWay: it may be what MachineSet/a has made",
+        ),
+    ],
+)
+def test_a_candidate_that_waits_says_for_what(because: Because, message: str, shown: str) -> None:
+    waiting = Candidate(
+        node="node-5", uid="u", check=CHECK, since=NOW, reason="r", message="m", not_before=NOW + timedelta(minutes=1)
+    )
+    seen = report(row("node-1"), candidates=(waiting,))
+    refused = (Refused(node="node-5", reason=because.value, message=message),)
+    assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
 
 
 def test_an_episode_that_waits_for_a_person_says_what_is_wrong() -> None:
