@@ -34,9 +34,6 @@ ORPHANED = "NotSelected"
 
 SPARES_NO_MORE = "counts it as healthy and can spare no more"
 
-CARRIED_OUT = frozenset({Action.FENCE, Action.NONE, Action.SKIP_NO_OWNER})
-"""What this version does, or has no need to do; what else is expected is left to a later one."""
-
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
 
@@ -93,7 +90,6 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
         *check.warnings,
         *notices(check, counts, overlaps),
         *_blind(known, check, targets),
-        *_left(judged),
         *_unheard(targets),
     )
     return CheckEvaluation(
@@ -117,12 +113,6 @@ def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple
     if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
         return ()
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
-
-
-def _left(judged: Iterable[TargetEvaluation]) -> tuple[str, ...]:
-    """The warning that what is expected is not what this version does."""
-    later = sorted({each.action.value for each in judged} - {action.value for action in CARRIED_OUT})
-    return (f"{', '.join(later)}: left to a later version, this one only fences, by a FencingTemplate",) if later else ()
 
 
 def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ episodes say of the node is added by `starter/explaining.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from policy.admission import Because
@@ -20,6 +20,7 @@ from policy.healthcheck import Dialect, HealthCheck
 from policy.known import Known
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL
+from policy.outlook import Outlook, OwnersRules, outlook, targets_named
 from policy.remedies import Action
 from policy.rules import rules_of
 from policy.scopes import CLUSTER, GroupCount, called, scope_of
@@ -52,18 +53,20 @@ class Bystander:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object."""
+    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object. outlook: how
+    it would be remediated, None where no check covers it."""
 
     node: str
     found: bool
     ready: str = ""
     opinions: tuple[Opinion, ...] = ()
     bystanders: tuple[Bystander, ...] = ()
+    outlook: Outlook | None = None
 
 
-def explain(known: Known, name: str) -> Explanation:
-    """What all checks say of the node, or Machine, of that name."""
-    targets = _targets(known, name)
+def explain(known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Explanation:
+    """What all checks say of the node, or Machine, of that name. owners: see `outlook`."""
+    targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
         Opinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each))
@@ -79,13 +82,8 @@ def explain(known: Known, name: str) -> Explanation:
         ready=ready.status if ready is not None else "",
         opinions=tuple(opinions),
         bystanders=tuple(_bystanders(known, targets, keys)),
+        outlook=outlook(known, name, owners),
     )
-
-
-def _targets(known: Known, name: str) -> list[Target]:
-    found = list(known.together(name))
-    found += [target for target in known.machines.values() if target.name == name and target not in found]
-    return found
 
 
 def _same(each: TargetEvaluation, target: Target) -> bool:

@@ -1,7 +1,8 @@
 """What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
 
-Pure choice. Whether the brake is open is `policy/brakes.py`; which of these acts this version carries out, and who goes first, is
-`policy/candidates.py` and `policy/admission.py`. An object that exists already is never asked for twice.
+Pure choice. Whether the brake is open is `policy/brakes.py`; who goes first is `policy/candidates.py` and `policy/admission.py`,
+and what follows where this first step fails is the ladder of `policy/remediation/`. An object that exists already is never asked
+for twice.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policy.healthcheck import Dialect, HealthCheck
+from policy.errors import PolicyError
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
+from policy.remediation.escalation import Strategy
+from policy.remediation.ladder import OWN_STRATEGIES, body_of, possible
 from policy.remediations import Remediation, kind_of, made_from
 from policy.rules.medik8s import HEALTHY_DELAYED
 from policy.targets import Target
-from policy.templates import is_fencing_template
+from policy.templates import is_own_template
 from policy.verdicts import Health, Standing, Verdict
 
 OWNER_REMEDIATED = "OwnerRemediated"
@@ -32,6 +36,7 @@ class Action(StrEnum):
     SKIP_NO_OWNER = "skip-no-owner"
     FENCE = "fence"
     REBOOT = "reboot"
+    DETACH_VOLUMES = "detach-volumes"
     PRESERVE = "preserve"
 
 
@@ -49,6 +54,14 @@ class Remedy:
 
 NOTHING = Remedy(action=Action.NONE)
 
+_OWN_ACTS = {
+    Strategy.FENCE: Action.FENCE,
+    Strategy.REBOOT: Action.REBOOT,
+    Strategy.DETACH_VOLUMES: Action.DETACH_VOLUMES,
+    Strategy.DELETE_MACHINE: Action.DELETE_MACHINE,
+}
+"""Strategies that need nobody else's object or word."""
+
 
 def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
     """What the dialect does about the verdict. An open brake is assumed."""
@@ -57,8 +70,10 @@ def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
         return _give_back(check, verdict, present)
     if verdict.standing is not Standing.UNHEALTHY:
         return NOTHING
+    if check.escalation:
+        return _by_ladder(check, target, present)
     if check.template is not None:
-        return _by_template(check, target, present)
+        return _by_template(check.template, check, target, present)
     if check.dialect is Dialect.NODE_FENCING:
         return Remedy(action=Action.FENCE)
     return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
@@ -82,11 +97,29 @@ def _give_back(check: HealthCheck, verdict: Verdict, present: list[Remediation])
     return Remedy(action=Action.DELETE_REMEDIATION, message=f"{waiting[0].ref.kind} is no longer needed") if waiting else NOTHING
 
 
-def _by_template(check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
-    template = check.template
-    assert template is not None
-    if is_fencing_template(template):
-        return Remedy(action=Action.FENCE)
+def _by_ladder(check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+    """The first step that is possible, of those that the check's annotation names."""
+    body = body_of(target)
+    try:
+        steps, refused = possible(check, body)
+    except PolicyError as error:
+        return Remedy(action=Action.NONE, message=str(error))
+    if not steps:
+        return Remedy(action=Action.SKIP_NO_OWNER if body.phase is not None and not body.owner else Action.NONE, message=refused)
+    first = steps[0]
+    if first.strategy in _OWN_ACTS:
+        return Remedy(action=_OWN_ACTS[first.strategy])
+    if first.strategy is Strategy.REQUEST_OWNER:
+        return _request(target)
+    if first.strategy is Strategy.ANNOTATE_EXTERNAL:
+        return _annotate(target)
+    assert first.template is not None, "a step that makes an object is possible only with its template"
+    return _by_template(first.template, check, target, present)
+
+
+def _by_template(template: ObjectRef, check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+    if is_own_template(template):
+        return Remedy(action=_OWN_ACTS[OWN_STRATEGIES[template.kind]])
     if present:
         whose = "" if check.of_machines or present[0].owned_by(check) else " that this check did not create"
         return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")
@@ -107,9 +140,13 @@ def _delete(check: HealthCheck, target: Target) -> Remedy:
     machine = target.machine
     assert machine is not None
     if check.external_strategy and machine.phase != FAILED:
-        if EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations:
-            return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
-        return Remedy(action=Action.ANNOTATE_EXTERNAL)
+        return _annotate(target)
     if not machine.controller:
         return Remedy(action=Action.SKIP_NO_OWNER, message="no controller owns the Machine: nobody would replace it")
     return Remedy(action=Action.DELETE_MACHINE)
+
+
+def _annotate(target: Target) -> Remedy:
+    if target.machine is not None and EXTERNAL_REMEDIATION_ANNOTATION in target.machine.annotations:
+        return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
+    return Remedy(action=Action.ANNOTATE_EXTERNAL)

@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.offline import Mistake
-from policy.evaluation import CARRIED_OUT
 from policy.explanation import Explanation, Opinion
+from policy.outlook import Outlook
 from policy.permits import Holding
 from policy.remedies import Action
 from policy.verdicts import Health
-from starter import wording
+from starter import outlooks, wording
 from starter.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
 from starter.status import NodeEpisodes
 from workflows.messages import ScannerStatus
@@ -110,6 +110,9 @@ def as_json(answer: Answer) -> dict[str, Any]:
             }
             for result in (episodes.ended if episodes is not None else ())
         ],
+        "remediation": outlooks.as_json(explanation.outlook)
+        if explanation is not None and explanation.outlook is not None
+        else None,
         "errors": [error_as_json(mistake) for mistake in answer.mistakes],
         "problems": list(answer.problems),
     }
@@ -128,6 +131,8 @@ def _episode(episodes: NodeEpisodes) -> dict[str, Any] | None:
         "step": episode.step,
         "doing": episode.doing,
         "reason": episode.reason,
+        "rung": episode.rung or None,
+        "machine": episode.machine or None,
         "queued": episode.queued or None,
         "problem": episode.problem or None,
         "started": episode.started.isoformat(),
@@ -146,12 +151,14 @@ def as_text(answer: Answer) -> RenderableType:
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
+        if explanation.outlook is not None:
+            parts.append(_outlook(explanation.outlook, answer))
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
         parts += [Text(f"  {line}") for line in scanner_says(answer.scanner, answer.node, answer.at)]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Text(f"  {line}") for line in _told(answer.episodes)]
+        parts += [Text(f"  {line}") for line in _told(answer.episodes, answer.at)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
@@ -172,7 +179,8 @@ def _head(answer: Answer) -> Text:
 def conclusion(answer: Answer) -> str:
     """The one sentence that most people want."""
     if answer.episodes is not None and (episode := answer.episodes.episode) is not None:
-        return f"an episode is {episode.phase.value}: {episode.doing or episode.step or episode.reason}"
+        rung = f", step {episode.rung}" if episode.rung else ""
+        return f"an episode is {episode.phase.value}{rung}: {episode.doing or episode.step or episode.reason}"
     opinions = answer.explanation.opinions if answer.explanation is not None else ()
     if not opinions:
         unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
@@ -181,10 +189,7 @@ def conclusion(answer: Answer) -> str:
     acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
     free = next((each for each in acting if not each.target.held_by), None)
     if free is not None:
-        action, key = free.target.action, free.check.check.ref.key
-        if action not in CARRIED_OUT:
-            return f"{action.value} would be due under {key}, which this version leaves to a later one: it only fences"
-        return f"{action.value} is due under {key}"
+        return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
     held = next((each for each in opinions if each.target.held_by), None)
     if held is not None:
         return f"unhealthy, and held back: {held.target.held_by}"
@@ -193,6 +198,21 @@ def conclusion(answer: Answer) -> str:
         if found is not None:
             return f"{JUDGED[health]}: {why(found.target)}"
     return JUDGED[Health.HEALTHY]
+
+
+def _due(opinion: Opinion, outlook: Outlook | None) -> str:
+    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    action, key = opinion.target.action.value, opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain:
+        return f"{action} is due under {key}"
+    if outlook.turn.exhausted:
+        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if not step:
+        return f"a person is needed under {key}: every step has failed or is not possible"
+    if outlook.turn.not_before is not None:
+        return f"{step} is put off under {key}: {outlook.turn.why}"
+    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 
 def _opinion(opinion: Opinion) -> RenderableType:
@@ -219,11 +239,29 @@ def _opinion(opinion: Opinion) -> RenderableType:
     return Group(head, table)
 
 
-def _told(episodes: NodeEpisodes) -> list[str]:
+def _outlook(found: Outlook, answer: Answer) -> RenderableType:
+    head = (
+        "\nRemediation" if any(row.target.verdict.health is Health.UNHEALTHY for row in _opinions(answer)) else "\nIf it failed"
+    )
+    return Group(
+        Text(f"{head}, by {found.check}", style="bold"),
+        outlooks.as_table(found, answer.scanner.permits if answer.scanner is not None else ()),
+    )
+
+
+def _opinions(answer: Answer) -> tuple[Opinion, ...]:
+    return answer.explanation.opinions if answer.explanation is not None else ()
+
+
+def _told(episodes: NodeEpisodes, now: datetime) -> list[str]:
     lines = []
     if episodes.episode is not None:
         episode = episodes.episode
         lines.append(f"open: {episode.kind.value} {episode.incident}, {episode.phase.value}, {wording.standing(episode)}")
+        if episode.permit and wording.standing(episode) != episode.doing:
+            lines.append(f"it does: {episode.doing}")
+        if rung := wording.rung(episode, now):
+            lines.append(rung)
     if episodes.silent is not None:
         lines.append(f"open, and silent: {episodes.silent.problem}")
     lines += [

@@ -21,6 +21,7 @@ from activities.cluster.intake import Intake, is_guard
 from activities.cluster.machines_decoding import decode_cluster, decode_machine, decode_remediation
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
+    KUBEADM_CONTROL_PLANES,
     CLUSTER_VERSIONS,
     DISRUPTION_BUDGETS,
     MACHINE_CONFIG_POOLS,
@@ -34,10 +35,13 @@ from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.errors import PolicyError, shown
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
 from policy.moments import moment_of
+from policy.outlook import OwnersRules
 from policy.overlaps import Overlap
+from policy.remediation.control_plane import read_strategy
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.remediation.memory import RetryRules
 from policy.remediations import made_from
@@ -72,6 +76,8 @@ class OfflineCluster:
         self.mistakes: list[Mistake] = []
         self.now = now
         """The moment by which everything is judged."""
+        self.owners: dict[str, OwnersRules] = {}
+        """What KubeadmControlPlanes say of their own remediations, by namespace and name; only to be explained."""
         self._intake = Intake(self.ledger, lambda: now, source=policies)
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
@@ -125,6 +131,9 @@ class OfflineCluster:
             return
         if not ref.name:
             raise ValueError("metadata.name: expected a name, got nothing")
+        if _is(ref, KUBEADM_CONTROL_PLANES):
+            self._put_owner(ref, obj, source)
+            return
         reader = self._reader(ref)
         if reader is not None:
             put = reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
@@ -134,6 +143,14 @@ class OfflineCluster:
             self._intake.put_surrounding(ref.kind, ref.name, obj)
         else:
             self._others.append((obj, source))
+
+    def _put_owner(self, ref: ObjectRef, obj: JsonObject, source: str) -> None:
+        try:
+            rules = OwnersRules(rules=read_strategy(Fields(obj, subject=ref.key).within_or_empty("spec")))
+        except PolicyError as error:
+            rules = OwnersRules(problem=str(error))
+            self.mistakes.append(Mistake(source=source, ref=ref, field=error.field, message=f"{error.field}: {error.problem}"))
+        self.owners[f"{ref.namespace}/{ref.name}"] = rules
 
     def _put_check(self, ref: ObjectRef, obj: JsonObject) -> PolicyError | None:
         """What only YAML can say is a mistake of its field, so it is written as something that no field takes."""

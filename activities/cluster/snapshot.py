@@ -22,6 +22,7 @@ from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decod
 from activities.cluster.offline import Mistake, OfflineCluster
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
+    KUBEADM_CONTROL_PLANES,
     CAPI_MACHINES,
     CONFIG_MAPS,
     LEASES,
@@ -39,7 +40,7 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import MachineView
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
-from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
 from policy.remediation.memory import RetryRules
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ async def take_snapshot(
     for resource in SURROUNDING_KINDS if dialects else ():
         for obj in await _listed(cluster, connection, resource):
             cluster.put(obj, resource.plural)
+    owned = False
     for dialect, holder, resource in (
         (Dialect.OPENSHIFT, connection, OPENSHIFT_MACHINES),
         (Dialect.CLUSTER_API, elsewhere, CAPI_MACHINES),
@@ -92,6 +94,9 @@ async def take_snapshot(
         for machine in await _tried(cluster, holder, resource, machine_decoding(dialect)) if dialect in dialects else ():
             _note_unreadable(cluster, resource, machine)
             cluster.ledger.put_machine(machine, now)
+            owned |= machine.controller.startswith(f"{OWNERS_OWN}/")
+    for control_plane in await _listed(cluster, elsewhere, KUBEADM_CONTROL_PLANES) if owned else ():
+        cluster.put(control_plane, KUBEADM_CONTROL_PLANES.plural)
     for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
         cluster.ledger.put_cluster(each, now)
     made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
@@ -161,5 +166,5 @@ async def _listed(
 
 
 def _versions(resource: Resource) -> list[Resource]:
-    of_cluster_api = resource.api_version.startswith("cluster.x-k8s.io/")
+    of_cluster_api = "cluster.x-k8s.io/" in resource.api_version
     return [resource, in_version(resource, OLDER_VERSION)] if of_cluster_api else [resource]

@@ -47,22 +47,29 @@ def turn_of(target: Target, checks: Iterable[HealthCheck], now: datetime, *, ret
     if machine is not None and machine.controller.partition("/")[0] == OWNERS_OWN:
         return Turn(retry=0)
     try:
-        last = _last(target)
+        last = last_of(target)
     except PolicyError as error:
         # What can't be read is never taken for absent: a person sees to it, or removes it.
         return Turn(retry=0, exhausted=str(error))
     if last is None:
         return Turn(retry=0)
-    rules = strictest(each.retry or retries for each in checks) if checks else retries
+    turn = next_turn(last, rules_for(target, checks, retries), now)
     never_joined = machine is not None and not machine.node_name
-    if never_joined and rules.backoff is None and not any(each.retry is not None for each in checks):
-        rules = replace(rules, backoff=NEVER_JOINED)
-    turn = next_turn(last, rules, now)
     return _left_to_autoscaler(turn, machine, checks, now) if machine is not None and never_joined else turn
 
 
-def _last(target: Target) -> LastRemediation | None:
-    """On its Machine or its Node, whichever tells of the later one: a check of Nodes knows no Machines."""
+def rules_for(target: Target, checks: Iterable[HealthCheck], retries: RetryRules = DEFAULT_RETRIES) -> RetryRules:
+    """By which the target's next remediation is put off."""
+    checks = tuple(checks)
+    rules = strictest(each.retry or retries for each in checks) if checks else retries
+    never_joined = target.machine is not None and not target.machine.node_name
+    if never_joined and rules.backoff is None and not any(each.retry is not None for each in checks):
+        return replace(rules, backoff=NEVER_JOINED)
+    return rules
+
+
+def last_of(target: Target) -> LastRemediation | None:
+    """On its Machine or its Node, whichever tells of the later one: a check of Nodes knows no Machines. Raises PolicyError."""
     found = []
     if (machine := target.machine) is not None:
         found.append(memory_of(machine.annotations, subject=f"Machine/{machine.namespace}/{machine.name}"))

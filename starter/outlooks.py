@@ -1,0 +1,186 @@
+"""How a remediation would go, in words and as JSON: for `nodewarden explain` and `nodewarden remediate plan`.
+
+What is true is `policy/outlook.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from policy.durations import format_duration
+from policy.moments import written
+from policy.outlook import InFlight, Outlook, OwnersOwn, PlannedStep
+from policy.permits import Holding, Permit
+from policy.remediation.memory import LastRemediation, RetryRules, Turn
+
+
+def step_in_words(planned: PlannedStep) -> str:
+    """Its name, what kind of step that is where the name does not say so, and its time-out."""
+    step = planned.step
+    kind = f" ({step.strategy.value})" if step.name != step.strategy.value else ""
+    timeout = f", at most {format_duration(step.timeout)}" if step.timeout is not None else ""
+    return f"{step.name}{kind}{timeout}"
+
+
+def state_of(planned: PlannedStep) -> str:
+    """What becomes of it: "" for a step whose turn is later."""
+    if planned.impossible:
+        return f"not possible: {planned.impossible}"
+    if planned.failed:
+        return "has failed before, is passed over"
+    told = "is next" if planned.next else ""
+    return f"{told}, {planned.doubtful}" if told and planned.doubtful else told or planned.doubtful
+
+
+def rules_in_words(rules: RetryRules) -> str:
+    """`maxRetry none, retryPeriod 0s, minHealthyPeriod 1h, backoff none`."""
+    backoff = "none" if rules.backoff is None else f"{format_duration(rules.backoff.base)}, doubled up to"
+    limit = "" if rules.backoff is None else f" {format_duration(rules.backoff.limit)}"
+    return (
+        f"maxRetry {'none' if rules.max_retry is None else rules.max_retry}, "
+        f"retryPeriod {format_duration(rules.retry_period)}, "
+        f"minHealthyPeriod {format_duration(rules.min_healthy_period)}, backoff {backoff}{limit}"
+    )
+
+
+def memory_in_words(last: LastRemediation) -> str:
+    """The last remediation of its lineage."""
+    which = f"as retry {last.retry}" if last.retry else "for the first time"
+    failed = f"; failed: {', '.join(last.failed)}" if last.failed else ""
+    incident = f" (incident {last.incident})" if last.incident else ""
+    return f"{last.of} was remediated at {written(last.at)} {which}{incident}{failed}"
+
+
+def due_in_words(turn: Turn) -> str:
+    """When the next one is due, and why not before."""
+    if turn.exhausted:
+        return f"a person is asked: {turn.exhausted}"
+    return turn.why or "at once"
+
+
+def in_flight_in_words(limit: InFlight, permits: Collection[Permit] = ()) -> str:
+    """How many at once, and who is under way now where the scanner has said."""
+    share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
+    busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not Holding.PARKED)
+    told = f"; under way: {', '.join(busy)}" if busy else ""
+    return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
+
+
+def owners_own_in_words(own: OwnersOwn) -> str:
+    """What its owner does by itself: it is asked, and by its own rules acts or waits."""
+    head = f"{own.owner} remediates by its own remediationStrategy"
+    if own.rules is None or own.turn is None:
+        return f"{head}, which is not known here: {own.problem}"
+    due = f"gives up: {own.turn.exhausted}" if own.turn.exhausted else due_in_words(own.turn)
+    return f"{head}: {rules_in_words(own.rules)}; the next {due}" if not own.turn.exhausted else f"{head}: it {due}"
+
+
+def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> list[tuple[str, str]]:
+    """All of it as pairs of a word and a sentence; the steps are numbered in the order of the ladder."""
+    said = []
+    total = len(found.steps)
+    for number, planned in enumerate(found.steps, start=1):
+        state = state_of(planned)
+        word = f"step {number} of {total}" if total > 1 else "step"
+        said.append((word, f"{step_in_words(planned)}{f': {state}' if state and (total > 1 or not planned.next) else ''}"))
+    if found.problem:
+        said.append(("nothing", found.problem))
+    elif not any(planned.next for planned in found.steps):
+        said.append(("nothing", "every step that is possible has failed: a person is asked"))
+    if found.machine or found.owner:
+        owner = f"owned by {found.owner}" if found.owner else "no controller owns it"
+        said.append(("machine", f"{found.machine}, {owner}" if found.machine else owner))
+    if found.last is not None:
+        said.append(("remembered", memory_in_words(found.last)))
+    if by_hand:
+        said.append(("due", "at once, from the first step: a person's wish waits for no back-off, only for a permit"))
+    elif found.owners_own is None and not found.plain and not found.problem and (found.last is not None or found.turn.exhausted):
+        said.append(("due", due_in_words(found.turn)))
+    if found.rules is not None and found.owners_own is None:
+        said.append(("retries", rules_in_words(found.rules)))
+    said += [("limit", in_flight_in_words(limit, permits)) for limit in found.in_flight]
+    if found.owners_own is not None:
+        said.append(("owner", owners_own_in_words(found.owners_own)))
+    return said
+
+
+def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> RenderableType:
+    """The same on the page."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for word, said in lines(found, permits, by_hand=by_hand):
+        table.add_row(f"  {word}", said)
+    return table
+
+
+def as_json(found: Outlook) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "victim": found.victim,
+        "check": found.check or None,
+        "steps": [
+            {
+                "name": planned.step.name,
+                "strategy": planned.step.strategy.value,
+                "template": planned.step.template.key if planned.step.template is not None else None,
+                "timeoutSeconds": planned.step.timeout.total_seconds() if planned.step.timeout is not None else None,
+                "failed": planned.failed,
+                "next": planned.next,
+                "impossible": planned.impossible or None,
+            }
+            for planned in found.steps
+        ],
+        "problem": found.problem or None,
+        "machine": found.machine or None,
+        "owner": found.owner or None,
+        "last": _last_as_json(found.last),
+        "retry": found.turn.retry,
+        "notBefore": written(found.turn.not_before) if found.turn.not_before is not None else None,
+        "exhausted": found.turn.exhausted or None,
+        "why": found.turn.why or None,
+        "retries": _rules_as_json(found.rules),
+        "inFlight": [{"check": each.check, "limit": str(each.limit), "most": each.most} for each in found.in_flight],
+        "ownersOwn": _owners_own_as_json(found.owners_own),
+    }
+
+
+def _last_as_json(last: LastRemediation | None) -> dict[str, Any] | None:
+    if last is None:
+        return None
+    return {
+        "of": last.of,
+        "at": written(last.at),
+        "retry": last.retry,
+        "failed": list(last.failed),
+        "incident": last.incident or None,
+    }
+
+
+def _rules_as_json(rules: RetryRules | None) -> dict[str, Any] | None:
+    if rules is None:
+        return None
+    backoff = rules.backoff
+    return {
+        "maxRetry": rules.max_retry,
+        "retryPeriodSeconds": rules.retry_period.total_seconds(),
+        "minHealthyPeriodSeconds": rules.min_healthy_period.total_seconds(),
+        "backoffSeconds": [backoff.base.total_seconds(), backoff.limit.total_seconds()] if backoff is not None else None,
+    }
+
+
+def _owners_own_as_json(own: OwnersOwn | None) -> dict[str, Any] | None:
+    if own is None:
+        return None
+    turn = own.turn
+    return {
+        "owner": own.owner,
+        "retries": _rules_as_json(own.rules),
+        "notBefore": written(turn.not_before) if turn is not None and turn.not_before is not None else None,
+        "exhausted": (turn.exhausted or None) if turn is not None else None,
+        "problem": own.problem or None,
+    }
