@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from starter.commands import episodes, evaluate, explain, fence, preserve, scan, status, up, version, worker
+from starter.commands import episodes, evaluate, explain, fence, preserve, remediate, scan, status, up, version, worker
 from starter.commands.session import EXIT_CODES, ClusterOption, OutputOption, Session
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("status")(status.status)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")
+app.add_typer(remediate.app, name="remediate")
 app.add_typer(preserve.app, name="preserve")
 app.command("release")(preserve.release)
 app.command("preserved")(preserve.preserved)

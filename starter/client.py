@@ -23,8 +23,18 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from policy.device_check import DeviceReport
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind, PreservationInput
+from policy.episodes import (
+    EpisodeResult,
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    PreservationInput,
+    RemediationInput,
+)
 from policy.healthcheck import ObjectRef
+from policy.remediation.ladder import read_strategies
 from policy.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.device_checks import DeviceCheckHandle
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
@@ -87,7 +97,7 @@ class Nodewarden:
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
         """
         incident = incident or uuid.uuid4().hex[:12]
-        digest = _digest(Kind.FENCING, reason, requester, template)
+        digest = _digest(Kind.FENCING, reason, requester, template.key if template else "")
         request = FencingInput(
             cluster=cluster,
             node=node,
@@ -98,6 +108,37 @@ class Nodewarden:
             template=template,
         )
         return await self._start(Kind.FENCING, request, digest=digest)
+
+    async def remediate(
+        self,
+        cluster: str,
+        node: str,
+        *,
+        reason: str,
+        requester: str = "",
+        strategies: Sequence[str] = (),
+        incident: str = "",
+    ) -> EpisodeHandle:
+        """Have a node repaired or replaced, step by step, or join the same request if it runs already. node: a Machine without a
+        Node is `machine/<namespace>/<name>`. strategies: the steps in their order, such as `["reboot=10m", "delete-machine"]`;
+        none: those of the health check that covers the node, else the deletion of its Machine.
+
+        Raises PolicyError for a step that there is none of, EpisodeHeldError, naming the holder, where another episode has the
+        node (S13).
+        """
+        if strategies:
+            read_strategies(", ".join(strategies), subject=node, field="strategies")
+        request = RemediationInput(
+            cluster=cluster,
+            node=node,
+            reason=reason,
+            requester=requester,
+            incident=incident or uuid.uuid4().hex[:12],
+            need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester),
+            strategies=tuple(strategies),
+        )
+        digest = _digest(Kind.REMEDIATION, reason, requester, ", ".join(strategies))
+        return await self._start(Kind.REMEDIATION, request, digest=digest)
 
     async def preserve(
         self,
@@ -127,7 +168,7 @@ class Nodewarden:
             isolate=isolate,
             holder=await holder(self.client),
         )
-        episode = await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester, None))
+        episode = await self._start(Kind.PRESERVATION, request, digest=_digest(Kind.PRESERVATION, reason, requester))
         if episode.joined and isolate:
             await episode.isolate(who=requester, reason=reason)
         return episode
@@ -153,7 +194,9 @@ class Nodewarden:
         """The open preservations: who is kept, why, and until when. To be looked at; nothing is decided by it."""
         return await open_preservations(self.client, cluster)
 
-    async def _start(self, kind: Kind, request: FencingInput | PreservationInput, *, digest: str) -> EpisodeHandle:
+    async def _start(
+        self, kind: Kind, request: FencingInput | PreservationInput | RemediationInput, *, digest: str
+    ) -> EpisodeHandle:
         cluster, node, reason, requester = request.cluster, request.node, request.reason, request.requester
         try:
             started: WorkflowHandle[Any, Any] = await self.client.start_workflow(
@@ -357,7 +400,7 @@ def _embedded_address(settings: Settings) -> str:
     return endpoint.address
 
 
-def _digest(kind: Kind, reason: str, requester: str, template: ObjectRef | None) -> str:
+def _digest(kind: Kind, reason: str, requester: str, how: str = "") -> str:
     """Two requests with equal digests are the same request, asked twice."""
-    whole = "\0".join((kind.value, reason, requester, template.key if template else ""))
+    whole = "\0".join((kind.value, reason, requester, how))
     return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from starter.client import Nodewarden
-from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, ScannerStandIn
+from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
 from tests.workers.server import SILENT, VERSIONED, development_server
 from workers.connect import connect
 from workers.settings import TemporalSettings
@@ -33,7 +33,7 @@ def server() -> Iterator[str]:
 async def client(server: str) -> AsyncIterator[Client]:
     """Connected, with a worker for the stand-ins beside it."""
     connected = await connect(TemporalSettings(address=server), patience=timedelta(seconds=20))
-    kinds = [DeviceCheckStandIn, FencingStandIn, PreservationStandIn, ScannerStandIn]
+    kinds = [DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn]
     async with Worker(connected, task_queue=WORKFLOW_QUEUE, workflows=kinds):
         yield connected
     await asyncio.sleep(0.2)

@@ -11,7 +11,17 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase, PreservationInput, RecordEntry
+from policy.episodes import (
+    EpisodeResult,
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    RecordEntry,
+    RemediationInput,
+)
 from policy.healthcheck import ObjectRef
 from policy.moments import written
 from policy.permits import Holding, Permit
@@ -119,6 +129,57 @@ class FencingStandIn:
     def _end(self, outcome: Outcome, act: str, message: str) -> None:
         self._outcome, self._message = outcome, message
         self._record.append(RecordEntry(at=workflow.now(), step="", act=act, outcome=outcome.value, detail=message))
+
+
+@workflow.defn(name="Remediation", sandboxed=False)
+class RemediationStandIn:
+    """At the first of its steps until it is aborted; one of `gone-…` is replaced at once, and one of `refused-…` is refused."""
+
+    @workflow.init
+    def __init__(self, request: RemediationInput) -> None:
+        self._input = request
+        self._started = workflow.now()
+        ends = {"gone": Outcome.REPLACED, "refused": Outcome.REFUSED}
+        self._outcome = ends.get(request.node.split("-")[0])
+
+    @workflow.run
+    async def run(self, request: RemediationInput) -> EpisodeResult:
+        await workflow.wait_condition(lambda: self._outcome is not None)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        assert self._outcome is not None
+        return EpisodeResult(
+            outcome=self._outcome,
+            incident=request.incident,
+            cluster=request.cluster,
+            node=request.node,
+            message="as the script says",
+            started=self._started,
+            ended=workflow.now(),
+        )
+
+    @workflow.query
+    def status(self) -> EpisodeStatus:
+        steps = self._input.strategies or ("delete-machine",)
+        return EpisodeStatus(
+            incident=self._input.incident,
+            cluster=self._input.cluster,
+            node=self._input.node,
+            kind=Kind.REMEDIATION,
+            phase=Phase.RUNNING,
+            step="power-management",
+            doing="does as the script says",
+            reason=self._input.reason,
+            started=self._started,
+            permit=self._outcome is None,
+            rung=f"1 of {len(steps)}: {steps[0]}",
+            rung_until=self._started + timedelta(minutes=10),
+            machine="default/w-1",
+        )
+
+    @workflow.update
+    def abort(self, request: AbortRequest) -> str:
+        self._outcome = Outcome.ABORTED
+        return f"aborted by {request.who}"
 
 
 @workflow.defn(name="Preservation", sandboxed=False)

@@ -221,12 +221,112 @@ async def test_a_label_that_does_not_exclude_is_warned_of(files: list[str]) -> N
     assert words.endswith("excludes only with the value true: not node-1, node-2, node-4")
 
 
-async def test_what_this_version_leaves_to_a_later_one_is_not_called_due(files: list[str]) -> None:
-    (words,) = await warnings_of(files, "gpu", old="FencingTemplate", new="SelfNodeRemediationTemplate")
-    assert words == "create-remediation: left to a later version, this one only fences, by a FencingTemplate"
+async def test_other_controllers_templates_are_due_without_a_warning(files: list[str]) -> None:
+    assert await warnings_of(files, "gpu", old="FencingTemplate", new="SelfNodeRemediationTemplate") == []
     page = " ".join((await nodewarden("explain", "node-1", *files)).stdout.split())
-    assert "create-remediation would be due under NodeHealthCheck/gpu, which this version leaves to a later one" in page
-    assert words in page
+    assert "create-remediation is due under NodeHealthCheck/gpu" in page
+    assert "step SelfNodeRemediationTemplate/nodewarden/bmc (external)" in page
+
+
+LADDER = """
+  escalatingRemediations:
+  - {order: 1, timeout: 5m, remediationTemplate: {apiVersion: s.io/v1, kind: SelfNodeRemediationTemplate, name: a, namespace: b}}
+  - order: 2
+    timeout: 1h
+    remediationTemplate: {apiVersion: nodewarden.io/v1alpha1, kind: FencingTemplate, name: c, namespace: d}
+"""
+SELF_NODE, OURS = "SelfNodeRemediationTemplate/b/a", "FencingTemplate/d/c"
+
+
+@pytest.fixture
+def climbing(files: list[str]) -> list[str]:
+    """The check `workers` with a ladder and rules for retries, and on node-1 the memory of a try that failed."""
+    with_ladder = CHECKS.replace(f"  remediationTemplate: {TEMPLATE}\n", LADDER.lstrip("\n"), 1)
+    retries = 'metadata: {name: workers, annotations: {nodewarden.io/max-retry: "2", nodewarden.io/retry-period: 1h}}'
+    put(files[1], with_ladder.replace("metadata: {name: workers}", retries).replace("duration: 120s", "duration: 1h"))
+    memory = {"machine": "node-1", "timestamp": "2026-11-21T11:40:00Z", "retryCount": 0, "failed": [SELF_NODE], "incident": "i7"}
+    listed = nodes()
+    listed["items"][0]["metadata"]["annotations"] = {"nodewarden.io/last-remediation": json.dumps(memory)}
+    put(files[3], json.dumps(listed))
+    return files
+
+
+async def test_explain_tells_the_ladder_what_has_failed_and_until_when_it_is_put_off(climbing: list[str]) -> None:
+    page = " ".join((await nodewarden("explain", "node-1", *climbing)).stdout.split())
+    why = "retry 1 of 2, not before 12:40:00: node-1 was remediated at 11:40:00, and the retryPeriod is 1h"
+    assert f"{OURS} is put off under NodeHealthCheck/workers: {why}" in page
+    assert f"step 1 of 2 {SELF_NODE} (external), at most 5m: has failed before, is passed over" in page
+    assert f"step 2 of 2 {OURS} (fence), at most 1h: is next" in page
+    assert "remembered node-1 was remediated at 2026-11-21T11:40:00Z for the first time (incident i7)" in page
+    assert f"due {why}" in page
+    assert "retries maxRetry 2, retryPeriod 1h, minHealthyPeriod 1h, backoff none" in page
+    found = json.loads((await nodewarden("explain", "node-1", *climbing, "-o", "json")).stdout)["remediation"]
+    assert [(step["name"], step["timeoutSeconds"], step["failed"], step["next"]) for step in found["steps"]] == [
+        (SELF_NODE, 300, True, False),
+        (OURS, 3600, False, True),
+    ]
+    assert (found["retry"], found["notBefore"], found["last"]["incident"]) == (1, "2026-11-21T12:40:00Z", "i7")
+    well = " ".join((await nodewarden("explain", "node-2", *climbing)).stdout.split())
+    assert f"If it failed, by NodeHealthCheck/workers step 1 of 2 {SELF_NODE} (external), at most 5m: is next" in well
+
+
+async def test_remediate_plan_tells_what_a_person_and_what_the_scanner_would_do(climbing: list[str]) -> None:
+    by_hand = ("remediate", "plan", "node-1", "--with", "reboot=10m", "--with", "delete-machine")
+    result = await nodewarden(*by_hand, *climbing)
+    page = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "By hand step 1 of 2 reboot, at most 10m: is next" in page
+    assert "step 2 of 2 delete-machine, at most 30m: if it then belongs to a Machine" in page
+    assert "due at once, from the first step" in page
+    assert f"By the scanner, as NodeHealthCheck/workers says step 1 of 2 {SELF_NODE}" in page
+    document = json.loads((await nodewarden(*by_hand, *climbing, "-o", "json")).stdout)
+    assert [step["name"] for step in document["byHand"]["steps"]] == ["reboot", "delete-machine"]
+    assert document["byScanner"]["retry"] == 1
+    assert (await nodewarden("remediate", "plan", "nobody", *climbing)).exit_code == 4
+    wrong = await nodewarden("remediate", "plan", "node-1", "--with", "rebot", *climbing)
+    assert (wrong.exit_code, "--with: expected strategies of annotate-external, delete-machine" in wrong.stderr) == (2, True)
+
+
+CONTROL_PLANE = """
+apiVersion: controlplane.cluster.x-k8s.io/v1beta1
+kind: KubeadmControlPlane
+metadata: {name: kcp, namespace: capi}
+spec: {remediationStrategy: {maxRetry: 5, retryPeriod: 10m}}
+---
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: MachineHealthCheck
+metadata: {name: cp, namespace: capi}
+spec:
+  clusterName: prod
+  selector: {matchLabels: {cp: "1"}}
+  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 300s}]
+---
+apiVersion: cluster.x-k8s.io/v1beta1
+kind: Machine
+metadata:
+  name: cp-1
+  namespace: capi
+  labels: {cp: "1", cluster.x-k8s.io/cluster-name: prod}
+  annotations:
+    controlplane.cluster.x-k8s.io/remediation-for: '{"machine": "cp-0", "timestamp": "2026-11-21T11:55:00Z", "retryCount": 2}'
+  ownerReferences:
+  - {apiVersion: controlplane.cluster.x-k8s.io/v1beta1, kind: KubeadmControlPlane, name: kcp, uid: k, controller: true}
+spec: {clusterName: prod}
+status: {nodeRef: {name: node-1}}
+"""
+
+
+async def test_explain_reads_the_strategy_of_a_control_plane_which_its_owner_carries_out(files: list[str]) -> None:
+    put(files[1], CONTROL_PLANE)
+    page = " ".join((await nodewarden("explain", "node-1", *files)).stdout.split())
+    assert "step request-owner, at most 30m" in page
+    assert "machine capi/cp-1, owned by KubeadmControlPlane/kcp" in page
+    own = "maxRetry 5, retryPeriod 10m, minHealthyPeriod 1h, backoff none; the next retry 3 of 5, not before 12:05:00"
+    assert f"owner KubeadmControlPlane/kcp remediates by its own remediationStrategy: {own}" in page
+    put(files[1], CONTROL_PLANE.replace("maxRetry: 5", "maxRetry: many"))
+    result = await nodewarden("explain", "node-1", *files)
+    assert result.exit_code == 1
+    assert "maxRetry: expected a whole number" in " ".join(result.stdout.split())
 
 
 async def test_a_kind_in_other_letters_is_a_mistake_and_not_no_check(files: list[str]) -> None:

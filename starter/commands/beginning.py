@@ -1,0 +1,110 @@
+"""What `nodewarden fence` and `remediate` say once they have begun something: the scanner's word, or all of it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+from starter.commands.session import Exit, Output, Session, complain, say
+
+if TYPE_CHECKING:
+    from policy.episodes import EpisodeResult
+    from starter.episodes import EpisodeHandle
+
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What is being done, as a noun and as what is not done where it is refused."""
+
+    noun: str
+    not_done: str
+
+
+FENCING = Words(noun="fencing", not_done="fenced")
+REMEDIATION = Words(noun="remediation", not_done="remediated")
+
+
+async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
+    """Say what was begun and what the scanner says to it; a refusal is the command's own."""
+    from policy.episodes import EpisodeResult
+    from starter import wording
+
+    decision = await episode.decided()
+    if isinstance(decision, EpisodeResult):
+        return _ended(session, episode, decision, words)
+    stands = wording.standing(decision)
+    begun = f"{'joined the' if episode.joined else 'started'} {words.noun} of {episode.node}"
+    say(
+        session,
+        f"{begun}: {stands} ({episode.workflow_id}, run {episode.run_id})",
+        cluster=episode.cluster,
+        node=episode.node,
+        workflow_id=episode.workflow_id,
+        run_id=episode.run_id,
+        joined=episode.joined,
+        permit=decision is not None and decision.permit,
+        stands=stands,
+    )
+    return Exit.OK
+
+
+def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: Words) -> Exit:
+    from policy.episodes import Outcome
+    from starter import wording
+    from starter.encoding import to_json
+
+    if session.output is Output.JSON:
+        typer.echo(to_json(result))
+    elif result.outcome is Outcome.REFUSED:
+        complain(f"{episode.node} is not {words.not_done}: {result.message}")
+    else:
+        typer.echo(f"{episode.node}: {wording.ending(result)}")
+    if result.outcome is Outcome.REFUSED:
+        return Exit.REFUSED
+    return Exit.OK if result.outcome in wording.GOOD_ENDS else Exit.FAILED
+
+
+async def see_through(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
+    """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
+    from policy.episodes import EpisodeStatus, Phase
+    from starter.changes import episode_changes
+    from starter.errors import MissingError, SilentError
+
+    end = asyncio.create_task(episode.result())
+    former: EpisodeStatus | None = None
+    try:
+        while not end.done():
+            status: EpisodeStatus | None
+            try:
+                status = await episode.status()
+            except (MissingError, SilentError):
+                status = former  # it has just ended, or nobody answers at this moment: the result will tell
+            if status is not None:
+                for line in episode_changes(former, status):
+                    typer.echo(line, err=True)
+                former = status
+                if status.phase is Phase.NEEDS_HUMAN:
+                    complain(
+                        f"{episode.node} waits for a person: {status.problem or status.doing}; "
+                        f"see `nodewarden ack-off`, `abort` and `resume`"
+                    )
+                    return Exit.FAILED
+            await _pause(end)
+        result = await end
+    finally:
+        end.cancel()
+    return _ended(session, episode, result, words)
+
+
+async def _pause(end: asyncio.Task[EpisodeResult]) -> None:
+    """Until the end, at most a moment."""
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            await asyncio.shield(end)
+    except TimeoutError:
+        return

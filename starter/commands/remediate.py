@@ -1,0 +1,58 @@
+"""`nodewarden remediate NODE`: have a node or machine repaired or replaced by hand, or join the same request.
+
+A node that is called like a command of the group is remediated by the command's full name, `nodewarden remediate begin NODE`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands import remediate_plan
+from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
+from starter.commands.groups import BEGIN, NodeOrCommand
+from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
+from starter.commands.session import ClusterOption, Exit, OutputOption, WhoOption, given, me, run, session_of
+
+app = typer.Typer(
+    cls=NodeOrCommand,
+    help="Repair or replace a node (`remediate NODE` is `remediate begin NODE`), or see by which steps that would be done.",
+)
+app.command("plan")(remediate_plan.plan)
+
+
+@app.command(BEGIN)
+def begin(
+    context: typer.Context,
+    node: PatientArgument,
+    *,
+    steps: StepsOption = None,
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")] = "no reason given",
+    who: WhoOption = "",
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for the end; exit 1 if the node was not repaired.")] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Remediate NODE step by step until it is well or replaced. Needs a permit from the cluster's scanner.
+
+    What has failed before is tried again: a person's wish begins with the first step, and waits for no back-off.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit | None:
+        from starter.client import Nodewarden
+
+        named_steps(steps)
+        strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
+        settings = session.settings()
+        name = session.one_cluster(settings)
+        async with Nodewarden.connect(settings) as warden:
+            await session.expect_served(warden, settings, name)
+            why = given("--reason", reason)
+            episode = await warden.remediate(name, node, reason=why, requester=who or me(), strategies=strategies)
+            if wait:
+                return await see_through(session, episode, REMEDIATION)
+            return await tell_the_decision(session, episode, REMEDIATION)
+
+    run(session, work)

@@ -1,0 +1,129 @@
+"""`nodewarden remediate plan NODE`: by which steps it would be remediated by hand, without doing it; live, or from files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policy.overlaps import Overlap
+from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
+from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
+
+if TYPE_CHECKING:
+    from activities.cluster.offline import OfflineCluster
+    from policy.remediation.escalation import Step
+    from policy.remediation.ladder import Body
+    from starter.remediation_plans import RemediationPlan
+    from workers.settings import Settings
+
+PatientArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.")
+]
+StepsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="STRATEGY[=DURATION]",
+        help="A step and perhaps its time-out, such as reboot=10m or delete-machine; may be repeated, in the order of trying. "
+        "Default: the steps of the node's health check, else the deletion of its Machine.",
+    ),
+]
+
+
+def plan(
+    context: typer.Context,
+    node: PatientArgument,
+    *,
+    steps: StepsOption = None,
+    filename: FilesOption = None,
+    now: NowOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Show by which steps NODE would be remediated if a person asked for it now, and which are not possible and why; then how
+    the scanner would go about it, which remembers what has failed. Nothing is done.
+
+    Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+
+    async def work() -> Exit:
+        from starter.remediation_plans import as_json, as_table, planned
+
+        named = named_steps(steps)
+        if filename:
+            found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
+        else:
+            found = await _live(session, node, named)
+        if session.output is Output.JSON:
+            typer.echo(json.dumps(as_json(found), indent=2, ensure_ascii=False))
+        else:
+            from rich.console import Console
+
+            Console(highlight=False).print(as_table(found))
+        return _code(found)
+
+    run(session, work)
+
+
+def named_steps(steps: list[str] | None) -> tuple[Step, ...] | None:
+    """The steps that --with names, None without any. Raises SettingsError."""
+    from policy.errors import PolicyError
+    from policy.remediation.ladder import read_strategies
+    from workers.setting_sources import SettingsError
+
+    if not steps:
+        return None
+    try:
+        return read_strategies(", ".join(steps), subject="", field="--with")
+    except PolicyError as error:
+        message = f"--with: {error.problem}"
+        raise SettingsError(message) from error
+
+
+def _code(found: RemediationPlan) -> Exit:
+    if found.by_hand is None:
+        return Exit.MISSING
+    return Exit.FAILED if found.by_hand.problem or found.mistakes else Exit.OK
+
+
+async def _live(session: Session, node: str, named: tuple[Step, ...] | None) -> RemediationPlan:
+    from starter.remediation_plans import planned
+
+    settings = session.settings()
+    cluster, body = await _read(session, settings, node)
+    return planned(cluster, node, named, body)
+
+
+async def _read(session: Session, settings: Settings, node: str) -> tuple[OfflineCluster, Body | None]:
+    from contextlib import AsyncExitStack
+
+    from temporalio.exceptions import ApplicationError
+
+    from activities.cluster.bodies import body_of
+    from activities.cluster.snapshot import take_snapshot
+    from starter.errors import RequestError
+    from workers.composition import open_connection
+
+    name = session.one_cluster(settings)
+    ((name, known),) = session.clusters(settings).items() if session.cluster else ((name, settings.connections()[name]),)
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await open_connection(name, known))
+        machines = None
+        if known.machines is not None:
+            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", known.machines))
+        try:
+            cluster = await take_snapshot(
+                connection,
+                machines=machines,
+                overlap=settings.scan.overlap,
+                takeover=settings.scan.takeover,
+                source=settings.policy_source(),
+                retries=settings.remediation.retries(),
+            )
+            return cluster, await body_of(node, connection, machines or connection)
+        except ApplicationError as error:
+            message = f"the cluster {name} could not be read: {error.message}"
+            raise RequestError(message) from error

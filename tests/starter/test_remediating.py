@@ -1,0 +1,116 @@
+"""People and programs that have a node remediated: the typed client and the command, against a real Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from policy.episodes import NeedKind, Outcome, RemediationInput
+from policy.errors import PolicyError
+from starter.client import Nodewarden
+from starter.errors import EpisodeHeldError
+from starter.explaining import Answer, conclusion
+from tests.starter.test_cli import nodewarden
+
+
+async def sent(warden: Nodewarden, cluster: str, node: str) -> RemediationInput:
+    """What the workflow was started with."""
+    history = await warden.client.get_workflow_handle(f"episode/{cluster}/{node}").fetch_history()
+    payloads = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    (found,) = await warden.client.data_converter.decode(payloads, [RemediationInput])
+    return found  # type: ignore[no-any-return]
+
+
+async def test_a_remediation_starts_with_all_that_people_look_for(warden: Nodewarden, cluster: str) -> None:
+    begun = await warden.remediate(
+        cluster, "node-1", reason="disk is dying", requester="amy", strategies=["reboot=10m", "delete-machine"]
+    )
+    described = await warden.client.get_workflow_handle(begun.workflow_id, run_id=begun.run_id).describe()
+    assert (described.workflow_type, described.id) == ("Remediation", f"episode/{cluster}/node-1")
+    assert {pair.key.name: pair.value for pair in described.typed_search_attributes}["Kind"] == "Remediation"
+    asked = await sent(warden, cluster, "node-1")
+    assert asked.strategies == ("reboot=10m", "delete-machine")
+    assert asked.need is not None
+    assert (asked.need.kind, asked.need.requester) == (NeedKind.PERSON, "amy")
+    assert (asked.ladder, asked.permit_granted, asked.machine_uid) == (None, False, "")
+
+
+async def test_the_same_wish_joins_and_another_one_is_refused(warden: Nodewarden, cluster: str) -> None:
+    """S13: also where only the steps differ."""
+    first = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot"])
+    again = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot"])
+    assert (again.joined, again.run_id) == (True, first.run_id)
+    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(running\): smoke"):
+        await warden.remediate(cluster, "node-1", reason="smoke", strategies=["delete-machine"])
+    with pytest.raises(EpisodeHeldError, match=r"Remediation \w+ \(running\): smoke"):
+        await warden.fence(cluster, "node-1", reason="smoke")
+
+
+async def test_a_step_that_there_is_none_of_begins_nothing(warden: Nodewarden, cluster: str) -> None:
+    with pytest.raises(PolicyError, match=r"expected strategies of .*got 'rebot'"):
+        await warden.remediate(cluster, "node-1", reason="smoke", strategies=["rebot"])
+    assert not await warden.episode(cluster, "node-1").is_open()
+
+
+async def test_remediate_at_the_keyboard_names_its_steps_in_their_order(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    words = ("remediate", "node-1", "--with", "reboot=10m", "--with", "delete-machine=1h", "--reason", "smoke", "--who", "amy")
+    begun = await nodewarden(*words)
+    assert (begun.exit_code, begun.stdout.split(" (")[0]) == (0, "started remediation of node-1: it has its permit"), begun.output
+    assert (await sent(warden, cluster, "node-1")).strategies == ("reboot=10m", "delete-machine=1h")
+    joined = json.loads((await nodewarden(*words, "-o", "json")).stdout)
+    assert (joined["joined"], joined["permit"], joined["workflow_id"]) == (True, True, f"episode/{cluster}/node-1")
+    other = await nodewarden("remediate", "begin", "node-1", "--reason", "noise")
+    assert (other.exit_code, other.stderr.startswith("nodewarden: node-1 is held by Remediation ")) == (3, True)
+
+
+async def test_a_machine_without_a_node_is_called_by_its_namespace_and_name(
+    keyboard: Path, warden: Nodewarden, cluster: str
+) -> None:
+    begun = await nodewarden("remediate", "machine/default/w-7", "--reason", "never came up", "-o", "json")
+    assert json.loads(begun.stdout)["workflow_id"] == f"episode/{cluster}/machine/default/w-7"
+    assert (await sent(warden, cluster, "machine/default/w-7")).node == "machine/default/w-7"
+
+
+async def test_a_misspelt_step_is_code_2(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    result = await nodewarden("remediate", "node-1", "--with", "reboot=soon")
+    assert (result.exit_code, result.stderr.startswith("nodewarden: --with: expected a time-out such as 10m")) == (2, True)
+    assert not await warden.episode(cluster, "node-1").is_open()
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "said"),
+    [
+        ("gone-1", 0, "gone-1: replaced after "),
+        ("refused-1", 3, "nodewarden: refused-1 is not remediated: as the script says"),
+        ("node-1", 1, "node-1: aborted after "),
+    ],
+)
+async def test_remediate_waits_and_its_code_says_whether_the_node_is_served_for(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path, warden: Nodewarden, cluster: str, node: str, code: int, said: str
+) -> None:
+    waiting = asyncio.create_task(nodewarden("remediate", node, "--wait", "--with", "reboot=10m"))
+    if node == "node-1":
+        while not await warden.episode(cluster, node).is_open():
+            await asyncio.sleep(0.05)
+        await warden.abort(cluster, node, who="amy", reason="false alarm")
+    result = await waiting
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+
+
+async def test_the_step_it_is_at_is_shown_by_status_and_explain(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    begun = await warden.remediate(cluster, "node-1", reason="smoke", strategies=["reboot=10m", "delete-machine"])
+    status = await begun.status()
+    assert (status.rung, status.machine, status.kind.value) == ("1 of 2: reboot=10m", "default/w-1", "Remediation")
+    (keyboard / "nodewarden.yaml").write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
+    page = " ".join((await nodewarden("explain", "node-1")).stdout.split())
+    assert "note: the cluster's objects are not shown" in page
+    assert "it does: does as the script says" in page
+    assert "step 1 of 2: reboot=10m, " in page
+    assert "left; machine default/w-1" in page
+    answer = Answer(node="node-1", at=status.started, episodes=await warden.of_node(cluster, "node-1"))
+    assert conclusion(answer) == "an episode is running, step 1 of 2: reboot=10m: does as the script says"
+    await begun.abort(who="amy", reason="enough")
+    assert (await begun.result()).outcome is Outcome.ABORTED
