@@ -22,7 +22,8 @@ from starter.evaluation import described, error_as_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationPlan:
-    """Both. by_hand None: there is no such node; by_scanner None: no health check covers it. named: a person has said by which steps."""
+    """Both. by_hand None: there is no such node; by_scanner None: no health check covers it. named: a person has said by which
+    steps."""
 
     node: str
     by_hand: Outlook | None

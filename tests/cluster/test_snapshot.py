@@ -9,11 +9,14 @@ import pytest
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.offline import OfflineCluster
 from activities.cluster.snapshot import take_snapshot
+from policy.explanation import explain
+from policy.outlook import OwnersRules
 from policy.overlaps import Overlap
+from policy.remediation.memory import RetryRules
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now
-from tests.cluster.machines import SYSTEMS, System, turn
+from tests.cluster.machines import CLUSTER_API, SYSTEMS, System, machine_of, turn
 from tests.cluster.test_preserving import definition as definition_of
 
 pytestmark = pytest.mark.timeout(10)
@@ -68,6 +71,44 @@ async def test_machines_are_read_in_whatever_version_there_is(
     found = await snapshot(connection)
     (seen,) = found.ledger.report_parts(now()).checks
     assert (seen.total, seen.healthy, seen.unhealthy, seen.allowed) == (2, 1, 1, True)
+    assert found.mistakes == []
+
+
+async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
+    person: ApiClient, connection: ClusterConnection
+) -> None:
+    """Only where it owns a Machine: whoever asks needs no rights on kinds that are not there."""
+    await CLUSTER_API.install(person)
+    await CLUSTER_API.fleet(person, 2)
+    await person.create(CLUSTER_API.path("machinehealthchecks"), CLUSTER_API.check(template=False))
+    path = CLUSTER_API.path("kubeadmcontrolplanes").replace("/cluster.x-k8s.io/", "/controlplane.cluster.x-k8s.io/")
+    spec = {
+        "replicas": 3,
+        "version": "v1.31.0",
+        "machineTemplate": {
+            "spec": {"infrastructureRef": {"apiGroup": "example.io", "kind": "ExampleMachineTemplate", "name": "t"}}
+        },
+        "kubeadmConfigSpec": {},
+        "remediation": {"maxRetry": 5, "retryPeriodSeconds": 600},
+    }
+    kcp = await person.create(path, {"metadata": {"name": "kcp"}, "spec": spec})
+    assert (await snapshot(connection)).owners == {}
+    owner = {
+        "apiVersion": kcp["apiVersion"],
+        "kind": kcp["kind"],
+        "name": "kcp",
+        "uid": kcp["metadata"]["uid"],
+        "controller": True,
+    }
+    machine = CLUSTER_API.path("machines", machine_of("node-1"))
+    await person.patch(machine, {"metadata": {"ownerReferences": [owner]}})
+    found = await snapshot(connection)
+    theirs = RetryRules(max_retry=5, retry_period=timedelta(minutes=10))
+    assert found.owners == {"clusters/kcp": OwnersRules(rules=theirs)}
+    outlook = explain(found.ledger.known(found.now), "node-1", found.owners).outlook
+    assert outlook is not None
+    assert outlook.owners_own is not None
+    assert (outlook.owners_own.owner, outlook.owners_own.rules) == ("KubeadmControlPlane/kcp", theirs)
     assert found.mistakes == []
 
 
