@@ -16,6 +16,7 @@ from policy.nodes import Condition
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
 """On a check, a Cluster or a Machine; any value pauses, also an empty one."""
 
+CLUSTER_NAME_LABEL = "cluster.x-k8s.io/cluster-name"
 SKIP_ANNOTATION = "cluster.x-k8s.io/skip-remediation"
 REMEDIATE_ANNOTATION = "cluster.x-k8s.io/remediate-machine"
 EXTERNAL_REMEDIATION_ANNOTATION = "host.metal3.io/external-remediation"

@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from activities.cluster.decoding import Decoding, Fragments, Item, WireCondition, conditions_of, decoding_of
-from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.healthcheck import Dialect, ObjectRef
-from policy.machines import PAUSED_ANNOTATION, MachineView, WorkloadCluster
+from policy.machines import CLUSTER_NAME_LABEL, PAUSED_ANNOTATION, MachineView, WorkloadCluster
 from policy.moments import moment_of
 from policy.nodes import Condition
 from policy.remediation.following import TIMED_OUT_ANNOTATION

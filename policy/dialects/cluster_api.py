@@ -19,6 +19,7 @@ from policy.dialects.selector import parse_selector
 from policy.errors import shown
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, Rung, Threshold, UnhealthyCondition, UnhealthyRange
+from policy.machines import CLUSTER_NAME_LABEL
 from policy.selectors import Operator, Selector
 
 GROUP = "cluster.x-k8s.io"
@@ -31,7 +32,6 @@ DEFAULT_STARTUP_TIMEOUT = timedelta(minutes=10)
 SHORTEST_STARTUP_TIMEOUT = timedelta(seconds=30)
 LONGEST_SECONDS = 2**31 - 1
 
-CLUSTER_NAME_LABEL = "cluster.x-k8s.io/cluster-name"
 
 _STATUSES = ("True", "False", "Unknown")
 _WRITTEN_BY_US = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
 from policy.errors import PolicyError, shown
 from policy.healthcheck import ObjectRef
+from policy.machines import CLUSTER_NAME_LABEL
 from policy.remediations import NODE_NAME_ANNOTATION, SUFFIX
 
 TEMPLATE_NAME_ANNOTATION = "remediation.medik8s.io/template-name"
