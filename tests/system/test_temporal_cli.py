@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from policy.episodes import EpisodeResult, Outcome, Phase
+from policy.episodes import EpisodeResult, Kind, Outcome, Phase
 from simulator.resources import LEASES
 from tests.system.harness import System
 from tests.system.nursery import Nursery
@@ -27,6 +27,7 @@ from workers.embedded_process import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 
+REMEDIATION_PAGE = ROOT / "docs" / "remediation.md"
 PAGE, HEAD = ROOT / "README.md", "| tctl | temporal | what for |"
 ROW = re.compile(r"^\| (?P<tctl>–.*|`tctl [^`]+`) \| `(?P<temporal>temporal [^`]+)` \| (?P<purpose>.+) \|$")
 PLAN = {"waitBeforePower": "10m", "tries": 1, "restarts": 0}
@@ -197,6 +198,21 @@ async def test_fencing_started_by_the_temporal_command_fences_a_node_end_to_end(
     code, printed = await run_temporal(system, "workflow", "result", "--workflow-id", "my-own-id")
     assert code != 0
     assert f"episode/{system.cluster_name}/{IDLE}" in printed
+
+
+async def test_remediation_started_by_the_temporal_command_goes_up_its_ladder(system: System) -> None:
+    """The line that docs/remediation.md shows: `reboot` repairs the node, and nothing is freed meanwhile. Of its two steps the
+    other is none here, where the node belongs to no Machine."""
+    shown = next(line for line in REMEDIATION_PAGE.read_text().splitlines() if line.startswith("    temporal workflow start"))
+    words = shlex.split(shown.replace("prod", system.cluster_name).replace("node-7", IDLE))
+    code, printed = await run_temporal(system, *words[1:])
+    assert code == 0, printed
+    handle = episode(system, IDLE)
+    assert (await handle.describe()).workflow_type == Kind.REMEDIATION
+    result: EpisodeResult = await asyncio.wait_for(handle.result(), 40)
+    assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 0), result.message
+    assert [each.command for each in commands(system, IDLE)][-2:] == ["off", "on"]
+    assert any((entry.act, entry.detail) == ("step", "1 of 1: reboot") for entry in result.record)
 
 
 async def test_hold_signal_and_resume(system: System) -> None:
