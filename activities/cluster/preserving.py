@@ -242,7 +242,7 @@ class ClusterPreservation(PreservationActivities):
         return ""
 
     async def _require_leave(self, node: NodeView, request: GiveUpRequest) -> None:
-        """Nobody says "hands off", and it is no member of a control plane: those are for a later version (S15, S20)."""
+        """Nobody says "hands off". A member of a control plane is given up by a remediation only (S15, S20)."""
         if node.control_plane and not request.remediates:
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")

@@ -1,0 +1,79 @@
+"""docs/remediation.md: its objects are taken as they stand, and what it shows is what is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from policy.dialects import remediating
+from policy.remediation import in_flight, ladder, memory
+from policy.remediation.escalation import Strategy
+from starter.commands.remediate import app
+from tests.starter.test_offline_commands import nodewarden
+
+PAGE = (Path(__file__).parents[2] / "docs" / "remediation.md").read_text(encoding="utf-8")
+NOW = "2026-11-21T12:00:00Z"
+FIRST = "SelfNodeRemediationTemplate/medik8s/automatic"
+
+
+def block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The page's objects, and five nodes of which the first was remediated ten seconds ago, in vain."""
+    last = {"machine": "node-1", "timestamp": "2026-11-21T11:59:50Z", "retryCount": 1, "failed": [FIRST], "incident": "abc"}
+    nodes = [
+        {
+            "metadata": {
+                "name": f"node-{number}",
+                "labels": {"node-role.kubernetes.io/worker": ""},
+                "annotations": {"nodewarden.io/last-remediation": json.dumps(last)} if number == 1 else {},
+            },
+            "status": {
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "Unknown" if number == 1 else "True",
+                        "lastTransitionTime": "2026-11-21T11:50:00Z",
+                    }
+                ]
+            },
+        }
+        for number in range(1, 6)
+    ]
+    (tmp_path / "page.yaml").write_text(block("yaml"))
+    (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "NodeList", "items": nodes}))
+    return ["-f", str(tmp_path / "page.yaml"), "-f", str(tmp_path / "nodes.json"), "--now", NOW]
+
+
+async def test_the_ladder_of_the_page_is_explained_as_the_page_shows(files: list[str]) -> None:
+    result = await nodewarden("explain", "node-1", *files)
+    assert result.exit_code == 0, result.output
+    printed = re.sub(r"\s+", "", result.stdout)
+    for line in block("text").splitlines():
+        assert line == "…" or re.sub(r"\s+", "", line) in printed, line
+
+
+def test_every_annotation_and_every_strategy_is_on_the_page() -> None:
+    annotations = {
+        value
+        for module in (memory, in_flight, ladder, remediating)
+        for name, value in vars(module).items()
+        if name.endswith("_ANNOTATION") and str(value).startswith("nodewarden.io/")
+    }
+    assert len(annotations) == 9
+    assert [each for each in sorted(annotations) if f"`{each}" not in PAGE] == []
+    assert [each for each in Strategy if f"| `{each}` |" not in PAGE] == []
+
+
+def test_its_commands_are_those_that_there_are() -> None:
+    commands = {command.name for command in app.registered_commands}
+    assert commands == {"plan", "begin"}
+    assert all(f"remediate {name}" in PAGE for name in commands)
