@@ -111,7 +111,7 @@ def standing(episode: EpisodeStatus | None) -> str:
 
 def rung(episode: EpisodeStatus, now: datetime) -> str:
     """What a remediation is about and which step of its ladder it is at; "" of an episode that has neither."""
-    about = f"machine {episode.machine}" if episode.machine else ""
+    about = f"machine {episode.machine}" if episode.machine and not episode.node.endswith(f"/{episode.machine}") else ""
     left = ""
     if episode.rung_until is not None:
         over = episode.rung_until <= now

@@ -23,6 +23,7 @@ from activities.contracts.remediation import (
     RememberRequest,
 )
 from activities.contracts.target import ActResult
+from policy.durations import format_duration
 from policy.episodes import NeedKind
 from policy.permits import PermitRequest
 from policy.remediation.escalation import Step, timed_out
@@ -253,8 +254,9 @@ class Patient:
     async def wait(self, errand: Errand, pause: timedelta, why: str) -> None:
         """Wait for news, not beyond the step's time. Raises OutOfTime once that is over, NewHistory where this one is long."""
         self.show(errand)
-        if timed_out(errand.began, errand.step.timeout, workflow.now()):
-            raise OutOfTime(f"not done after {errand.step.timeout}: {why}")
+        timeout = errand.step.timeout
+        if timeout is not None and timed_out(errand.began, timeout, workflow.now()):
+            raise OutOfTime(f"not done after {format_duration(timeout)}: {why}")
         if self.may_roll:
             raise NewHistory
         if errand.step.timeout is not None:

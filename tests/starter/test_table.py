@@ -144,6 +144,8 @@ def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:
     )
     words = "step 2 of 3: SelfNodeRemediationTemplate/medik8s/automatic, 4m00s left; machine openshift-machine-api/w-1"
     assert words in " ".join(" ".join(drawn(status(episodes=(at_work,)))).split())
+    alone = replace(at_work, node="machine/openshift-machine-api/w-1", rung="", rung_until=None)
+    assert "machine openshift" not in " ".join(drawn(status(episodes=(alone,))))
     late = " ".join(" ".join(drawn(status(episodes=(at_work,)), later=300)).split())
     assert "automatic, its time is over; machine" in late
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from policy.episodes import EpisodeResult, Kind, Outcome, Phase
+from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from simulator.resources import LEASES
 from tests.system.harness import System
 from tests.system.nursery import Nursery
@@ -209,6 +209,12 @@ async def test_remediation_started_by_the_temporal_command_goes_up_its_ladder(sy
     assert code == 0, printed
     handle = episode(system, IDLE)
     assert (await handle.describe()).workflow_type == Kind.REMEDIATION
+
+    async def at_its_step() -> bool:
+        found: EpisodeStatus = await handle.query("status", result_type=EpisodeStatus)
+        return found.rung == "1 of 1: reboot" and found.rung_until is not None
+
+    await system.until(at_its_step, "the episode says which step of its ladder it is at")
     result: EpisodeResult = await asyncio.wait_for(handle.result(), 40)
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 0), result.message
     assert [each.command for each in commands(system, IDLE)][-2:] == ["off", "on"]
