@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvent:
-    """reason, source: by whom it was reported, and when it was last seen to happen."""
+    """reason, source: by whom it was reported, and when it was last seen to happen. message: in that one's words."""
 
     reason: str
     source: str
     at: datetime
+    message: str = ""
 
     @property
     def called(self) -> str:

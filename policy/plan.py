@@ -73,6 +73,7 @@ class Act(StrEnum):
     CORDON = "mark-unschedulable"
     TAINT = "taint"
     DRAIN = "drain"
+    CHECK_VOLUMES = "check-volumes"
     CUT_PATH = "cut-path"
     DETACH_VOLUMES = "detach-volumes"
     QUARANTINE = "quarantine"
@@ -108,13 +109,36 @@ class CutStorage:
         )
 
 
+UNSPECIFIED = "/UNSPECIFIED/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Of a node's volumes and pods those that a method is about, and no others.
+
+    handles: volumes as their cloud calls them; volumes: the same as PersistentVolumes, whose every pod is meant. pods: uids of
+    further pods.
+    """
+
+    handles: tuple[str, ...]
+    volumes: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+
+    def has(self, volume: str) -> bool:
+        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out where a disk is, or are its name
+        alone."""
+        name = volume.rpartition("/")[2]
+        vague = (each for each in self.handles if "/" not in each or UNSPECIFIED in each)
+        return volume in self.handles or any(each.rpartition("/")[2] == name for each in vague)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMethod:
     """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
 
     device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what
     is done to cluster objects. storage: what lies behind the path. parameters: what the method itself was told (a taint, the
-    filters of a drain).
+    filters of a drain). only: which volumes and pods it is about, None: whichever there are.
     """
 
     name: str
@@ -125,6 +149,7 @@ class PlannedMethod:
     delay: timedelta = timedelta(0)
     timeout: timedelta | None = None
     tries: int | None = None
+    only: Chosen | None = None
 
 
 CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)

@@ -107,6 +107,7 @@ async def _cluster_serving(
     at_risk: DataAtRisk,
 ) -> Serving:
     from activities.cluster.evidence import ClusterEvidence
+    from activities.cluster.failed_volumes import ClusterFailedVolumes
     from activities.cluster.fence_devices import ClusterFenceDevices
     from activities.cluster.freeing import ClusterFreeing
     from activities.cluster.isolation import ClusterIsolation
@@ -166,6 +167,7 @@ async def _cluster_serving(
                 own_node=settings.node_name,
                 pools=settings.preservation.known_pools(),
             ),
+            ClusterFailedVolumes(name, connection, machines=machines),
             ClusterRemediationObjects(name, connection, machines=machines, own_node=settings.node_name),
             ClusterEvidence(
                 name, connection, evidence_directory(settings), machines=machines, fence_namespace=settings.fence_namespace

@@ -51,6 +51,8 @@ class Draining:
             pause = longer(pause)
         for warning in result.warnings:
             self._episode.note("drain", "warning", warning)
+        if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
+            raise Hopeless(f"nothing is detached: {'; '.join(result.blocked)}")
         left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
         told = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
         self._episode.note("drain", "ok" if result.done else "incomplete", told)
@@ -61,6 +63,7 @@ class Draining:
             request = DrainRequest(
                 target=self._episode.target,
                 options=drain_options(method.parameters),
+                only=method.only,
                 not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
                 holder=self._episode.holder,
             )

@@ -7,6 +7,7 @@ cut stays as it is until the remediation ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from temporalio import workflow
@@ -23,11 +24,12 @@ from workflows.turns import Hopeless
 class FencingStep:
     """`fence` or `reboot`."""
 
-    def __init__(self, patient: Patient, errand: Errand) -> None:
+    def __init__(self, patient: Patient, errand: Errand, adjust: Callable[[FencingPlan], FencingPlan] | None = None) -> None:
+        """adjust: what is made of the node's plan, where its strategy does not say it."""
         self._patient = patient
         self._errand = errand
         self._ended = False
-        adjust = rebooting if errand.step.strategy is Strategy.REBOOT else None
+        adjust = rebooting if errand.step.strategy is Strategy.REBOOT else adjust
         deadline = errand.began + errand.step.timeout if errand.step.timeout is not None else None
         episode, pin = patient.episode, patient.pin
         self._story = FencingStory(

@@ -6,8 +6,8 @@ What is done is remembered across restarts of the flow. Cutting and giving back 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import partial, reduce
 from operator import or_
 
@@ -24,7 +24,7 @@ from activities.contracts.target import (
 )
 from policy.episodes import PathProof, Step
 from policy.nodes import Taint
-from policy.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from workflows import options
 from workflows.bookkeeping import Bookkeeping
 from workflows.devices import POLL_INTERVAL, longer
@@ -34,7 +34,7 @@ from workflows.looks import Looks
 from workflows.pacing import Pacing
 from workflows.paths import Paths
 from workflows.tries import Tries
-from workflows.turns import Hopeless, turn_for
+from workflows.turns import Hopeless, ProofLost, StepFailed, turn_for
 from workflows.volumes import Volumes
 
 
@@ -121,14 +121,18 @@ class IsolationSequence:
                 await self._taint(method)
             case Act.DRAIN:
                 await self._draining.carry_out(method)
+            case Act.CHECK_VOLUMES:
+                await self._volumes.check(_device_of(method), _chosen_by(method))
             case Act.CUT_PATH:
                 await self._paths.cut(_device_of(method), method.timeout)
             case Act.QUARANTINE:
                 await self._paths.quarantine(_device_of(method))
             case Act.DETACH_VOLUMES:
-                await self._detach_volumes(_device_of(method), method.timeout)
+                await self._detach_volumes(_device_of(method), method)
+            case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
+                self._episode.note(method.name, "later", "the node answers: what does not go by itself is freed once it is off")
             case Act.FREE_CUT_PODS:
-                await self._free_cut_pods()
+                await self._free_cut_pods(self._looks.before_destruction)
             case _:
                 raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
@@ -157,22 +161,44 @@ class IsolationSequence:
             raise turn_for(error, "the node can't be tainted") from error
         self._episode.note("taint", "ok", result.detail)
 
-    async def _detach_volumes(self, device: PowerDevice, timeout: timedelta | None) -> None:
+    async def free_left_over(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
+        the machine is to come back."""
+        if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
+            return
+        try:
+            await self._free_cut_pods(look)
+        except ProofLost:
+            raise
+        except (Hopeless, StepFailed) as turn:
+            self._episode.note("free-cut-pods", "left", turn.reason)
+            await self._desk.tell("WorkloadsLeft", turn.reason, warning=True)
+
+    async def _is_ready(self) -> bool:
+        await self._looks.before_destruction()
+        seen = self._episode.observation
+        return seen is not None and seen.ready
+
+    async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
         await self._desk.take_node_lease(theirs_matters=not self._paths.touched)
-        proof = await self._volumes.detach_all(device, self._looks.before_destruction, timeout or self._plan.off_timeout)
+        look, patience = self._looks.before_destruction, method.timeout or self._plan.off_timeout
+        if method.only is not None:
+            proof = await self._volumes.detach_chosen(device, method.only, look, patience)
+        else:
+            proof = await self._volumes.detach_all(device, look, patience)
         if proof is not None:
             self._detached_from = device
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
             await self._desk.tell("VolumesDetached", ", ".join(each.volume for each in proof.volumes))
 
-    async def _free_cut_pods(self) -> None:
+    async def _free_cut_pods(self, look: Callable[[], Awaitable[None]]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
         deadline = workflow.now() + self._plan.free_timeout
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
-            await self._looks.before_destruction()
+            await look()
             proofs = await self._still_cut()
             if not proofs:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
@@ -193,7 +219,11 @@ class IsolationSequence:
 
     async def _still_cut(self) -> tuple[PathProof, ...]:
         proofs = await self._paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
-        return proofs if self._detached_from is None else (*proofs, await self._volumes.prove(self._detached_from))
+        if self._detached_from is None:
+            return proofs
+        chosen = any(each.act is Act.DETACH_VOLUMES and each.only is not None for each in self._plan.isolation)
+        proof = await self._volumes.prove_some(self._detached_from) if chosen else await self._volumes.prove(self._detached_from)
+        return proofs if proof is None else (*proofs, proof)
 
     async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage, left: Workload) -> FreeResult | None:
         asked = FreeCutRequest(
@@ -215,6 +245,12 @@ class IsolationSequence:
             )
         except ActivityError as error:
             raise turn_for(error, "pods behind the cut can't be freed") from error
+
+
+def _chosen_by(method: PlannedMethod) -> Chosen:
+    if method.only is None:
+        raise Hopeless(f"{method.name}: {method.act.value} without any volume")
+    return method.only
 
 
 def _device_of(method: PlannedMethod) -> PowerDevice:

@@ -54,6 +54,7 @@ class PowerManagement:
         if not began and await self._looks.need_is_gone():
             self._freeing.drop("the need was gone before any consequence began")
             return
+        await self._case.isolation.free_left_over(self._require_still_off)
         await self._freeing.free()
         if self._freeing.left_over:
             await self._desk.tell("WorkloadsLeft", self._freeing.left_over, warning=True)
@@ -151,6 +152,11 @@ class PowerManagement:
                 raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
             self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
             await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
+
+    async def _require_still_off(self) -> None:
+        await self._freeing.wait_while_held()
+        self._heed_an_abort()
+        await self._power.read_again()
 
     def _heed_an_abort(self) -> None:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""

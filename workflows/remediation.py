@@ -39,6 +39,7 @@ from policy.remediation.escalation import Strategy, first_step, next_step, timed
 from workflows import handing_over, options
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
+from workflows.detaching import DetachingStep
 from workflows.endings import End
 from workflows.episode import Episode
 from workflows.fencing_step import FencingStep
@@ -191,7 +192,9 @@ class RemediationStory:
                 return HandingOut(self.patient, errand)
             case Strategy.ANNOTATE_EXTERNAL:
                 return Annotating(self.patient, errand)
-            case Strategy.FENCE | Strategy.REBOOT | Strategy.DETACH_VOLUMES:
+            case Strategy.DETACH_VOLUMES:
+                return DetachingStep(self.patient, errand)
+            case Strategy.FENCE | Strategy.REBOOT:
                 return FencingStep(self.patient, errand)
 
     # Beginning ------------------------------------------------------------------------------------------------------

@@ -15,12 +15,15 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import PowerActivities, PowerRequest, VolumeRequest
 from policy.episodes import PathProof, VolumeReading
-from policy.plan import FencingPlan, PowerDevice
+from policy.plan import Chosen, FencingPlan, PowerDevice
 from policy.power import VolumeState
 from workflows import options
 from workflows.devices import POLL_INTERVAL, longer
 from workflows.episode import Episode
-from workflows.turns import StepFailed, told_of, turn_for
+from workflows.turns import Hopeless, StepFailed, TargetChanged, told_of, turn_for
+
+LEAVES_BY_ITSELF = timedelta(seconds=20)
+"""A kubelet that still answers unmounts a volume once its pods are gone, which loses nothing; force is for those that stay."""
 
 
 class Volumes:
@@ -55,6 +58,57 @@ class Volumes:
             return None
         return await self._until_available(device, patience)
 
+    async def check(self, device: PowerDevice, chosen: Chosen) -> None:
+        """Before anything is touched: the cloud knows every one of them, and the machine boots from none."""
+        attached = await self._list(device)
+        self._refuse_root(attached, chosen)
+        here = [each for each in attached if chosen.has(each.volume)]
+        readings = [await self._read(device, volume) for volume in chosen.handles] if len(here) < len(chosen.handles) else here
+        if any(reading.state is VolumeState.UNKNOWN for reading in readings):
+            raise StepFailed(f"nothing is touched: {_states(readings)}")
+        self._episode.note("check-volumes", "ok", _states(readings))
+
+    async def detach_chosen(
+        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[None]], patience: timedelta
+    ) -> PathProof | None:
+        """Have those leave the machine, and no others: by themselves if they do, as a volume does that no pod mounts any more.
+
+        One that has left may be another machine's at any moment, so that only what still reads available is proven cut. The
+        proof, None where nothing is; StepFailed where one stays."""
+        unasked = workflow.now() + LEAVES_BY_ITSELF
+        deadline = unasked + patience
+        self._episode.enter(doing="waits until the volumes have left the machine", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            attached = await self._list(device)
+            self._refuse_root(attached, chosen)
+            left = [each.volume for each in attached if chosen.has(each.volume)]
+            if not left:
+                break
+            for volume in left:
+                if workflow.now() >= unasked and volume not in self._tried:
+                    await look()
+                    self._episode.enter(doing=f"detaches {volume}", until=deadline)
+                    await self._detach_if_here(device, volume)
+            if workflow.now() >= deadline:
+                self._tried.clear()
+                raise StepFailed(f"still attached to {device.endpoint}: {', '.join(left)}")
+            await workflow.sleep(pause, summary="until the volumes are looked at again")
+            pause = longer(pause)
+        proof = await self.prove_some(device)
+        told = f"available: {', '.join(each.volume for each in proof.volumes)}" if proof is not None else "by themselves"
+        self._episode.note("detach-volumes", "ok", f"{', '.join(chosen.handles)} left the machine; {told}")
+        return proof
+
+    async def prove_some(self, device: PowerDevice) -> PathProof | None:
+        """Read every detached volume once more: those that are available are cut, and nothing is said of the others. None: none
+        is."""
+        readings = await asyncio.gather(*(self._read(device, volume) for volume in self._ended))
+        available = tuple(reading for reading in readings if reading.state is VolumeState.AVAILABLE)
+        if not available:
+            return None
+        return PathProof(commanded_at=max(self._ended[each.volume] for each in available), volumes=available)
+
     async def prove(self, device: PowerDevice) -> PathProof:
         """Read every detached volume once more, just before a consequence (S2)."""
         readings = await asyncio.gather(*(self._read(device, volume) for volume in self._ended))
@@ -62,7 +116,24 @@ class Volumes:
             raise StepFailed(f"volumes are not proven detached: {_states(readings)}")
         return PathProof(commanded_at=max(self._ended.values()), volumes=tuple(readings))
 
+    def _refuse_root(self, attached: Iterable[VolumeReading], chosen: Chosen) -> None:
+        roots = [each.volume for each in attached if each.root and chosen.has(each.volume)]
+        if roots:
+            raise Hopeless(f"{', '.join(roots)} is what the machine boots from: that is never detached")
+
+    async def _detach_if_here(self, device: PowerDevice, volume: str) -> None:
+        """One that Kubernetes has moved to another machine since it was listed is none of ours to detach."""
+        try:
+            await self._detach(device, volume)
+        except TargetChanged as turn:
+            if any(each.volume == volume for each in await self._list(device)):
+                raise
+            self._episode.note("detach-volume", "elsewhere", turn.reason)
+
     async def _attached(self, device: PowerDevice) -> list[str]:
+        return [each.volume for each in await self._list(device) if not each.root]
+
+    async def _list(self, device: PowerDevice) -> tuple[VolumeReading, ...]:
         try:
             found = await workflow.execute_activity_method(
                 PowerActivities.list_volumes,
@@ -74,7 +145,7 @@ class Volumes:
             )
         except ActivityError as error:
             raise turn_for(error, device.endpoint) from error
-        return [each.volume for each in found.volumes if not each.root]
+        return found.volumes
 
     async def _detach(self, device: PowerDevice, volume: str) -> None:
         try:

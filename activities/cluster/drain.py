@@ -24,11 +24,12 @@ from activities.cluster.livenode import Clock, in_time, read_node
 from activities.cluster.marks import require_held
 from activities.cluster.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
-from activities.cluster.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods
+from activities.cluster.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType, error_type, failure
 from policy.drain import DrainOptions, DrainPod, plan_drain
 from policy.moments import moment_of
+from policy.plan import Chosen
 
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""
@@ -67,6 +68,9 @@ class Draining:
         in_time(request.not_after, self._clock(), f"draining Node/{name}")
         # Before the node is looked at: whatever is evicted was bound to the node that the look found, or has another uid.
         pods = {pod.metadata.uid: pod for pod in await read_pods(self._connection, name)}
+        mounting = await self._mounting(request.only, pods.values()) if request.only is not None else frozenset[str]()
+        if request.only is not None:
+            pods = {uid: pod for uid, pod in pods.items() if uid in mounting or uid in request.only.pods}
         plan = plan_drain(await self._described(pods.values()), request.options, self._clock())
         if plan.errors:
             return DrainResult(skipped=plan.skipped, warnings=_some(plan.warnings), errors=_some(plan.errors))
@@ -86,7 +90,14 @@ class Draining:
             blocked=_some(f"{pods[uid].key}: {answer.refusal}" for uid, answer in answers.items() if answer.refusal),
             withheld=tuple(pod.key for pod in withheld[:MAXIMUM_NAMES]),
             warnings=_some(plan.warnings),
+            mounting=_some(pods[uid].key for uid, answer in answers.items() if answer.refusal and uid in mounting),
         )
+
+    async def _mounting(self, only: Chosen, pods: Iterable[Pod]) -> frozenset[str]:
+        """The uids of those that mount a chosen volume now: also of one that has come since it was chosen."""
+        pods = tuple(pods)
+        used = await asyncio.gather(*(volumes_of(self._connection, [pod]) for pod in pods))
+        return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
 
     async def _require_licence(self, request: DrainRequest) -> bool:
         """The cluster is ours, the node the pinned one and ours (S9, S20, S38). Whether it is Ready."""

@@ -29,4 +29,6 @@ def _event(document: JsonObject) -> NodeEvent | None:
     if not moments:
         return None
     source = (document.get("source") or {}).get("component") or document.get("reportingComponent") or ""
-    return NodeEvent(reason=str(document.get("reason") or ""), source=str(source), at=max(moments))
+    return NodeEvent(
+        reason=str(document.get("reason") or ""), source=str(source), at=max(moments), message=str(document.get("message") or "")
+    )

@@ -55,6 +55,9 @@ NODE_HEALTH_CHECKS = Resource(
 NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 FENCE_CONFIGS = Resource(api_version="nodewarden.io/v1alpha1", kind="FenceConfig", plural="fenceconfigs", namespaced=False)
 FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
+VOLUME_DETACHMENTS = Resource(
+    api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", plural="volumedetachmenttemplates"
+)
 FENCE_AGENTS_REMEDIATIONS = Resource(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
 )

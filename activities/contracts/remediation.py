@@ -16,6 +16,7 @@ from activities.contracts.target import ActResult, Target
 from policy.episodes import Need, Pinned, RemediationInput
 from policy.healthcheck import ObjectRef
 from policy.remediation.escalation import Step
+from policy.remediation.volumes import Failure, Said
 from policy.report import Observation
 
 
@@ -229,3 +230,34 @@ class ExternalActivities(ABC):
     @abstractmethod
     async def delete(self, request: ExternalRequest) -> External:
         """Ask for its deletion; a gone one is deleted. One that a finalizer holds is still present, and deleting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedVolumesRequest:
+    """Which volumes of the target have failed: by what a VolumeDetachmentTemplate names, None: by the conditions for which the
+    need's own check calls the node unhealthy."""
+
+    target: Target
+    need: Need
+    template: ObjectRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedVolumes:
+    """What was found, and how long the pods that go because of it get for that. said: the words that it was found by."""
+
+    failure: Failure
+    eviction_timeout: timedelta
+    said: tuple[Said, ...] = ()
+
+
+class VolumeActivities(ABC):
+    """Volumes that have failed. Served on `cluster.<name>`."""
+
+    @activity.defn(name="remediation.find-volumes")
+    @abstractmethod
+    async def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
+        """Read what is said of the node, its attachments and its pods live; nothing is written.
+
+        Errors: InvalidConfig (no such template, or one that can't be read), TargetChanged, NotFound.
+        """

@@ -17,7 +17,7 @@ from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
 from policy.fencing_requests import Answer
 from policy.kdump import KernelDead
 from policy.nodes import Taint
-from policy.plan import CutStorage, FencingPlan
+from policy.plan import Chosen, CutStorage, FencingPlan
 from policy.report import Observation
 
 
@@ -260,13 +260,15 @@ class TaintRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
-    """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit."""
+    """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only: the
+    pods that are meant, None: all."""
 
     target: Target
     options: DrainOptions
     not_after: datetime
     holder: str
     at_most: int | None = None
+    only: Chosen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +278,8 @@ class DrainResult:
     evicted: in this round. left: pods that are to go and have not gone; `names` has the first of them. blocked: of those, whose
     eviction was refused for now, each with the reason. withheld: pods not evicted because the node is not Ready and a
     single-writer volume of theirs is attached (S36); they wait for the proof of off and are not among those left. errors: pods
-    that a filter refuses; nothing was evicted (S29). The lists are bounded.
+    that a filter refuses; nothing was evicted (S29). mounting: of those blocked, the ones that mount a chosen volume. The lists
+    are bounded.
     """
 
     evicted: int = 0
@@ -287,6 +290,7 @@ class DrainResult:
     withheld: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    mounting: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:

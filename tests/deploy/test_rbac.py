@@ -13,6 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.failed_volumes import ClusterFailedVolumes
 from activities.cluster.fence_devices import ClusterFenceDevices
 from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
@@ -26,7 +27,7 @@ from activities.cluster.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
-from activities.contracts.remediation import ExternalRequest
+from activities.contracts.remediation import ExternalRequest, FailedVolumesRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -72,6 +73,7 @@ CRDS = (
     "crds/fenceconfigs.nodewarden.io.yaml",
     "crds/nodefences.ha.k8s.io.yaml",
     "crds/preservationpolicies.nodewarden.io.yaml",
+    "crds/volumedetachmenttemplates.nodewarden.io.yaml",
 )
 OTHERS = (
     ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
@@ -80,6 +82,9 @@ OTHERS = (
     ("Metal3Remediation", "infrastructure.cluster.x-k8s.io", "v1beta1"),
 )
 """Kinds of other controllers that health checks may have objects created of, with their groups and versions."""
+VOLUME_DETACHMENT = ObjectRef(
+    api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", name="default", namespace="nodewarden"
+)
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
 
@@ -134,6 +139,9 @@ async def _furnish(person: ApiClient) -> None:
         "spec": {"template": {"spec": {"power": [power]}}},
     }
     await person.create(TEMPLATES, template)
+    spec = {"template": {"spec": {"conditions": ["VolumeUnavailable"]}}}
+    path = TEMPLATES.replace("fencingtemplates", "volumedetachmenttemplates")
+    await person.create(path, {**template, "kind": "VolumeDetachmentTemplate", "spec": spec})
     secret = {"metadata": {"name": "bmc"}, "data": {"username": "YWRtaW4=", "password": "c2VjcmV0"}}
     for namespace in ("nodewarden", "default"):
         await person.create(f"/api/v1/namespaces/{namespace}/secrets", secret)
@@ -266,6 +274,7 @@ async def _episode(worker: ClusterConnection) -> None:
     drained = await environment.run(isolation.drain, drain)
     assert (drained.evicted, drained.withheld, drained.errors) == (1, ("default/member-0",), ())
 
+    await _find_volumes(worker, sick, need)
     for system in (OPENSHIFT, CLUSTER_API):
         of_machine = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=system.check_ref())
         look = await environment.run(target.last_look, LookRequest(target=sick, need=of_machine, holder=HOLDER))
@@ -298,6 +307,15 @@ async def _episode(worker: ClusterConnection) -> None:
     await _mirror(worker, sick)
     await _check(worker)
     await _hand_over(worker, sick)
+
+
+async def _find_volumes(worker: ClusterConnection, target: Target, need: Need) -> None:
+    """Which of its volumes have failed: nobody says any."""
+    volumes = ClusterFailedVolumes(CLUSTER, worker)
+    for template in (None, VOLUME_DETACHMENT):
+        asked = FailedVolumesRequest(target=target, need=need, template=template)
+        found = await ActivityEnvironment().run(volumes.find_volumes, asked)
+        assert found.failure.refused
 
 
 async def _hand_over(worker: ClusterConnection, target: Target) -> None:

@@ -1,0 +1,185 @@
+"""Which volumes of a node have failed, and which of its pods go because of that: its conditions and Events, taken at their word.
+
+A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only what
+stands against the node right now can be named: a word that is no attached volume of it, or no pod on it, means nothing, and a
+message without any such volume leaves everything as it is. Reading the objects is `activities/cluster/failed_volumes.py`, what is
+done about them `workflows/detaching.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from policy.errors import PolicyError
+from policy.fence.specs import GROUP, VERSION
+from policy.fields import Fields
+from policy.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
+from policy.preservation.isolating import WITH_VOLUMES
+from policy.templates import VOLUME_DETACHMENT
+
+EVENTS_WITHIN = timedelta(minutes=10)
+"""An Event is no state: nobody takes one back, so that an old one may be about a volume that works again."""
+
+EVICTION_TIMEOUT = timedelta(minutes=5)
+LONGEST = timedelta(hours=24)
+
+SHORTEST_NAME = 4
+LISTED = 10
+LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeRule:
+    """A `VolumeDetachmentTemplate`. conditions: types of node conditions, or reasons of Events on the node, that tell of failed
+    volumes. events_within: how old such an Event may be. eviction_timeout: how long pods get to go by themselves."""
+
+    conditions: tuple[str, ...]
+    events_within: timedelta = EVENTS_WITHIN
+    eviction_timeout: timedelta = EVICTION_TIMEOUT
+
+
+def read_volume_template(obj: Mapping[str, object]) -> VolumeRule:
+    """What the template says. Raises PolicyError naming the template, the field and what was expected."""
+    metadata = Fields(obj, subject=VOLUME_DETACHMENT).within("metadata")
+    fields = Fields(obj, subject=f"{VOLUME_DETACHMENT}/{metadata.text('namespace')}/{metadata.text('name')}")
+    for field, expected in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", VOLUME_DETACHMENT)):
+        if (found := fields.text(field)) != expected:
+            raise fields.refuse(field, f"expected {expected}, got {found!r}")
+    spec = fields.within("spec").within("template").within("spec")
+    spec.only("conditions", "eventsWithin", "evictionTimeout")
+    conditions = spec.texts("conditions")
+    if not conditions or not all(conditions):
+        raise spec.refuse("conditions", "expected at least one type of a node condition, or reason of an Event on the node")
+    return VolumeRule(
+        conditions=tuple(dict.fromkeys(conditions)),
+        events_within=spec.duration("eventsWithin", EVENTS_WITHIN, maximum=LONGEST),
+        eviction_timeout=spec.duration("evictionTimeout", EVICTION_TIMEOUT, maximum=LONGEST),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One message about a node. by: the type of its condition, or the reason of its Event."""
+
+    by: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedVolume:
+    """A PersistentVolume that is attached to the node, and what its cloud calls it."""
+
+    name: str
+    handle: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By what a message may name it: clouds also call a disk by the last part of its path."""
+        return tuple(dict.fromkeys(each for each in (self.name, self.handle, self.handle.rpartition("/")[2]) if each))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodThere:
+    """A pod on the node that has not finished. volumes: the PersistentVolumes that it mounts. stays: it belongs to the node (a
+    DaemonSet's, or a mirror pod), so that nobody evicts it."""
+
+    key: str
+    uid: str
+    volumes: tuple[str, ...] = ()
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What has failed, and who goes because of it. refused: why nothing may be done on such words, "" where they are clear."""
+
+    volumes: tuple[AttachedVolume, ...] = ()
+    mounting: tuple[PodThere, ...] = ()
+    crashing: tuple[PodThere, ...] = ()
+    refused: str = ""
+
+    def __str__(self) -> str:
+        volumes = ", ".join(f"{each.handle} ({each.name})" for each in self.volumes)
+        pods = [f"{', '.join(pod.key for pod in pods)} {verb}" for pods, verb in self._pods() if pods]
+        return f"{volumes}; {'; '.join(pods) or 'no pod mounts it'}"
+
+    def _pods(self) -> tuple[tuple[tuple[PodThere, ...], str], ...]:
+        return (self.mounting, "mounting"), (self.crashing, "crashing")
+
+
+def find_failure(said: Iterable[Said], attached: Iterable[AttachedVolume], pods: Iterable[PodThere]) -> Failure:
+    """Everything that is named. Nothing at all where it is not clear which volume has failed."""
+    said, attached, pods = tuple(said), tuple(attached), tuple(pods)
+    named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in said))
+    if not named:
+        told = (
+            "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in said) or "nobody says anything of volumes"
+        )
+        there = ", ".join(volume.handle for volume in attached[:LISTED]) or "none"
+        return Failure(refused=f"{told}: that names no volume attached to the node (attached: {there})")
+    without = [volume.name for volume in named if not volume.handle]
+    if without:
+        return Failure(refused=f"PersistentVolume {', '.join(without)} does not say what its cloud calls it")
+    names = {volume.name for volume in named}
+    mounting = tuple(pod for pod in pods if names.intersection(pod.volumes))
+    if bound := [pod.key for pod in mounting if pod.stays]:
+        return Failure(refused=f"{', '.join(bound[:LISTED])} mounts it and belongs to the node, so that no eviction would end it")
+    crashing = (pod for pod in pods if pod not in mounting and not pod.stays)
+    return Failure(
+        volumes=named,
+        mounting=mounting,
+        crashing=tuple(pod for pod in crashing if any(_names_pod(each.message, pod) for each in said)),
+    )
+
+
+def _names_volume(message: str, volume: AttachedVolume) -> bool:
+    return any(_names(message, name) for name in volume.names)
+
+
+def _names(message: str, name: str) -> bool:
+    """Whether it stands there as a word of its own. What could be a word of prose (`data`) has to be marked as a name: quoted, or
+    behind its kind."""
+    word = re.escape(name)
+    if len(name) >= SHORTEST_NAME and re.search(r"[a-zA-Z]", name) and re.search(r"[\d_.:/-]", name):
+        return re.search(rf"(?<![\w.-]){word}(?![\w-]|\.\w)", message) is not None
+    return re.search(rf"([\"'`]){word}\1|(?i:\b(?:persistentvolume|volume|pv)/){word}(?![\w-]|\.\w)", message) is not None
+
+
+def _names_pod(message: str, pod: PodThere) -> bool:
+    uid = bool(pod.uid) and _names(message, pod.uid)
+    return uid or re.search(rf"(?<![\w./-]){re.escape(pod.key)}(?![\w/-]|\.\w)", message) is not None
+
+
+def detaching(
+    plan: FencingPlan, failure: Failure, *, eviction_timeout: timedelta = EVICTION_TIMEOUT
+) -> tuple[PlannedMethod, ...]:
+    """The isolation of the proposal's example, in its order: unschedulable, those pods evicted, those volumes detached. Which
+    volumes the machine has is looked at before anything is touched. Raises PolicyError where the plan knows no volumes."""
+    device = _device(plan)
+    only = Chosen(
+        handles=tuple(volume.handle for volume in failure.volumes),
+        volumes=tuple(volume.name for volume in failure.volumes),
+        pods=tuple(pod.uid for pod in failure.crashing),
+    )
+    filters = {"ignore-daemonsets": "true", "delete-emptydir-data": "true"}
+    return (
+        PlannedMethod(name=Act.CHECK_VOLUMES.value, act=Act.CHECK_VOLUMES, device=device, only=only),
+        CORDON,
+        PlannedMethod(name=Act.DRAIN.value, act=Act.DRAIN, parameters=filters, timeout=eviction_timeout, only=only),
+        PlannedMethod(name=Act.DETACH_VOLUMES.value, act=Act.DETACH_VOLUMES, device=device, only=only),
+        PlannedMethod(name=Act.FREE_CUT_PODS.value, act=Act.FREE_CUT_PODS, only=only),
+    )
+
+
+def _device(plan: FencingPlan) -> PowerDevice:
+    named = [each.device for each in plan.isolation if each.act is Act.DETACH_VOLUMES and each.device is not None]
+    found = [*named, *(device for device in plan.devices if device.driver in WITH_VOLUMES)]
+    if not found:
+        known = ", ".join(sorted(WITH_VOLUMES))
+        raise PolicyError(
+            plan.source, Act.DETACH_VOLUMES.value, f"expected a device of a cloud whose volumes are known ({known})"
+        )
+    return found[0]
