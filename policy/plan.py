@@ -125,8 +125,8 @@ class Chosen:
     pods: tuple[str, ...] = ()
 
     def has(self, volume: str) -> bool:
-        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out where a disk is, or are its name
-        alone."""
+        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out where a disk is, or only name
+        it."""
         name = volume.rpartition("/")[2]
         vague = (each for each in self.handles if "/" not in each or UNSPECIFIED in each)
         return volume in self.handles or any(each.rpartition("/")[2] == name for each in vague)
