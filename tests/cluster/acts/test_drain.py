@@ -11,6 +11,7 @@ import pytest
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
 from policy.drain import DrainOptions
+from policy.plan import Chosen
 from simulator.api.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import NOW, World, our_mark, refused
@@ -339,3 +340,33 @@ async def add_claim(world: World, modes: list[str], *, attached: bool) -> None:
     await world.others.create(CLAIMS.path(namespace="default"), {"metadata": {"name": "data"}, "spec": spec})
     if attached:
         await world.add_attachment("va-data", volume="pv-data")
+
+
+async def test_where_some_are_meant_nobody_else_is_asked_to_go(ready: World) -> None:
+    """Those that mount the volumes now, whoever they are, and those that were named."""
+    for claim in ("gold", "other"):
+        await ready.add_volume(claim)
+    named = await ready.add_pod("client", owner="ReplicaSet")
+    await ready.add_pod("db-0", owner="StatefulSet", claims=("gold",))
+    await ready.add_pod("db-1", owner="StatefulSet", claims=("other",))
+    await ready.add_pod("web", owner="ReplicaSet")
+    await ready.add_pod("bare")  # of no matter: it is not meant, so no filter asks about it
+    only = Chosen(handles=("vol-1",), volumes=("pv-gold",), pods=(named["metadata"]["uid"],))
+    result = await drain(ready, only=only)
+    assert (result.evicted, result.skipped, result.errors) == (2, 0, ())
+    assert await ready.pods() == ["bare", "db-1", "web"]
+    assert (await drain(ready, only=only)).done
+
+
+async def test_of_those_whom_a_budget_keeps_it_is_told_who_mounts_a_chosen_volume(ready: World) -> None:
+    """S30."""
+    await ready.add_volume("gold")
+    named = await ready.add_pod("client", owner="ReplicaSet")
+    await ready.add_pod("db-0", owner="StatefulSet", claims=("gold",))
+    await make_ready(ready, "client", "db-0")
+    await protect(ready, allowed=0)
+    only = Chosen(handles=("vol-1",), volumes=("pv-gold",), pods=(named["metadata"]["uid"],))
+    result = await drain(ready, only=only)
+    assert len(result.blocked) == 2
+    assert result.mounting == ("default/db-0",)
+    assert deletes(ready) == []
