@@ -27,11 +27,10 @@ from activities.cluster.paths import (
 )
 from activities.cluster.refusals import ObjectNotFound
 from activities.cluster.workload import MIRROR_ANNOTATION
-from policy.dialects.cluster_api import CLUSTER_NAME_LABEL
 from policy.fields import Fields
 from policy.healthcheck import Dialect
 from policy.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
-from policy.machines import MachineView, WorkloadCluster
+from policy.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
 from policy.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.remediation.control_plane import (
     Blocked,

@@ -21,9 +21,9 @@ from activities.cluster.intake import Intake, is_guard
 from activities.cluster.machines_decoding import decode_cluster, decode_machine, decode_remediation
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
-    KUBEADM_CONTROL_PLANES,
     CLUSTER_VERSIONS,
     DISRUPTION_BUDGETS,
+    KUBEADM_CONTROL_PLANES,
     MACHINE_CONFIG_POOLS,
     NODES,
     OPENSHIFT_MACHINES,

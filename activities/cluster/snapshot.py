@@ -22,9 +22,9 @@ from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decod
 from activities.cluster.offline import Mistake, OfflineCluster
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
-    KUBEADM_CONTROL_PLANES,
     CAPI_MACHINES,
     CONFIG_MAPS,
+    KUBEADM_CONTROL_PLANES,
     LEASES,
     NODES,
     OPENSHIFT_MACHINES,
