@@ -431,17 +431,21 @@ class Remediation(EpisodeConversation):
     async def run(self, request: RemediationInput) -> EpisodeResult:
         self.check_identity(request.cluster, request.node)
         result = await self._to_the_end()
-        await workflow.wait_condition(workflow.all_handlers_finished)
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
         raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
 
     async def _to_the_end(self) -> EpisodeResult | PreservationInput | RemediationInput:
-        story = asyncio.create_task(self._story.run())
+        story = asyncio.create_task(self._until_all_is_said())
         while not story.done():
             try:
                 await asyncio.shield(story)
             except asyncio.CancelledError:  # however often it comes: what was set going is taken back before the end (S35)
                 self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
         return story.result()
+
+    async def _until_all_is_said(self) -> EpisodeResult | PreservationInput | RemediationInput:
+        result = await self._story.run()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return result
