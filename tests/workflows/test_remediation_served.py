@@ -42,7 +42,7 @@ Handle = WorkflowHandle[Remediation, EpisodeResult]
 
 
 @asynccontextmanager
-async def remediating(env: WorkflowEnvironment, world: Remediated, **changes: object) -> AsyncIterator[Handle]:
+async def remediating(server: WorkflowEnvironment, world: Remediated, **changes: object) -> AsyncIterator[Handle]:
     """Start a remediation of `NODE` in a cluster of its own."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     given = {"cluster": cluster, "node": NODE, "incident": "i-1", "need": world.need, "permit_granted": True, "holder": "us"}
@@ -70,11 +70,11 @@ async def remediating(env: WorkflowEnvironment, world: Remediated, **changes: ob
     async with AsyncExitStack() as stack:
         queue = f"{WORKFLOW_QUEUE}-{cluster}"
         await stack.enter_async_context(
-            Worker(env.client, task_queue=queue, workflows=[Remediation], workflow_failure_exception_types=[Exception])
+            Worker(server.client, task_queue=queue, workflows=[Remediation], workflow_failure_exception_types=[Exception])
         )
         for each, contracts in served.items():
-            await stack.enter_async_context(Worker(env.client, task_queue=each, activities=activities_of(carry, *contracts)))
-        handle = await env.client.start_workflow(Remediation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
+            await stack.enter_async_context(Worker(server.client, task_queue=each, activities=activities_of(carry, *contracts)))
+        handle = await server.client.start_workflow(Remediation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
         try:
             yield handle
         finally:
@@ -90,21 +90,21 @@ async def ended(world: Remediated, handle: Handle) -> EpisodeResult:
     return result
 
 
-async def test_a_machine_is_deleted_on_a_server_and_replaced(env: WorkflowEnvironment) -> None:
+async def test_a_machine_is_deleted_on_a_server_and_replaced(server: WorkflowEnvironment) -> None:
     """S33."""
     world = Remediated(ladder=(DELETE,), goes_after=SHORT, ready_after=SHORT)
-    async with remediating(env, world) as handle:
+    async with remediating(server, world) as handle:
         result = await ended(world, handle)
     assert (result.outcome, len(world.deletions)) == (Outcome.REPLACED, 1)
     assert "w-8 has taken its place" in result.message
 
 
-async def test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew(env: WorkflowEnvironment) -> None:
+async def test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew(server: WorkflowEnvironment) -> None:
     """S14, S35: another controller, our fencing, a person; then the first step once more."""
     node = SickNode(plan=plan(tries=1, restarts=0))
     node.silent = set(node.power)
     world = Remediated(ladder=(SELF, FENCE), node=node, has_machine=False)
-    async with remediating(env, world) as handle:
+    async with remediating(server, world) as handle:
         async with asyncio.timeout(20):
             while (await handle.query(Remediation.status)).phase is not Phase.NEEDS_HUMAN or world.count("event NeedsHuman") < 1:
                 await asyncio.sleep(0.02)
@@ -114,12 +114,14 @@ async def test_a_ladder_on_a_server_ends_with_a_person_who_has_it_begin_anew(env
     assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
 
 
-async def test_a_deletion_on_a_server_goes_on_in_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deletion_on_a_server_goes_on_in_a_new_history(
+    server: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """S13, S14, S33: the id is never free in between, nothing is asked for twice."""
     world = Remediated(ladder=(DELETE,), ready_after=MINUTE, goes_after=10 * MINUTE)
     monkeypatch.setattr(handing_over, "HISTORY_LIMIT", 60)
-    async with remediating(env, world) as handle:
+    async with remediating(server, world) as handle:
         result = await ended(world, handle)
-        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{handle.id}'")]
+        runs = [each async for each in server.client.list_workflows(f"WorkflowId = '{handle.id}'")]
     assert (result.outcome, len(world.deletions), world.count("ask-permit")) == (Outcome.REPLACED, 1, 0)
     assert len(runs) > 1
