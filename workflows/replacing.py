@@ -116,6 +116,7 @@ class Replacing(ABC):
         """The patient is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
         name, gone_at, pause = self._patient.name, workflow.now(), FIRST_LOOK
         self._episode.note(self._errand.step.strategy.value, "gone", f"{name} is gone")
+        self._episode.rung_until = None  # the step has done what it is for: no other one follows
         while True:
             if found.scaled_down:
                 return End(outcome=Outcome.REPLACED, message=f"{name} is gone, and {found.scaled_down}")

@@ -360,3 +360,23 @@ def test_a_veto_at_the_last_look_of_a_later_step_says_what_was_done() -> None:
     assert result.outcome is Outcome.RELEASED
     assert "before anything was done" not in result.message
     assert world.objects == {}
+
+
+# What people see ------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_tells_which_step_it_is_at_and_until_when_also_in_a_new_history() -> None:
+    world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
+    with Play(world) as play:
+        first = play.until(lambda status: status.rung.startswith("1 of 3"))
+        assert (first.rung, first.machine) == (f"1 of 3: {SELF.name}", "capi/w-7")
+        assert first.rung_until is not None
+        assert first.rung_until - first.started < 6 * MINUTE
+        assert play.until(lambda status: status.rung.startswith("2 of 3")).rung == "2 of 3: fence"
+        last = play.until(lambda status: status.rung.startswith("3 of 3"))
+        play.roll()
+        assert play.until(lambda status: status.rung == last.rung).rung_until == last.rung_until
+        waiting = play.until(lambda status: status.doing.startswith("waits for its replacement"))
+        assert (waiting.rung, waiting.rung_until) == (last.rung, None)
+        play.result()
+        assert (play.status().rung, play.status().rung_until) == ("", None)
