@@ -97,7 +97,7 @@ def promised() -> list[str]:
     from activities.contracts.mirror import MirrorActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.preservation import PreservationActivities, PreservationStarts
-    from activities.contracts.remediation import ExternalActivities, RemediationActivities
+    from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
     from activities.contracts.scan import ScanActivities
     from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities
 
@@ -118,6 +118,7 @@ def promised() -> list[str]:
         FreeingActivities,
         IsolationActivities,
         TargetActivities,
+        VolumeActivities,
     )
     return [name(found) for contract in contracts for found in activities_of(contract)]
 
