@@ -54,10 +54,11 @@ class DetachingStep(FencingStep):
         return found
 
     def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
-        assert self._found is not None
-        failure = self._found.failure
+        if (found := self._found) is None:
+            return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
+        failure = found.failure
         try:
-            isolation = detaching(plan, failure, eviction_timeout=self._found.eviction_timeout)
+            isolation = detaching(plan, failure, eviction_timeout=found.eviction_timeout)
         except PolicyError as error:
             raise Hopeless(str(error)) from error
         volumes = ", ".join(volume.handle for volume in failure.volumes)

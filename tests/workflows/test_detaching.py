@@ -10,6 +10,7 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
+from activities.errors import ErrorType, failure
 from policy.episodes import EpisodeResult, Need, NeedKind, Outcome
 from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import VolumeState
@@ -79,6 +80,29 @@ async def test_a_volume_that_leaves_with_its_pods_is_not_detached_by_force(env: 
     assert result.outcome is Outcome.RECOVERED
     assert touched(world) == ["cordon", "drain", "off", "on"]
     assert noted(result, "detach-volumes") == [("ok", "vol-1 left the machine; by themselves")]
+
+
+async def test_a_volume_that_moves_just_then_is_left_to_its_new_machine(env: WorkflowEnvironment) -> None:
+    """S9: the cloud says that it is not attached here any more."""
+    elsewhere = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
+    world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([elsewhere]))
+    world.gates["detach vol-1"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("detach vol-1")
+        world.volumes["vol-1"] = VolumeState.UNKNOWN
+        world.gates["detach vol-1"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert touched(world) == ["cordon", "drain", "detach vol-1", "off", "on"]
+
+
+async def test_a_machine_that_is_another_one_keeps_its_volumes(env: WorkflowEnvironment) -> None:
+    """S9: it still lists what it says is not attached to it."""
+    other = failure(ErrorType.TARGET_CHANGED, "vol-1 is not attached here: in-use, attached i-8")
+    world = world_of(restart(), ready=True, need=PERSON, detach_errors=deque([other]))
+    async with fencing(env, world) as run:
+        assert "vol-1 is not attached here" in (await run.parked()).problem
+    assert world.commands == []
 
 
 async def test_force_is_for_what_does_not_leave_by_itself(env: WorkflowEnvironment) -> None:

@@ -103,6 +103,7 @@ class World:
     off_errors: deque[ApplicationError] = field(default_factory=deque)
     on_errors: deque[ApplicationError] = field(default_factory=deque)
     free_errors: deque[ApplicationError] = field(default_factory=deque)
+    detach_errors: deque[ApplicationError] = field(default_factory=deque)
     terminate_errors: deque[ApplicationError] = field(default_factory=deque)
     stays: int = 0
     """How often a machine that was given up is still read as there."""
@@ -527,6 +528,8 @@ class ScriptedTarget:
     async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
         world = self.world
         await world.act(f"detach {request.volume}")
+        if world.detach_errors:
+            raise world.detach_errors.popleft()
         if request.volume not in world.stuck:
             world.volumes[request.volume] = world.after_detaching
         if world.off_lost:
