@@ -17,7 +17,7 @@ from policy.episodes import NeedKind
 from policy.errors import PolicyError
 from policy.fence_policies import switched_off_node
 from policy.fencing_requests import FencingRequest, Stage
-from policy.healthcheck import HealthCheck, ObjectRef
+from policy.healthcheck import HealthCheck
 from policy.known import Known
 from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL, NodeView
@@ -308,7 +308,7 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         waits=turn.why if turn else "",
         exhausted=turn.exhausted if turn else "",
         failed=turn.failed if turn else (),
-        machine_ref=machine_ref(check, machine) if machine and ladder else None,
+        machine_ref=check.machine_ref(machine.namespace, machine.name) if machine and ladder else None,
         machine_uid=machine.uid if machine and ladder else "",
         owner=machine.controller if machine and ladder else "",
         memory=memory_text(machine, view) if ladder else "",
@@ -326,11 +326,6 @@ def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
 
 def _most_at_once(known: Known, check: HealthCheck) -> int:
     return room(check.max_in_flight, known.counts[check.ref.key].total, 0)
-
-
-def machine_ref(check: HealthCheck, machine: MachineView) -> ObjectRef:
-    """The Machine of a check's target, in the version in which the check's group is spoken."""
-    return ObjectRef(api_version=check.ref.api_version, kind="Machine", name=machine.name, namespace=machine.namespace)
 
 
 def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:

@@ -153,7 +153,7 @@ class PreservationNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTaken:
-    """A step that has had its time, and may have left something to be taken back. asked, since, name: of a
+    """A step that has had its time, and may have left something to be taken back. The fields are those of a
     RemediationProgress."""
 
     step: int
@@ -161,6 +161,7 @@ class StepTaken:
     asked: datetime | None = None
     since: datetime | None = None
     name: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class RemediationProgress:
     """Where a remediation stood in its ladder when it began a new history.
 
     step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
-    from which on a Machine can be the successor. name: of the object that was made for it. earlier: the steps before it.
+    from which on a Machine can be the successor. name, uid: of the object that was made for it. earlier: the steps before it.
     left_off: one of them has switched the machine off, and not on again for all that is known.
     """
 
@@ -182,6 +183,7 @@ class RemediationProgress:
     asked: datetime | None = None
     since: datetime | None = None
     name: str = ""
+    uid: str = ""
     adopted_incident: str = ""
     earlier: tuple[StepTaken, ...] = ()
     left_off: bool = False
@@ -194,6 +196,7 @@ class RemediationInput:
     ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
     that covers the node says, else the deletion of its Machine. failed: steps that have failed on it, or on those it replaces.
     retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
+    adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
     exhausted: why a person is asked before anything is done. permit_granted: the
     scanner reserved the permit before it started us.
 
@@ -224,6 +227,7 @@ class RemediationInput:
     retry: int = 0
     exhausted: str = ""
     memory: str | None = None
+    adopts: str = ""
     permit_granted: bool = False
     progress: RemediationProgress | None = None
 

@@ -150,6 +150,10 @@ class HealthCheck:
         """Whether it says how a failed remediation is to be tried again."""
         return self.retry is not None
 
+    def machine_ref(self, namespace: str, name: str) -> ObjectRef:
+        """A Machine that it covers, in the version in which its group is spoken."""
+        return ObjectRef(api_version=self.ref.api_version, kind="Machine", name=name, namespace=namespace)
+
     @property
     def template(self) -> ObjectRef | None:
         """The template of the first rung: the remedy that a target gets first."""

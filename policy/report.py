@@ -24,6 +24,7 @@ MAXIMUM_OBSERVATIONS = 200
 MAXIMUM_AT_RISK = 10
 MAXIMUM_GROUPS = 400
 MAXIMUM_PRESERVATIONS = 50
+MAXIMUM_LEFT_OVER = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +181,21 @@ class PreservationNeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOver:
+    """A remediation object that nobody needs any more, to be taken back. node: the victim's name; name: the object's. step: by
+    which it was made."""
+
+    node: str
+    check: ObjectRef
+    step: Step
+    name: str
+    reason: str
+    node_uid: str = ""
+    machine_ref: ObjectRef | None = None
+    machine_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
     """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS."""
 
@@ -271,6 +287,7 @@ class ReportParts:
     groups: tuple[GroupCount, ...] = ()
     preservations: tuple[PreservationNeed, ...] = ()
     preservations_left_out: int = 0
+    left_over: tuple[LeftOver, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,3 +319,4 @@ class ScanReport:
     groups: tuple[GroupCount, ...] = ()
     preservations: tuple[PreservationNeed, ...] = ()
     preservations_left_out: int = 0
+    left_over: tuple[LeftOver, ...] = ()

@@ -18,6 +18,7 @@ from policy.errors import PolicyError
 from policy.fence_policies import switched_off_node
 from policy.healthcheck import HealthCheck, dialect_of
 from policy.known import Known
+from policy.left_over import left_over
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.marks import mark_of
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
@@ -113,6 +114,7 @@ def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> 
         next_due=known.next_due,
         policies=known.policies,
         groups=_groups(known, choice.candidates, observations),
+        left_over=left_over(known, watching),
     )
 
 

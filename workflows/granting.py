@@ -22,7 +22,7 @@ from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_
 from policy.ids import episode_id
 from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Release, Replacing
 from policy.remediation.ladder import removes
-from policy.report import MAXIMUM_OBSERVATIONS, Candidate, Observation, ScanReport
+from policy.report import MAXIMUM_OBSERVATIONS, Candidate, LeftOver, Observation, ScanReport
 from workflows import options
 from workflows.messages import HeldOff, ScannerState
 from workflows.permit_table import PermitTable
@@ -152,6 +152,11 @@ class Granting:
                 self._reserve_clean_up(orphan)
                 for orphan in orphans(report.observations, incidents)
                 if orphan.node not in self._settling and self.table.of(orphan.node) is None
+            ]
+            inputs += [
+                self._reserve_left_over(each)
+                for each in report.left_over
+                if each.node not in self._settling and each.node not in self._held_off and self.table.of(each.node) is None
             ]
         if inputs:
             await self._open(inputs)
@@ -382,6 +387,37 @@ class Granting:
             need=Need(kind=NeedKind.CLEAN_UP, reason=reason, requester=workflow.info().workflow_id),
             permit_granted=True,
             holder=self._grantor.holder,
+        )
+
+    def _reserve_left_over(self, found: LeftOver) -> RemediationInput:
+        """An object that an earlier episode has left behind. It is followed and deleted, so it counts in no budget."""
+        incident = workflow.uuid4().hex[:12]
+        self.table.put(
+            Permit(
+                node=found.node,
+                workflow_id=episode_id(self._grantor.cluster, found.node),
+                incident=incident,
+                kind=Kind.REMEDIATION,
+                holding=Holding.PARKED,
+                granted_at=workflow.now(),
+                reason=found.reason,
+                node_uid=found.node_uid,
+            )
+        )
+        requester = workflow.info().workflow_id
+        return RemediationInput(
+            cluster=self._grantor.cluster,
+            node=found.node,
+            machine=found.machine_ref,
+            machine_uid=found.machine_uid,
+            node_uid=found.node_uid,
+            reason=found.reason,
+            requester=requester,
+            incident=incident,
+            holder=self._grantor.holder,
+            need=Need(kind=NeedKind.CHECK, reason=found.reason, check=found.check, requester=requester),
+            ladder=(found.step,),
+            adopts=found.name,
         )
 
     async def _open(self, inputs: list[FencingInput | RemediationInput]) -> None:

@@ -101,10 +101,16 @@ class HandingOut:
             await patient.desk.take_node_lease(theirs_matters=True)
         await patient.remember()
         self._may_stand = True
-        seen = await self._call(ExternalActivities.create, f"creates {self._called}")
+        while (seen := await self._call(ExternalActivities.create, f"creates {self._called}")).deleting:
+            self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
+            await self._patient.wait(self._errand, self._pause, self._episode.doing)
+            self._pause = min(self._pause * 2, LOOK_AGAIN)
+        self._pause = FIRST_LOOK
+        if seen.timed_out and seen.incident != self._episode.incident:
+            raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._errand.asked = seen.created or workflow.now()
         self._errand.began = self._errand.asked  # as medik8s counts the time of a step
-        self._errand.name = seen.ref.name if seen.ref is not None else ""
+        self._errand.name, self._errand.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._errand.name}")
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
@@ -201,6 +207,7 @@ class HandingOut:
             several=len(own) > 1,
             timeout=errand.step.timeout,
             name=errand.name,
+            uid=errand.uid,
             holder=self._episode.holder,
             not_after=workflow.now() + options.ACT_WINDOW,
             well_since=workflow.now() if well else None,

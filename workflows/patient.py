@@ -55,7 +55,7 @@ class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
 
 @dataclass(slots=True, kw_only=True)
 class Errand:
-    """One step under way: when it began, when what it does was set going, and by which name that is found again.
+    """One step under way: when it began, when what it does was set going, and by which name and uid that is found again.
 
     since: no Machine that is older can be the successor. seen: when the Machine was last known to stay.
     """
@@ -66,6 +66,7 @@ class Errand:
     asked: datetime | None = None
     since: datetime | None = None
     name: str = ""
+    uid: str = ""
     seen: datetime | None = None
 
 

@@ -109,6 +109,8 @@ class RemediationStory:
                 return End(outcome=Outcome.REPLACED, message=turn.reason)
             if end is not None:
                 return end
+            if self._request.adopts:
+                return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.problem}")
             if ended := await self._over_by_itself():  # what has failed may have done it all the same, and late
                 return ended
             problem = f"every step has failed: {self.episode.problem or ', '.join(self.patient.failed)}"
@@ -219,6 +221,10 @@ class RemediationStory:
             return pin.refused
         if self._request.exhausted:
             return ""  # a person is asked first, and only with his word for a permit
+        if self._request.adopts:
+            step, now = pin.ladder[0], workflow.now()
+            self._errand = Errand(step=step, index=0, began=now, asked=now, name=self._request.adopts)
+            return ""  # nothing is disrupted, so that no permit is needed
         return await self._get_leave()
 
     async def _get_leave(self) -> str:
@@ -374,6 +380,7 @@ class RemediationStory:
                 asked=errand.asked if errand is not None else None,
                 since=errand.since if errand is not None else None,
                 name=errand.name if errand is not None else "",
+                uid=errand.uid if errand is not None else "",
                 adopted_incident=pin.adopted_incident,
                 earlier=tuple(_taken(each.errand) for each in earlier),
                 left_off=self._may_be_off,
@@ -410,11 +417,14 @@ class RemediationStory:
             asked=known.asked,
             since=known.since,
             name=known.name,
+            uid=known.uid,
         )
 
 
 def _taken(errand: Errand) -> StepTaken:
-    return StepTaken(step=errand.index, began=errand.began, asked=errand.asked, since=errand.since, name=errand.name)
+    return StepTaken(
+        step=errand.index, began=errand.began, asked=errand.asked, since=errand.since, name=errand.name, uid=errand.uid
+    )
 
 
 @workflow.defn(name="Remediation")

@@ -128,7 +128,7 @@ class ClusterRemediation(RemediationActivities):
             told = f"uid {node.view.uid}, asked for was {request.node_uid}"
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
         ref, document = await self._machine_for(request, node)
-        if node is None and document is None:
+        if node is None and document is None and not request.adopts:
             raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         check = await self._check(need, ref, node.view if node is not None else None)

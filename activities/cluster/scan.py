@@ -217,5 +217,6 @@ def essence_of(report: ScanReport) -> str:
         groups=report.groups,
         preservations=report.preservations,
         preservations_left_out=report.preservations_left_out,
+        left_over=report.left_over,
     )
     return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

@@ -224,6 +224,7 @@ class ClusterView:
             groups=parts.groups,
             preservations=parts.preservations,
             preservations_left_out=parts.preservations_left_out,
+            left_over=parts.left_over,
         )
 
     def _what_is_at_risk(self) -> AtRisk:

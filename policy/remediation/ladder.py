@@ -148,7 +148,7 @@ def _wanted(check: HealthCheck | None, body: Body, named: tuple[Step, ...] | Non
     if check is None:
         return (Step(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value),)
     if check.rungs:
-        return tuple(_of_rung(rung) for rung in sorted(check.rungs, key=lambda rung: rung.order))
+        return tuple(step_of(rung) for rung in sorted(check.rungs, key=lambda rung: rung.order))
     return (_dialects_own(check, body),)
 
 
@@ -169,7 +169,8 @@ def _by(step: Step, template: ObjectRef) -> Step:
     return Step(strategy=step.strategy, name=step.name, template=template, timeout=step.timeout)
 
 
-def _of_rung(rung: Rung) -> Step:
+def step_of(rung: Rung) -> Step:
+    """The step that a template of a check means."""
     strategy = OWN_STRATEGIES[rung.template.kind] if is_own_template(rung.template) else Strategy.EXTERNAL
     return Step(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)
 

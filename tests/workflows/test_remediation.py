@@ -250,6 +250,21 @@ def test_an_object_is_created_once_followed_and_deleted_at_recovery() -> None:
     assert world.count(f"time-out {OBJECT}") == 0
 
 
+def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
+    """S35: without a permit, since nothing is disrupted."""
+    world = Remediated(ladder=EXTERNAL, has_machine=False, owner="")
+    made = Made(name="node-7", created=datetime(2026, 1, 1, tzinfo=UTC), several=False)
+    world.objects[OBJECT] = made
+    succeeds(world, made)
+    with Play(world, permit_granted=False, ladder=EXTERNAL, adopts="node-7") as play:
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED, result.message
+    assert world.objects == {}
+    assert world.count(f"create {OBJECT}") == 0
+    assert {"mark", "remember", "cordon", "off"}.isdisjoint(world.acts)
+    assert not any("permit" in act for act in world.acts)
+
+
 def test_an_object_that_says_that_it_failed_is_told_that_its_time_is_over() -> None:
     world = Remediated(ladder=(*EXTERNAL, *DELETION))
     world.on_create = lambda made: setattr(made, "succeeded", "False")

@@ -1,0 +1,74 @@
+"""Remediation objects that nobody needs any more and that no open episode will take back: their node is well, or gone for good.
+
+An episode takes its own back when it ends. One that was terminated, or the operator whose place we have taken, leaves them
+behind, and a node that has one is not counted as well for as long as it stands. What is found here gets an episode that only
+follows the object as it would have been followed, `healthyDelay` included, and deletes it. No brake holds that up (S17, S35).
+"""
+
+from __future__ import annotations
+
+from policy.healthcheck import HealthCheck
+from policy.known import Known
+from policy.remediation.ladder import step_of
+from policy.remediations import Remediation, kind_of, made_from
+from policy.remedies import orphaned
+from policy.report import MAXIMUM_LEFT_OVER, LeftOver
+from policy.targets import Target
+from policy.templates import is_own_template
+from policy.verdicts import Health
+
+
+def left_over(known: Known, watching: frozenset[str]) -> tuple[LeftOver, ...]:
+    """As many as a report has room for, by name. watching: nodes whose episodes are open, or that are held off."""
+    if not known.remediations:
+        return ()
+    found: dict[str, LeftOver] = {}
+    for key, check in sorted(known.checks.items()):
+        if known.controllers.get(check.dialect) or all(is_own_template(rung.template) for rung in check.rungs):
+            continue
+        for remediation in known.remediations.values():
+            if remediation.deleting or not made_from(remediation, check):
+                continue
+            one = _of_machine(known, key, check, remediation) if check.of_machines else _of_node(known, key, check, remediation)
+            if one is not None and one.node not in watching:
+                found.setdefault(one.node, one)
+    return tuple(found[node] for node in sorted(found)[:MAXIMUM_LEFT_OVER])
+
+
+def _of_node(known: Known, key: str, check: HealthCheck, remediation: Remediation) -> LeftOver | None:
+    if not remediation.owned_by(check):
+        return None
+    target = known.nodes.get(remediation.target)
+    if target is None or key not in target.verdicts:
+        gone = orphaned(remediation, check)
+        return _told(check, remediation, remediation.target, target, "the check selects no node of that name") if gone else None
+    if target.verdicts[key].health is not Health.HEALTHY:
+        return None
+    return _told(check, remediation, remediation.target, target, "its node is well")
+
+
+def _of_machine(known: Known, key: str, check: HealthCheck, remediation: Remediation) -> LeftOver | None:
+    """Whoever made it made it for the Machine, which owns it: with that it goes by itself."""
+    target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
+    verdict = target.verdicts.get(key) if target is not None else None
+    owned = any(owner.kind == "Machine" and owner.name == remediation.target for owner in remediation.owners)
+    if target is None or verdict is None or verdict.health is not Health.HEALTHY or not owned:
+        return None
+    return _told(check, remediation, target.victim_name, target, "its machine is well")
+
+
+def _told(check: HealthCheck, remediation: Remediation, node: str, target: Target | None, why: str) -> LeftOver | None:
+    made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
+    rungs = [rung for rung in check.rungs if kind_of(rung.template) == made]
+    rung = next((each for each in rungs if each.template.name == remediation.template), rungs[0])
+    view, machine = (target.node, target.machine) if target is not None else (None, None)
+    return LeftOver(
+        node=node,
+        check=check.ref,
+        step=step_of(rung),
+        name=remediation.ref.name,
+        reason=f"{remediation.ref.key} is left over: {why}",
+        node_uid=view.uid if view is not None else "",
+        machine_ref=check.machine_ref(machine.namespace, machine.name) if machine is not None else None,
+        machine_uid=machine.uid if machine is not None else "",
+    )
