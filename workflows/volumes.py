@@ -90,6 +90,7 @@ class Volumes:
                     await look()
                     self._episode.enter(doing=f"detaches {volume}", until=deadline)
                     await self._detach_if_here(device, volume)
+                    deadline = workflow.now() + patience  # an answer that was lost has been waited out
             if workflow.now() >= deadline:
                 self._tried.clear()
                 raise StepFailed(f"still attached to {device.endpoint}: {', '.join(left)}")

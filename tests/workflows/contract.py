@@ -39,7 +39,7 @@ from activities.contracts.power import (
     VolumesResult,
 )
 from activities.contracts.preservation import PreservationActivities, PreservationStarts
-from activities.contracts.remediation import ExternalActivities, RemediationActivities
+from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.contracts.target import (
     ActRequest,
@@ -133,6 +133,7 @@ CONTRACTS = (
     PreservationActivities,
     RemediationActivities,
     ExternalActivities,
+    VolumeActivities,
 )
 
 

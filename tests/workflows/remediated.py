@@ -19,6 +19,8 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult
 from activities.contracts.remediation import (
     External,
     ExternalRequest,
+    FailedVolumes,
+    FailedVolumesRequest,
     Followed,
     FollowRequest,
     MachineRequest,
@@ -124,6 +126,8 @@ class Remediated:
     owner_says: tuple[str, str] = ("", "")
     """Reason and message of its condition once its owner has looked."""
     annotated: bool = False
+    found: FailedVolumes | None = None
+    """What its node's conditions say of its volumes."""
     objects: dict[str, Made] = field(default_factory=dict)
     on_create: Callable[[Made], None] = lambda _made: None
     """What the controller of the objects makes of one."""
@@ -256,6 +260,11 @@ class ScriptedRemediation:
         if request.destructive:
             world.removing.append(request.removes)
         return replace(result, verdict=verdict)
+
+    def find_volumes(self, _request: FailedVolumesRequest) -> FailedVolumes:
+        self.world.acts.append("find-volumes")
+        assert self.world.found is not None
+        return self.world.found
 
     # The Machine ----------------------------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def test_a_volume_is_named_by_whatever_it_is_called_as_a_word_of_its_own(message
     """S9: a longer id that begins alike is another volume, and a word of prose is none."""
     failure = found(message)
     assert list(failure.volumes) == volumes
-    assert bool(failure.refused) is not volumes
+    assert bool(failure.refused) is (not volumes)
 
 
 @pytest.mark.parametrize(
