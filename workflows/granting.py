@@ -363,21 +363,9 @@ class Granting:
         )
 
     def _reserve_clean_up(self, orphan: Observation) -> FencingInput:
-        """A healthy node with the mark of an episode that is not open. It disrupts nothing, so it counts in no budget."""
-        incident = workflow.uuid4().hex[:12]
+        """A healthy node with the mark of an episode that is not open."""
         reason = f"carries the mark of incident {orphan.incident}, which is not open"
-        self.table.put(
-            Permit(
-                node=orphan.node,
-                workflow_id=episode_id(self._grantor.cluster, orphan.node),
-                incident=incident,
-                kind=Kind.FENCING,
-                holding=Holding.PARKED,
-                granted_at=workflow.now(),
-                reason=reason,
-                node_uid=orphan.uid,
-            )
-        )
+        incident = self._keep_a_line(orphan.node, orphan.uid, Kind.FENCING, reason)
         return FencingInput(
             cluster=self._grantor.cluster,
             node=orphan.node,
@@ -390,20 +378,8 @@ class Granting:
         )
 
     def _reserve_left_over(self, found: LeftOver) -> RemediationInput:
-        """An object that an earlier episode has left behind. It is followed and deleted, so it counts in no budget."""
-        incident = workflow.uuid4().hex[:12]
-        self.table.put(
-            Permit(
-                node=found.node,
-                workflow_id=episode_id(self._grantor.cluster, found.node),
-                incident=incident,
-                kind=Kind.REMEDIATION,
-                holding=Holding.PARKED,
-                granted_at=workflow.now(),
-                reason=found.reason,
-                node_uid=found.node_uid,
-            )
-        )
+        """An object that an earlier episode has left behind: it is followed and deleted."""
+        incident = self._keep_a_line(found.node, found.node_uid, Kind.REMEDIATION, found.reason)
         requester = workflow.info().workflow_id
         return RemediationInput(
             cluster=self._grantor.cluster,
@@ -419,6 +395,23 @@ class Granting:
             ladder=(found.step,),
             adopts=found.name,
         )
+
+    def _keep_a_line(self, node: str, uid: str, kind: Kind, reason: str) -> str:
+        """The incident of an episode that disrupts nothing, and so counts in no budget; its node is held all the same."""
+        incident = workflow.uuid4().hex[:12]
+        self.table.put(
+            Permit(
+                node=node,
+                workflow_id=episode_id(self._grantor.cluster, node),
+                incident=incident,
+                kind=kind,
+                holding=Holding.PARKED,
+                granted_at=workflow.now(),
+                reason=reason,
+                node_uid=uid,
+            )
+        )
+        return incident
 
     async def _open(self, inputs: list[FencingInput | RemediationInput]) -> None:
         request = OpenRequest(
