@@ -24,6 +24,7 @@ from activities.contracts.target import (
 )
 from activities.errors import error_message
 from policy.episodes import Phase, Step
+from policy.healthcheck import ObjectRef
 from policy.permits import Release
 from workflows import options
 from workflows.episode import Episode
@@ -46,6 +47,8 @@ class Bookkeeping:
         self._delegate = delegate
         self.adopted = ""
         """The incident whose marks were adopted."""
+        self.machine: tuple[ObjectRef, str] | None = None
+        """The Machine, with its uid, on which the story is told as well."""
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the turn it means."""
@@ -151,10 +154,13 @@ class Bookkeeping:
     async def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode."""
         text = f"incident {self._episode.incident}: {message}"
+        about, about_uid = self.machine or (None, "")
         try:
             await workflow.execute_activity_method(
                 TargetActivities.record_event,
-                EventRequest(target=self._episode.target, reason=reason, message=text, warning=warning),
+                EventRequest(
+                    target=self._episode.target, reason=reason, message=text, warning=warning, about=about, about_uid=about_uid
+                ),
                 **(options.report(self._episode.cluster) | {"summary": f"tells people: {reason}"}),
             )
         except ActivityError as error:

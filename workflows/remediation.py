@@ -258,6 +258,8 @@ class RemediationStory:
         )
         desk = Bookkeeping(episode, delegate=pin.need.delegate)
         desk.adopted = pin.adopted_incident
+        if pin.machine is not None:
+            desk.machine = pin.machine, pin.machine_uid
         self.patient = Patient(
             episode=episode,
             pin=pin,

@@ -30,10 +30,15 @@ class EpisodeTeller:
         fence = await self._fences.reference(node) if self._fences is not None else None
         for about, its_uid in (*abouts, *([fence] if fence is not None else [])):
             happening = Happening(about=about, uid=its_uid, reason=reason, message=message, warning=warning)
-            try:
-                await self._recorder.tell(happening)
-            except ApplicationError as error:
-                activity.logger.warning("the Event %s on %s was not written: %s", reason, about.key, error.message)
+            await tell_or_log(self._recorder, happening)
+
+
+async def tell_or_log(recorder: EventRecorder, happening: Happening) -> None:
+    """What can't be written is logged: a story that can't be told stops nothing."""
+    try:
+        await recorder.tell(happening)
+    except ApplicationError as error:
+        activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
 
 
 class ClusterMirror(MirrorActivities):

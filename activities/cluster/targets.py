@@ -9,13 +9,14 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.events import EventRecorder, Happening
 from activities.cluster.fencing_requests import answer
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
 from activities.cluster.machine_reading import Connections
 from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
-from activities.cluster.mirroring import EpisodeTeller
+from activities.cluster.mirroring import EpisodeTeller, tell_or_log
 from activities.cluster.nodefences import NodeFences
 from activities.cluster.nodelease import release_node_lease, take_node_lease
 from activities.cluster.plans import plan_for
@@ -39,6 +40,7 @@ from policy.episodes import FencingInput, Need, NeedKind, Pinned
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.moments import written
 from policy.plan import FencingPlan
+from policy.targets import MACHINE
 
 
 class ClusterTarget(TargetActivities):
@@ -59,6 +61,7 @@ class ClusterTarget(TargetActivities):
         self._cluster = cluster
         self._fence_namespace = source.namespace
         self._connection = connection
+        self._machines = machines or connection
         self._connections = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock or utc_now
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
@@ -147,7 +150,14 @@ class ClusterTarget(TargetActivities):
         """Tell it where people look first; a story that cannot be told stops no fencing."""
         pinned = request.target.pinned
         require_cluster(request.target.cluster, self._cluster)
-        await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
+        if not pinned.node.startswith(MACHINE):
+            await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
+        if (about := request.about) is not None:
+            happening = Happening(
+                about=about, uid=request.about_uid, reason=request.reason, message=request.message, warning=request.warning
+            )
+            theirs = self._machines if about.api_version.startswith("cluster.x-k8s.io/") else self._connection
+            await tell_or_log(EventRecorder(theirs, clock=self._clock), happening)
 
     @activity.defn(name="target.answer-request")
     async def answer_request(self, request: AnswerRequest) -> AnswerResult:

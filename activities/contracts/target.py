@@ -15,6 +15,7 @@ from temporalio import activity
 from policy.drain import DrainOptions
 from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
 from policy.fencing_requests import Answer
+from policy.healthcheck import ObjectRef
 from policy.kdump import KernelDead
 from policy.nodes import Taint
 from policy.plan import Chosen, CutStorage, FencingPlan
@@ -233,12 +234,15 @@ class NodeLeaseResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRequest:
-    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story. Best effort by design: never blocks."""
+    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story; and on its Machine, where `about` and its
+    uid name one. Best effort by design: never blocks."""
 
     target: Target
     reason: str
     message: str
     warning: bool = False
+    about: ObjectRef | None = None
+    about_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
