@@ -105,6 +105,7 @@ class HandingOut:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
             await self._patient.wait(self._errand, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
+            await patient.looks.before_destruction()  # that may have taken long (S20)
         self._pause = FIRST_LOOK
         if seen.timed_out and seen.incident != self._episode.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")

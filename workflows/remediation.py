@@ -142,6 +142,8 @@ class RemediationStory:
             end = await self._carry_out(step)
         except NeedGone as turn:
             end = End(outcome=Outcome.RECOVERED, message=turn.reason)
+        except TargetChanged as turn:  # its Node may go long before it
+            end = End(outcome=Outcome.REPLACED, message=turn.reason)
         except Vetoed as turn:
             done = "before anything was done" if len(self._set_going) == 1 else f"before {step.errand.step.name}"
             end = End(outcome=Outcome.RELEASED, message=f"given up {done}: {turn.reason}")

@@ -30,6 +30,9 @@ told by its own verdict first."""
 ANOTHER_WORKER = timedelta(seconds=10)
 """A worker never has its own node's machine deleted; the next try may be taken by another one (S16)."""
 
+ANOTHER_TRY = timedelta(seconds=1)
+"""After an answer that was lost, once it has been waited out. A server that never answers has the time of the step."""
+
 FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 """Of the condition OwnerRemediated: its owner has given up. Deferred is no failure."""
 
@@ -165,6 +168,7 @@ class Deletion(Replacing):
                     seen = await patient.look_after(self._errand)
                     if seen is None or not (seen.gone or seen.deleting):
                         await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
+                        await patient.wait(self._errand, ANOTHER_TRY, error_message(error))
                     continue
                 if error_type(error) is ErrorType.OWN_NODE:
                     await patient.wait(self._errand, ANOTHER_WORKER, "until another worker may ask for the deletion")

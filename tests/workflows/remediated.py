@@ -82,6 +82,8 @@ class Made:
     message: str = ""
     timed_out: bool = False
     well_since: datetime | None = None
+    goes_at: datetime | None = None
+    """It is being deleted, until then."""
 
 
 class SickNode(World):
@@ -362,6 +364,9 @@ class ScriptedRemediation:
         world = self.world
         name = _named(request)
         world.acts.append(f"create {name}")
+        earlier = world.objects.get(name)
+        if earlier is not None and earlier.goes_at is not None and world.now >= earlier.goes_at:
+            del world.objects[name]
         if name not in world.objects:
             world.objects[name] = made = Made(name=name, created=world.now.replace(microsecond=0), several=request.several)
             world.on_create(made)
@@ -403,6 +408,7 @@ class ScriptedRemediation:
             node_deletion=made.node_deletion,
             phase=made.phase,
             message=made.message,
+            deleting=made.goes_at is not None,
             well_since=made.well_since,
         )
 

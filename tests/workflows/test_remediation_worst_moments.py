@@ -191,6 +191,45 @@ def test_an_object_that_cannot_be_read_has_not_failed() -> None:
     assert (result.outcome, world.node.commands) == (Outcome.RECOVERED, [])
 
 
+def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> None:
+    """S34, S35: each request is waited out and read; then a person is asked, with no history that grows for ever."""
+    world = Remediated(ladder=(DELETE,))
+    webhook = failure(ErrorType.AMBIGUOUS, "failed calling webhook: context deadline exceeded")
+    world.errors["preservation.give-up"] = deque([webhook] * 200)
+    with Play(world) as play:
+        status = play.parked()
+        assert 30 * MINUTE < play.passed < 32 * MINUTE
+        world.errors.clear()
+        play.abort()
+        play.result()
+    assert "failed calling webhook" in status.problem
+
+
+def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
+    """The machine's deletion hangs and its Node is gone, which is another target to the next step: only its end is the end, and
+    whoever replaces it is told what to remember."""
+    world = Remediated(ladder=(DELETE, SELF), goes_after=40 * MINUTE)
+    with Play(world) as play:
+        play.did("give-up")
+        world.node.present = False
+        result = play.result()
+    assert (result.outcome, world.objects) == (Outcome.REPLACED, {})
+    assert "w-8 has taken its place" in result.message
+    assert read_memory(world.successor().memory).of == "w-7"
+
+
+def test_a_node_that_is_well_before_an_earlier_object_is_gone_gets_no_new_one() -> None:
+    """S20: that one's finalizer may hold up for long; what was seen before it is old then."""
+    world = Remediated(ladder=(SLOW,))
+    with Play(world) as play:
+        early = play.clockwork.now
+        world.objects[OBJECT] = Made(name=OBJECT, created=early, several=False, goes_at=early + 10 * MINUTE)
+        play.skip(5 * MINUTE)
+        world.node.ready = True
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+
+
 def test_a_step_that_can_never_be_begun_is_given_up_after_half_an_hour() -> None:
     """S16: the episode does not wait for ever for a worker that may."""
     world = Remediated(ladder=(step(Strategy.EXTERNAL),))
