@@ -312,16 +312,31 @@ class RemediationStory:
         """A patient that is well again, or was replaced by others, needs nobody any more."""
         found = await self.patient.glance()
         if found is not None and found.gone:
-            return End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone")
+            return await self._gone_after_all()
         if found is not None and not found.deleting and await self.patient.looks.need_is_gone():
             return End(outcome=Outcome.RECOVERED, message="it is well again")
         return None
 
+    async def _gone_after_all(self) -> End:
+        """Where a step had its deletion asked for, its successor is seen as ever, and told what to remember."""
+        gone = End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone")
+        asked = [each for each in self._set_going if isinstance(each, Replacing) and each.errand.asked is not None]
+        if not asked:
+            return gone
+        self.episode.enter(phase=Phase.TERMINATING, doing=gone.message)
+        try:
+            return await asked[-1].go_on()
+        except AbortAsked as turn:
+            return End(outcome=Outcome.ABORTED, message=turn.reason)
+        except Turn as turn:
+            self.episode.note("look", "failed", turn.reason)
+            return gone
+
     async def _forget_what_failed(self) -> None:
-        """Before the first step is tried anew: an object that its controller has given up for good would be found again. What
-        was cut or has begun to go stays so."""
-        for step in [each for each in self._set_going if isinstance(each, HandingOut | Annotating)]:
-            if not await step.take_back():
+        """Before the first step is tried anew: an object that its controller has given up for good would be found again, and so
+        would an owner's word. What was cut or has begun to go stays so."""
+        for step in [each for each in self._set_going if isinstance(each, HandingOut | Annotating | OwnersTurn)]:
+            if not await step.take_back() and not isinstance(step, OwnersTurn):
                 self._set_going.remove(step)
 
     # Ending ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from policy.permits import Decision, PermitAnswer
 from policy.plan import Act, PlannedMethod
 from policy.power import PowerState
 from policy.remediation.escalation import Step, Strategy
+from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play
@@ -24,6 +25,7 @@ SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
 FENCE = step(Strategy.FENCE, 20 * MINUTE)
 REBOOT = step(Strategy.REBOOT, 20 * MINUTE)
 DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
+OWNER = step(Strategy.REQUEST_OWNER, 30 * MINUTE)
 OBJECT = "SelfNodeRemediation"
 
 
@@ -315,6 +317,43 @@ def test_a_patient_that_is_well_or_gone_while_parked_needs_nobody(outcome: Outco
             world.present = world.node.present = False
         result = play.result()
     assert result.outcome is outcome
+
+
+def test_a_deletion_that_ends_while_parked_tells_the_successor_what_to_remember() -> None:
+    """What never ended in its time was a try all the same: the replacement is not a new story, or a set whose machines always
+    fail is a hot loop."""
+    world = Remediated(ladder=(DELETE,), goes_after=40 * MINUTE)
+    with Play(world) as play:
+        play.parked()
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "w-8 has taken its place" in result.message
+    remembered = read_memory(world.successor().memory)
+    assert (remembered.of, remembered.failed) == ("w-7", ("delete-machine",))
+
+
+def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> None:
+    world = Remediated(ladder=(DELETE,), goes_after=40 * MINUTE, ready_after=None)
+    with Play(world) as play:
+        play.parked()
+        play.until(lambda status: "waits for its replacement" in status.doing)
+        play.abort()
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+
+
+def test_an_owner_is_asked_anew_once_a_person_has_it_go_on() -> None:
+    """Its old word, that it can't, would end the step at once."""
+    world = Remediated(ladder=(OWNER,))
+    world.owner_says = ("CannotBeRemediated", "it wants one replica only")
+    with Play(world) as play:
+        play.parked()
+        world.owner_says, world.owner_acts_after = ("", ""), MINUTE
+        play.resume()
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    asked = [act for act in world.acts if act in {"request-owner", "take-back"}]
+    assert asked[:3] == ["request-owner", "take-back", "request-owner"]
 
 
 def test_an_abort_while_parked_takes_everything_back() -> None:
