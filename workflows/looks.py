@@ -101,6 +101,19 @@ class Looks:
         if result.verdict is not LookVerdict.GO:
             raise StepFailed(f"it can't be seen whether the machine is to be left off: {result.reason}")
 
+    async def before_others_act(self) -> None:
+        """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't
+        be looked at, or that the check's time runs anew, is neither."""
+        try:
+            result = await self._look(destructive=False, need_matters=True)
+        except Turn as turn:
+            self._episode.note("look", "failed", turn.reason)
+            return
+        if result.verdict is LookVerdict.NEED_GONE:
+            raise NeedGone(result.reason)
+        if result.verdict is LookVerdict.VETOED and not result.observation.soon:
+            raise Vetoed(result.reason)
+
     async def need_is_gone(self) -> bool:
         """Whether the need is provably gone. Not being able to look is not being gone."""
         try:

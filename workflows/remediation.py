@@ -146,6 +146,7 @@ class RemediationStory:
             end = End(outcome=Outcome.REPLACED, message=turn.reason)
         except Vetoed as turn:
             done = "before anything was done" if len(self._set_going) == 1 else f"before {step.errand.step.name}"
+            done = f"before anything came of {step.errand.step.name}" if step.errand.asked is not None else done
             end = End(outcome=Outcome.RELEASED, message=f"given up {done}: {turn.reason}")
         if end.outcome is Outcome.ABORTED or (deletion := await self._deletion_beside(step)) is None:
             return end

@@ -96,8 +96,14 @@ class Replacing(ABC):
 
     async def _while_there_is_a_way_back(self, found: Followed) -> None:
         await self._patient.looks.may_go_on()
-        if await self._patient.looks.need_is_gone():
-            raise NeedGone("it is well again, and its deletion has not begun")
+        try:
+            await self._patient.looks.before_others_act()
+        except NeedGone as turn:
+            raise NeedGone("it is well again, and its deletion has not begun") from turn
+        except Vetoed:
+            if await self.goes():
+                return  # while we looked; there is nothing left to withdraw
+            raise
         if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD:
             raise Hopeless(
                 f"its owner {self._patient.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"

@@ -216,6 +216,18 @@ def test_a_node_that_recovers_before_its_owner_acts_takes_the_request_back() -> 
     assert world.count("take-back") == 1
 
 
+def test_whoever_keeps_the_machine_before_its_owner_acts_has_the_request_taken_back() -> None:
+    """S27: seen before its termination begins, whatever ran first."""
+    world = Remediated(ladder=OWNER)
+    world.owner_says = ("RemediationDeferred", "later")
+    with Play(world) as play:
+        play.until(lambda status: "later" in status.doing)
+        world.node.glances = deque([LookVerdict.VETOED])
+        result = play.result()
+    assert (result.outcome, world.owner_asked) == (Outcome.RELEASED, None)
+    assert "before anything came of request-owner" in result.message
+
+
 def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
     """At exactly its time-out a step still has its time."""
     world = Remediated(ladder=OWNER)
