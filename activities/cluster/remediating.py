@@ -78,8 +78,9 @@ from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episodes import Need, NeedKind, Pinned, RemediationInput
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
-from policy.nodes import NodeView
+from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.requests import KEEPING_WORDS
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
@@ -93,6 +94,9 @@ ATTEMPTS = 5
 
 WAITING = "WaitingForRemediation"
 """The reason by which Cluster API's owners know that it is their turn."""
+
+REQUESTED = "RemediationRequested"
+"""Our own word that it is unhealthy, where no health check has said so."""
 
 CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
 
@@ -222,10 +226,11 @@ class ClusterRemediation(RemediationActivities):
             stands = condition_of_machine(machine, OWNER_REMEDIATED)
             if deleting_since(machine) is not None or stands.get("status") == "False":
                 return {}
+            _require_not_kept(machine, request.machine)
             said = Said(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
             if condition_of_machine(machine, SUCCEEDED).get("status") != "False":
-                sick = Said(status="False", reason="RemediationRequested", message=f"incident {request.target.incident}")
+                sick = Said(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
                 wanted[SUCCEEDED] = (sick, sick)
             return wanted
 
@@ -236,7 +241,7 @@ class ClusterRemediation(RemediationActivities):
         """The shipped annotation, and the one of the proposal."""
         await self._require_leave(request, f"annotating {request.machine.key}")
         values = {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
-        return await self._annotate(request.machine, request.machine_uid, values)
+        return await self._annotate(request.machine, request.machine_uid, values, unless_kept=True)
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
@@ -250,7 +255,8 @@ class ClusterRemediation(RemediationActivities):
             stands = condition_of_machine(machine, OWNER_REMEDIATED)
             if deleting_since(machine) is not None or stands.get("status") != "False":
                 return {}
-            return {OWNER_REMEDIATED: None}
+            ours = condition_of_machine(machine, SUCCEEDED).get("reason") == REQUESTED
+            return {OWNER_REMEDIATED: None, SUCCEEDED: None} if ours else {OWNER_REMEDIATED: None}
 
         return await self._write_conditions(request, compose, "its owner is asked no more")
 
@@ -416,7 +422,13 @@ class ClusterRemediation(RemediationActivities):
     # Small things ---------------------------------------------------------------------------------------------------
 
     async def _annotate(
-        self, ref: ObjectRef, uid: str, values: Mapping[str, str | None], *, only_if_absent: bool = False
+        self,
+        ref: ObjectRef,
+        uid: str,
+        values: Mapping[str, str | None],
+        *,
+        only_if_absent: bool = False,
+        unless_kept: bool = False,
     ) -> ActResult:
         """Set annotations of that very Machine, None removes one; a gone Machine is left alone."""
         connection, path = self._place(ref)
@@ -430,6 +442,8 @@ class ClusterRemediation(RemediationActivities):
             differing = {key: value for key, value in values.items() if there.get(key) != value}
             if not differing:
                 return ActResult(changed=False, detail="so already")
+            if unless_kept:
+                _require_not_kept(machine, ref)
             metadata = {"uid": uid, "resourceVersion": machine["metadata"]["resourceVersion"], "annotations": differing}
             try:
                 await connection.patch_merge(path, {"metadata": metadata})
@@ -451,6 +465,16 @@ class ClusterRemediation(RemediationActivities):
 
     def _connection(self, ref: ObjectRef) -> ClusterConnection:
         return self._machines if ref.api_version.startswith("cluster.x-k8s.io/") else self._nodes
+
+
+def _require_not_kept(machine: JsonObject, ref: ObjectRef) -> None:
+    """Nobody asks for it to be kept, on the very version that is written (S20, S27): on a Machine alone no look at its Node shows
+    that."""
+    there = annotations_of(machine)
+    if there.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
+        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {PRESERVE_ANNOTATION} preserves it")
+    if kept := next((each for each in (SKIP_ANNOTATION, PAUSED_ANNOTATION) if each in there), ""):
+        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {kept} keeps it out of remediation")
 
 
 def _candidates(name: str) -> list[ObjectRef]:
