@@ -20,7 +20,7 @@ from policy.durations import format_duration
 from policy.episodes import Outcome, Phase, Step
 from workflows import options
 from workflows.endings import End
-from workflows.patient import FIRST_LOOK, LOOK_AGAIN, Errand, Patient
+from workflows.patient import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, Errand, Patient
 from workflows.turns import AbortAsked, Hopeless, NeedGone, Vetoed, is_unclear, turn_for
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
@@ -192,11 +192,17 @@ class Deletion(Replacing):
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
         if self._errand.asked is not None or self._patient.pin.machine is None:
             return ""
-        try:
-            await self._give_up(withdraw=True)
-        except ActivityError as error:
-            self._episode.note("delete-machine", "claim left", error_message(error))
-        return ""
+        failing = "our claim on the Node can't be taken off"
+
+        async def withdraw() -> None:
+            try:
+                await self._give_up(withdraw=True)
+            except ActivityError as error:
+                if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
+                    raise turn_for(error, failing) from error
+
+        gone = await self._patient.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
+        return "" if gone else f"; {failing}"
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         pin, episode = self._patient.pin, self._episode

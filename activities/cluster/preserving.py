@@ -92,7 +92,9 @@ class ClusterPreservation(PreservationActivities):
         require_cluster(request.cluster, self._cluster)
         for _ in range(ATTEMPTS):
             in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-            if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            # To withdraw is to restore: no brake holds that up (S17).
+            problem = "" if request.withdraw else await cluster_lease_problem(self._connection, request.holder, self._clock())
+            if problem:
                 raise failure(ErrorType.NOT_LICENSED, problem)
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
             if sight.held is None or sight.machine is None:

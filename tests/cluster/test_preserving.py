@@ -399,6 +399,14 @@ async def test_a_word_at_any_moment_is_heard_or_came_after_the_deletion_had_begu
     assert late
 
 
+async def test_a_claim_is_taken_off_without_the_cluster_lease(world: Surroundings) -> None:
+    """S17: to withdraw is to restore."""
+    await world.has(node(), machine("Failed"))
+    await world.annotate("/api/v1/nodes/node-7", **{TERMINATING_ANNOTATION: "2026-11-20T12:00:00Z"})
+    assert (await world.give_up(withdraw=True)).kept == "it is not asked for any more"
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
 async def test_without_the_cluster_lease_nothing_is_deleted(world: Surroundings) -> None:
     """S38."""
     await world.has(node(), machine("Failed"))

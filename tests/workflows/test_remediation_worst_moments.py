@@ -205,6 +205,17 @@ def test_a_server_that_never_answers_a_deletion_has_the_time_of_the_step() -> No
     assert "failed calling webhook" in status.problem
 
 
+def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> None:
+    """S35: it would tell whoever wants to keep the machine that it is being given up."""
+    world = Remediated(ladder=(DELETE,))
+    conflict = failure(ErrorType.TRANSIENT, "changed by others")
+    unlicensed = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
+    world.errors["preservation.give-up"] = deque([failure(ErrorType.VETOED, "it is held"), conflict, "before", unlicensed])
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.deletions, world.count("withdraw")) == (Outcome.RELEASED, [], 1)
+
+
 def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
     """The machine's deletion hangs and its Node is gone, which is another target to the next step: only its end is the end, and
     whoever replaces it is told what to remember."""
