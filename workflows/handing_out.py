@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
 from policy.durations import format_duration
-from policy.episodes import NeedKind, Outcome, Phase, Step
+from policy.episodes import Outcome, Phase, Step
 from policy.remediation.following import Progress, Told, follow
 from workflows import options
 from workflows.endings import End
@@ -127,7 +127,7 @@ class HandingOut:
             if seen.present and goes and not succeeded:
                 return None  # it was to go, and its successor is still to come
             return End(outcome=Outcome.REPLACED, message=f"{lost}; {self._called} is over")
-        if not await self._is_well(succeeded=succeeded):
+        if not await patient.is_well(succeeded=succeeded):
             if seen.well_since is not None or self._noted:
                 await self._note("notes that the node is not well any more", well=False)
             self._lasts = ""
@@ -154,13 +154,6 @@ class HandingOut:
             return ""
         self._pause = min(self._pause, left + timedelta(milliseconds=100))
         return f"that must last for another {format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))}"
-
-    async def _is_well(self, *, succeeded: bool) -> bool:
-        """A person's wish is never gone by itself: there a Ready node is well once its controller says that it has succeeded."""
-        observed = self._episode.observation
-        if self._patient.pin.need.kind is NeedKind.PERSON:
-            return succeeded and observed is not None and observed.ready
-        return await self._patient.looks.need_is_gone()
 
     async def _note(self, summary: str, *, well: bool) -> None:
         try:
@@ -251,7 +244,7 @@ class Annotating:
             if found is not None and found.gone:
                 return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone")
             await patient.looks.may_go_on()
-            if await patient.looks.need_is_gone():
+            if await patient.is_well():
                 return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
             self._episode.enter(doing="waits for the bare-metal operator")
             await patient.wait(self._errand, pause, self._episode.doing)

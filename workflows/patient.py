@@ -184,6 +184,16 @@ class Patient:
         self.blind = False
         return found
 
+    async def is_well(self, *, succeeded: bool = False) -> bool:
+        """Whether what others did about it was of use. A person's wish is never gone by itself: there a Ready node is well once
+        its controller says that it has succeeded, which not all do, or once it has started anew."""
+        if self.pin.need.kind is not NeedKind.PERSON:
+            return await self.looks.need_is_gone()
+        before = self.pin.pinned.boot_id
+        if not await self.looks.refresh() or (seen := self.episode.observation) is None or not seen.ready:
+            return False
+        return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
+
     async def glance(self) -> Followed | None:
         """What has become of its Machine, for whoever does nothing about it. None: not known now."""
         if self.pin.machine is None:

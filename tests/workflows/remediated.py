@@ -274,7 +274,13 @@ class ScriptedRemediation:
         world = self.world
         world.acts.append("pin-target")
         return RemediationPin(
-            pinned=Pinned(node=request.node, uid=world.node.uid if world.node.present else "", provider_id="sim://7", zone="a"),
+            pinned=Pinned(
+                node=request.node,
+                uid=world.node.uid if world.node.present else "",
+                provider_id="sim://7",
+                zone="a",
+                boot_id=world.node.boot_id,
+            ),
             need=request.need or world.need,
             ladder=world.ladder if request.ladder is None else request.ladder,
             check_uid="uid-check",

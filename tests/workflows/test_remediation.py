@@ -408,6 +408,20 @@ def test_a_persons_wish_is_fulfilled_once_its_controller_has_succeeded_and_the_n
     assert (result.outcome, world.objects) == (Outcome.RECOVERED, {})
 
 
+@pytest.mark.parametrize("ladder", [EXTERNAL, ANNOTATION], ids=["external", "annotate-external"])
+def test_a_persons_wish_is_fulfilled_once_the_node_has_started_anew(ladder: tuple[Step, ...]) -> None:
+    """S14: neither Metal3 nor OpenShift's operator ever says that it has succeeded, and a permit is not held for ever."""
+    world = Remediated(ladder=ladder, need=Need(kind=NeedKind.PERSON, reason="a drill", requester="ada"))
+    world.node.ready = True
+    with Play(world) as play:
+        play.did(f"create {OBJECT}" if ladder is EXTERNAL else "annotate-external")
+        play.skip(5 * MINUTE)
+        assert not play.execution.closed
+        world.node.boot_id = "boot-2"
+        result = play.result()
+    assert (result.outcome, world.objects, world.annotated) == (Outcome.RECOVERED, {}, False)
+
+
 def test_two_templates_of_one_kind_get_objects_of_their_own() -> None:
     """`several`: as medik8s names them."""
     first = step(Strategy.EXTERNAL, MINUTE)
