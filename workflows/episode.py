@@ -150,7 +150,7 @@ class Episode:
         self._show()
 
     def ended(self, outcome: Outcome, message: str) -> EpisodeResult:
-        """The last line of the record, and the result of an episode that proves nothing about power."""
+        """The last line of the record, and the result, with what was proven on the way."""
         self.note("end", outcome.value, message)
         self.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
         measuring.ended(self.cluster, self.kind, outcome, workflow.now() - self.started)
@@ -162,7 +162,10 @@ class Episode:
             message=message,
             started=self.started,
             ended=workflow.now(),
+            off_proof=self.off_proof,
+            restart_proof=self.restart_proof,
             record=tuple(self.record),
+            kernel_dead=self.kernel_dead,
         )
 
     def status(self) -> EpisodeStatus:

@@ -305,6 +305,15 @@ class FencingStory:
         """Whether anything has been done to the machine or its workloads."""
         return self._case is not None and self._case.touched
 
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """What comes of an abort now, for whoever has asked for it."""
+        if not self.touched:
+            return "power has not been touched, what was added to the node is taken off again"
+        if request.power_on:
+            return "what was begun is finished, then the machine is switched on"
+        back = f"`nodewarden fence {self.episode.node}` brings it back"
+        return f"it ends once the power state is read; a machine that is off stays off, {back}"
+
     def wants_acknowledgement(self) -> bool:
         """Whether a person's word that the machine is off would be of use now."""
         return self._case is not None and self.parking.wants_a_word
@@ -337,12 +346,7 @@ class Fencing(EpisodeConversation):
 
     def what_abort_means(self, request: AbortRequest) -> str:
         """Before power was touched, and after it."""
-        if not self._story.touched:
-            return "power has not been touched, what was added to the node is taken off again"
-        if request.power_on:
-            return "what was begun is finished, then the machine is switched on"
-        back = f"`nodewarden fence {self.episode.node}` brings it back"
-        return f"it ends once the power state is read; a machine that is off stays off, {back}"
+        return self._story.what_abort_means(request)
 
     @workflow.update
     def acknowledge_off(self, request: AcknowledgeRequest) -> str:

@@ -17,6 +17,7 @@ from policy.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
 from workflows.endings import End
 from workflows.fencing import FencingStory
+from workflows.messages import AbortRequest
 from workflows.patient import Errand, Patient
 from workflows.turns import Hopeless
 
@@ -54,6 +55,10 @@ class FencingStep:
     def errand(self) -> Errand:
         """How far it has come."""
         return self._errand
+
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """What comes of an abort now, for whoever has asked for it."""
+        return self._story.what_abort_means(request)
 
     @property
     def may_have_left_it_off(self) -> bool:

@@ -367,6 +367,11 @@ class RemediationStory:
         return self.episode.ended(end.outcome, end.message)
 
     @property
+    def at(self) -> StepOfLadder | None:
+        """The step that is under way, None where none is."""
+        return self._set_going[-1] if self._errand is not None and self._set_going else None
+
+    @property
     def _may_be_off(self) -> bool:
         steps = [each for each in self._set_going if isinstance(each, FencingStep)]
         return self._left_off or any(step.may_have_left_it_off for step in steps)
@@ -465,6 +470,11 @@ class Remediation(EpisodeConversation):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
         raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
+
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """Of a step that switches power it is what it is of a fencing."""
+        step = self._story.at if isinstance(self._story, RemediationStory) else None
+        return step.what_abort_means(request) if isinstance(step, FencingStep) else super().what_abort_means(request)
 
     async def _to_the_end(self) -> EpisodeResult | PreservationInput | RemediationInput:
         story = asyncio.create_task(self._until_all_is_said())

@@ -71,7 +71,6 @@ from activities.contracts.remediation import (
     Replacement,
 )
 from activities.contracts.target import ActResult
-from activities.contracts.target import Target as EpisodeTarget
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
@@ -135,7 +134,8 @@ class ClusterRemediation(RemediationActivities):
         if node is None and document is None and not request.adopts:
             raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
-        check = await self._check(need, ref, node.view if node is not None else None)
+        named = bool(request.strategies) or request.ladder is not None
+        check = await self._check(need, ref, node.view if node is not None else None, named=named)
         owner = controller_of(document) if document is not None else ""
         ladder, refused = self._ladder(request, check, node, document)
         refused = refused or _forgotten(request, node, document)
@@ -172,18 +172,28 @@ class ClusterRemediation(RemediationActivities):
             return ref, document
         return None, None
 
-    async def _check(self, need: Need, machine: ObjectRef | None, node: NodeView | None) -> HealthCheck | None:
-        """The need's check; for a person's wish the first that covers the target, since it says by what to remediate."""
+    async def _check(self, need: Need, machine: ObjectRef | None, node: NodeView | None, *, named: bool) -> HealthCheck | None:
+        """The need's check; for a person's wish the first that covers the target, since it says by what to remediate. named: a
+        person has named the steps."""
         if need.kind is NeedKind.CHECK:
             document = await find_check(self._connections, need)
             return _parsed(document) if document is not None else None
         if node is None:
             return None
+        unusable: list[str] = []
         for resource in CHECKS:
-            for document in await checks_of(self._connections, resource, []):
-                check = _parsed(document)
-                if check is not None and await self._covers(check, node, machine):
+            for document in await checks_of(self._connections, resource, unusable):
+                try:
+                    check = parse(document)
+                except PolicyError as error:
+                    unusable.append(str(error))
+                    continue
+                if await self._covers(check, node, machine):
                     return check
+        if unusable and not named:
+            # What covers it may be one of these: that its Machine is deleted instead is for a person to say.
+            told = f"{unusable[0]}; or name the steps (--with, `strategies`)"
+            raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {told}")
         return None
 
     async def _covers(self, check: HealthCheck, node: NodeView, machine: ObjectRef | None) -> bool:
@@ -353,6 +363,8 @@ class ClusterRemediation(RemediationActivities):
 
     async def _as_replacement(self, request: FollowRequest, machine: JsonObject) -> Replacement:
         node = await find_node(self._nodes, name) if (name := node_of(machine)) else None
+        if node is not None and request.memory and LAST_REMEDIATION_ANNOTATION not in node.annotations:
+            await self._remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
         ready = node is not None and node.view.ready
         return Replacement(
             machine=machine["metadata"]["name"],
@@ -400,22 +412,27 @@ class ClusterRemediation(RemediationActivities):
 
     @activity.defn(name="remediation.remember")
     async def remember(self, request: RememberRequest) -> ActResult:
-        """On the Machine where there is one, which outlives its Node; else on the Node."""
+        """On its Machine, which outlives the Node, and on its Node, since a check of Nodes knows no Machines."""
         require_cluster(request.target.cluster, self._cluster)
+        done: list[ActResult] = []
         if request.machine is not None:
-            return await self._annotate(request.machine, request.machine_uid, {LAST_REMEDIATION_ANNOTATION: request.memory})
-        return await self._remember_on_node(request.target, request.memory)
+            noted = {LAST_REMEDIATION_ANNOTATION: request.memory}
+            done.append(await self._annotate(request.machine, request.machine_uid, noted))
+        if (pinned := request.target.pinned).uid:
+            done.append(await self._remember_on_node(pinned.node, pinned.uid, request.memory))
+        return ActResult(changed=any(each.changed for each in done), detail="; ".join(each.detail for each in done))
 
-    async def _remember_on_node(self, target: EpisodeTarget, memory: str) -> ActResult:
+    async def _remember_on_node(self, name: str, uid: str, memory: str, *, only_if_absent: bool = False) -> ActResult:
         def decide(node: LiveNode) -> Edit:
-            if node.view.uid != target.pinned.uid:
+            if node.view.uid != uid:
                 return Edit(detail="another Node has the name")
-            if node.annotations.get(LAST_REMEDIATION_ANNOTATION) == memory:
+            there = node.annotations.get(LAST_REMEDIATION_ANNOTATION)
+            if there == memory or (only_if_absent and there is not None):
                 return Edit(detail="noted already")
             return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
 
         try:
-            return await edit_node(self._nodes, target.pinned.node, decide)
+            return await edit_node(self._nodes, name, decide)
         except ObjectNotFound:
             return ActResult(changed=False, detail="the Node is gone")
 
@@ -502,11 +519,16 @@ def _remembers(machine: JsonObject, request: FollowRequest) -> bool:
 
 
 def _forgotten(request: RemediationInput, node: LiveNode | None, machine: JsonObject | None) -> str:
-    """Why what the scan made of its past does not hold any more, "" where it does."""
-    there = annotations_of(machine) if machine is not None else node.annotations if node is not None else {}
-    if request.memory is None or there.get(LAST_REMEDIATION_ANNOTATION, "") == request.memory:
+    """Why what the scan made of its past does not hold any more, "" where it does. A check of Nodes goes by the Node's word."""
+    there: Mapping[str, str] = {}
+    if request.machine is not None and machine is not None:
+        there = annotations_of(machine)
+    elif node is not None:
+        there = node.annotations
+    now = there.get(LAST_REMEDIATION_ANNOTATION, "")
+    if request.memory is None or now == request.memory:
         return ""
-    return "it was told of a remediation before it that no scan had seen yet: the next scan decides"
+    return f"its annotation {LAST_REMEDIATION_ANNOTATION} has changed since the scan that decided: the next one decides anew"
 
 
 def _parsed(document: JsonObject) -> HealthCheck | None:

@@ -66,12 +66,12 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
         typer.echo(f"{episode.node}: {wording.ending(result)}")
     if result.outcome is Outcome.REFUSED:
         return Exit.REFUSED
-    return Exit.OK if result.outcome in wording.GOOD_ENDS else Exit.FAILED
+    return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
 
 
 async def see_through(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
-    from policy.episodes import EpisodeStatus, Phase
+    from policy.episodes import EpisodeStatus, Kind, Phase
     from starter.changes import episode_changes
     from starter.errors import MissingError, SilentError
 
@@ -90,8 +90,8 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Words) ->
                 former = status
                 if status.phase is Phase.NEEDS_HUMAN:
                     complain(
-                        f"{episode.node} waits for a person: {status.problem or status.doing}; "
-                        f"see `nodewarden ack-off`, `abort` and `resume`"
+                        f"{episode.node} waits for a person: {status.problem or status.doing}; see `nodewarden "
+                        f"{'ack-off`, `abort' if status.kind is Kind.FENCING else 'abort'}` and `resume`"
                     )
                     return Exit.FAILED
             await _pause(end)
