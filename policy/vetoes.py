@@ -94,6 +94,15 @@ def preserved_by(node: NodeView) -> str:
     return ""
 
 
+def preserved_on(machine: MachineView, node: NodeView | None) -> str:
+    """Whether somebody asks for the Machine to be preserved on that alone (S21, S27): the Node's own value beats it, and what a
+    preservation makes of it comes only later."""
+    preserve = machine.annotations.get(PRESERVE_ANNOTATION)
+    if preserve not in KEEPING_WORDS or (node is not None and PRESERVE_ANNOTATION in node.annotations):
+        return ""
+    return f"the annotation {PRESERVE_ANNOTATION}={preserve} on Machine {machine.name} preserves the node"
+
+
 def preserved_as_failed(node: NodeView) -> bool:
     """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then. A word
     against it counts before anything of it was written (S26)."""

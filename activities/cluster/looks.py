@@ -48,7 +48,7 @@ from policy.report import Observation
 from policy.rules import Rules, rules_of
 from policy.targets import MACHINE, Target
 from policy.verdicts import Health, need_gone
-from policy.vetoes import going, preserved_as_failed, veto_of
+from policy.vetoes import going, preserved_as_failed, preserved_on, veto_of
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
@@ -406,9 +406,12 @@ def _veto(request: LookRequest, sight: _Sight) -> str:
         return f"the node's lease is held by {sight.lease.holder!r}"
     if sight.subject.kept_out:
         return sight.subject.kept_out
-    if sight.node is None:
-        return ""
-    return veto_of(sight.node.view, preserving=request.need.kind is NeedKind.PRESERVATION)
+    node, preserving = sight.node.view if sight.node is not None else None, request.need.kind is NeedKind.PRESERVATION
+    if not preserving and (
+        kept := next(filter(None, (preserved_on(each, node) for each in sight.subject.machines_of(node))), "")
+    ):
+        return kept
+    return veto_of(node, preserving=preserving) if node is not None else ""
 
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:

@@ -18,6 +18,7 @@ from activities.contracts.target import LookResult, LookVerdict
 from policy.episodes import Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.marks import TERMINATING_ANNOTATION, claim_of
+from policy.nodes import PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -267,6 +268,22 @@ class TestVetoes:
         assert result.verdict is LookVerdict.VETOED
         assert annotation in result.reason
         assert not result.observation.unhealthy
+
+    @every_system
+    @pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
+    async def test_a_preservation_that_is_asked_for_on_the_machine_alone_is_a_veto(
+        self, system: System, kind: NeedKind, world: World
+    ) -> None:
+        """S21, S27: also before anything was made of it, which an open episode of the node delays. The Node's value beats it."""
+        await licensed(world, system)
+        await system.annotate(world.others, "machines", MACHINE, {PRESERVE_ANNOTATION: "now"})
+        need = need_of(system) if kind is NeedKind.CHECK else Need(kind=kind, reason="asked by ada")
+        request = await world.look(need=need)
+        result = await world.target.last_look(request)
+        assert result.verdict is LookVerdict.VETOED
+        assert f"{PRESERVE_ANNOTATION}=now on Machine {MACHINE}" in result.reason
+        await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
+        assert (await world.target.last_look(request)).verdict is LookVerdict.GO
 
     @every_system
     async def test_a_machine_that_is_being_deleted_is_left_to_whoever_deletes_it(self, system: System, world: World) -> None:
