@@ -169,14 +169,18 @@ class RemediationStory:
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _deletion_beside(self, step: StepOfLadder) -> Replacing | None:
-        """The earlier step by which the machine goes, None where it stays."""
-        for other in reversed(self._set_going):
-            if isinstance(other, Replacing) and other is not step and other.errand.asked is not None:
-                try:
-                    return other if await other.goes() else None
-                except Turn as turn:
-                    self.episode.note("look", "failed", turn.reason)
-                    return None
+        """The earlier step by which the machine goes, None where it stays. Unless somebody aborts, that is waited to be known."""
+        asked = [each for each in self._set_going if isinstance(each, Replacing) and each is not step]
+        other = next((each for each in reversed(asked) if each.errand.asked is not None), None)
+        while other is not None:
+            try:
+                return other if await other.goes() else None
+            except StepFailed as turn:
+                self.episode.note("look", "failed", turn.reason)
+                if self.episode.abort_asked is not None:
+                    break
+                self.episode.enter(doing=f"will look again whether the machine goes: {turn.reason}")
+                await self.episode.rest(LONGEST_PAUSE, "before the machine is looked at again")
         return None
 
     async def _fail(self, step: StepOfLadder, errand: Errand, turn: Turn) -> None:

@@ -216,6 +216,17 @@ def test_a_claim_that_came_to_nothing_is_taken_off_however_often_it_takes() -> N
     assert (result.outcome, world.deletions, world.count("withdraw")) == (Outcome.RELEASED, [], 1)
 
 
+def test_a_silent_api_does_not_make_a_machine_that_goes_one_that_stays() -> None:
+    """S18: not being able to look is no answer. The fencing after a deletion that hung has brought its node back."""
+    world = Remediated(ladder=(DELETE, FENCE), goes_after=60 * MINUTE)
+    away = [failure(ErrorType.UNREACHABLE, "the API is away")] * 40
+    world.after["power-management.power-on"] = lambda: world.errors.update({"remediation.follow-machine": deque(away)})
+    with Play(world) as play:
+        result = play.result()
+    assert result.outcome is Outcome.REPLACED
+    assert "w-8 has taken its place" in result.message
+
+
 def test_a_node_that_goes_before_its_machine_is_not_the_end() -> None:
     """The machine's deletion hangs and its Node is gone, which is another target to the next step: only its end is the end, and
     whoever replaces it is told what to remember."""
