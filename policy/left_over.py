@@ -1,4 +1,5 @@
-"""Remediation objects that nobody needs any more and that no open episode will take back: their node is well, or gone for good.
+"""Remediation objects, and wishes to owners, that nobody needs any more and no open episode will take back: their node is well,
+or gone for good.
 
 An episode takes its own back when it ends. One that was terminated, or the operator whose place we have taken, leaves them
 behind, and a node that has one is not counted as well for as long as it stands. What is found here gets an episode that only
@@ -7,32 +8,69 @@ follows the object as it would have been followed, `healthyDelay` included, and 
 
 from __future__ import annotations
 
-from policy.healthcheck import HealthCheck
+from collections.abc import Iterator
+from datetime import timedelta
+
+from policy.healthcheck import Dialect, HealthCheck
 from policy.known import Known
-from policy.remediation.ladder import step_of
+from policy.remediation.escalation import Step, Strategy
+from policy.remediation.ladder import REPLACING_OWNERS, step_of
 from policy.remediations import Remediation, kind_of, made_from
-from policy.remedies import orphaned
+from policy.remedies import OWNER_REMEDIATED, orphaned
 from policy.report import MAXIMUM_LEFT_OVER, LeftOver
 from policy.targets import Target
 from policy.templates import is_own_template
 from policy.verdicts import Health
 
+SICK_AGAIN = timedelta(minutes=1)
+"""So long at most a Machine that has fallen sick meanwhile is left to an owner that nobody has licensed."""
+
 
 def left_over(known: Known, watching: frozenset[str]) -> tuple[LeftOver, ...]:
     """As many as a report has room for, by name. watching: nodes whose episodes are open, or that are held off."""
-    if not known.remediations:
-        return ()
     found: dict[str, LeftOver] = {}
     for key, check in sorted(known.checks.items()):
-        if known.controllers.get(check.dialect) or all(is_own_template(rung.template) for rung in check.rungs):
+        if known.controllers.get(check.dialect):
             continue
-        for remediation in known.remediations.values():
-            if remediation.deleting or not made_from(remediation, check):
-                continue
-            one = _of_machine(known, key, check, remediation) if check.of_machines else _of_node(known, key, check, remediation)
-            if one is not None and one.node not in watching:
+        for one in (*_objects(known, key, check), *_wishes(known, key, check)):
+            if one.node not in watching:
                 found.setdefault(one.node, one)
     return tuple(found[node] for node in sorted(found)[:MAXIMUM_LEFT_OVER])
+
+
+def _objects(known: Known, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+    if not known.remediations or all(is_own_template(rung.template) for rung in check.rungs):
+        return
+    for remediation in known.remediations.values():
+        if remediation.deleting or not made_from(remediation, check):
+            continue
+        one = _of_machine(known, key, check, remediation) if check.of_machines else _of_node(known, key, check, remediation)
+        if one is not None:
+            yield one
+
+
+def _wishes(known: Known, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+    """Machines that are well, and that their owner is still asked to remediate. It would do so the moment that a check calls one
+    of them unhealthy again: without a permit, whatever brake is closed, and though somebody preserves it (S14, S15, S17, S27)."""
+    if check.dialect is not Dialect.CLUSTER_API:
+        return
+    for target in known.machines.values():
+        machine, verdict = target.machine, target.verdicts.get(key)
+        if machine is None or machine.deleting or verdict is None or verdict.health is not Health.HEALTHY:
+            continue
+        asked = machine.condition(OWNER_REMEDIATED)
+        if asked is None or asked.status != "False" or machine.controller.partition("/")[0] not in REPLACING_OWNERS:
+            continue
+        yield LeftOver(
+            node=target.victim_name,
+            check=check.ref,
+            step=Step(strategy=Strategy.REQUEST_OWNER, name=Strategy.REQUEST_OWNER.value, timeout=SICK_AGAIN),
+            name=OWNER_REMEDIATED,
+            reason=f"{machine.controller} is still asked to remediate {machine.name}: its machine is well",
+            node_uid=target.node.uid if target.node is not None else "",
+            machine_ref=check.machine_ref(machine.namespace, machine.name),
+            machine_uid=machine.uid,
+        )
 
 
 def _of_node(known: Known, key: str, check: HealthCheck, remediation: Remediation) -> LeftOver | None:

@@ -9,10 +9,12 @@ import pytest
 
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ledger import Ledger
+from policy.nodes import Condition
+from policy.remediation.escalation import Strategy
 from policy.remediations import Owner, Remediation
 from policy.report import LeftOver
 from tests.policy.builders import NOW, a_check, a_node
-from tests.policy.pools import FOREIGN, NAMESPACE, a_machine, openshift
+from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 CHECK = a_check(remediationTemplate=FOREIGN | {"namespace": "ops"})
 OF_NODE = Remediation(
@@ -73,3 +75,36 @@ def test_of_a_machine_that_is_well_where_the_machine_owns_it() -> None:
         left = ledger.report_parts(NOW).left_over
         assert [each.node for each in left] == expected
         assert all(each.machine_ref is not None and each.machine_ref.name == "m1" for each in left)
+
+
+def asked(**fields: Any) -> tuple[LeftOver, ...]:
+    """A Machine whose owner is still asked to remediate it."""
+    node = fields.pop("node", a_node("n1"))
+    ledger = Ledger()
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_check(cluster_api("m"))
+    ledger.put_node(node, NOW)
+    given = {"uid": "uid-m1", "conditions": (Condition(type="OwnerRemediated", status="False"),)} | fields
+    ledger.put_machine(a_machine("m1", **given), NOW)
+    return ledger.report_parts(NOW).left_over
+
+
+def test_a_wish_to_the_owner_of_a_machine_that_is_well_is_to_be_taken_back() -> None:
+    """S14, S17, S35: the owner would act on it at the next bad moment, without a permit and whatever brake is closed then."""
+    (left,) = asked()
+    assert (left.node, left.machine_uid, left.step.strategy) == ("n1", "uid-m1", Strategy.REQUEST_OWNER)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"node": a_node("n1", "Unknown", 60)},
+        {"deleting": True},
+        {"controller": "Other/x"},
+        {"conditions": (Condition(type="OwnerRemediated", status="True"),)},
+        {"conditions": ()},
+    ],
+    ids=["still sick", "on its way out", "of nobody who remediates", "done", "never asked"],
+)
+def test_a_wish_that_is_needed_or_none_is_left(fields: dict[str, Any]) -> None:
+    assert asked(**fields) == ()

@@ -228,6 +228,16 @@ def test_whoever_keeps_the_machine_before_its_owner_acts_has_the_request_taken_b
     assert "before anything came of request-owner" in result.message
 
 
+def test_a_wish_that_an_earlier_episode_has_left_is_taken_back_and_nothing_else_is_done() -> None:
+    """S35: without a permit, since nothing is disrupted."""
+    world = Remediated(ladder=OWNER)
+    world.node.ready, world.owner_asked = True, datetime(2026, 1, 1, tzinfo=UTC)
+    with Play(world, permit_granted=False, ladder=OWNER, adopts="OwnerRemediated") as play:
+        result = play.result()
+    assert (result.outcome, world.owner_asked) == (Outcome.RECOVERED, None)
+    assert not {"request-owner", "give-up", "mark", "remember"} & set(world.acts)
+
+
 def test_an_owner_that_does_nothing_runs_out_of_time_strictly() -> None:
     """At exactly its time-out a step still has its time."""
     world = Remediated(ladder=OWNER)
