@@ -107,7 +107,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """Put what has been done about it on the target itself: on its Machine, or on a Node that belongs to none."""
+    """Put what has been done about it on the target itself: on its Machine, and on its Node."""
 
     target: Target
     memory: str

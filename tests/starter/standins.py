@@ -133,13 +133,14 @@ class FencingStandIn:
 
 @workflow.defn(name="Remediation", sandboxed=False)
 class RemediationStandIn:
-    """At the first of its steps until it is aborted; one of `gone-…` is replaced at once, and one of `refused-…` is refused."""
+    """At the first of its steps until it is aborted; one of `gone-…` is replaced at once, one of `refused-…` is
+    refused, and one of `left-…` is let go unrepaired."""
 
     @workflow.init
     def __init__(self, request: RemediationInput) -> None:
         self._input = request
         self._started = workflow.now()
-        ends = {"gone": Outcome.REPLACED, "refused": Outcome.REFUSED}
+        ends = {"gone": Outcome.REPLACED, "refused": Outcome.REFUSED, "left": Outcome.RELEASED}
         self._outcome = ends.get(request.node.split("-")[0])
 
     @workflow.run

@@ -85,6 +85,7 @@ async def test_a_misspelt_step_is_code_2(keyboard: Path, warden: Nodewarden, clu
     [
         ("gone-1", 0, "gone-1: replaced after "),
         ("refused-1", 3, "nodewarden: refused-1 is not remediated: as the script says"),
+        ("left-1", 1, "left-1: released after "),
         ("node-1", 1, "node-1: aborted after "),
     ],
 )

@@ -1,0 +1,102 @@
+"""What is remembered of a remediation: on both objects of a machine, and read from the one that the deciding check looks at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.cluster.remediating import ClusterRemediation
+from activities.contracts.remediation import RemediationPin, RememberRequest
+from activities.contracts.target import Target
+from policy.episodes import Need, NeedKind, RemediationInput
+from policy.healthcheck import ObjectRef
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION as MEMORY
+from simulator.resources import NODES
+from tests.cluster.acts.world import CLUSTER, NODE, World
+from tests.cluster.machines import CLUSTER_API, machine_of
+
+MACHINE = ObjectRef(api_version=CLUSTER_API.api_version, kind="Machine", name=machine_of(NODE), namespace=CLUSTER_API.namespace)
+MACHINE_PATH = CLUSTER_API.path("machines", machine_of(NODE))
+
+OLD = "an old record"
+NEW = "a new record"
+
+
+@pytest.fixture
+async def remediation(world: World) -> ClusterRemediation:
+    await CLUSTER_API.install(world.others)
+    await world.hold_cluster_lease()
+    await CLUSTER_API.add_machine(world.others, machine_of(NODE), node=NODE)
+    names = {"cluster.x-k8s.io/machine": machine_of(NODE), "cluster.x-k8s.io/cluster-namespace": CLUSTER_API.namespace}
+    await world.change_node({"metadata": {"annotations": names}})
+    return ClusterRemediation(CLUSTER, world.connection, own_node="node-1", clock=world.clock)
+
+
+async def remembered(world: World) -> tuple[str, str]:
+    """What the Machine and the Node say, "" where one says nothing."""
+    machine = await world.others.get(MACHINE_PATH)
+    return tuple(each["metadata"].get("annotations", {}).get(MEMORY, "") for each in (machine, await world.node()))  # type: ignore[return-value]
+
+
+async def asked(world: World, memory: str = NEW, target: Target | None = None) -> RememberRequest:
+    uid = (await world.others.get(MACHINE_PATH))["metadata"]["uid"]
+    return RememberRequest(target=target or await world.pinned(), memory=memory, machine=MACHINE, machine_uid=uid)
+
+
+async def pinned(world: World, remediation: ClusterRemediation, memory: str, machine: ObjectRef | None) -> RemediationPin:
+    """As the scanner starts an episode: for a check of Nodes without a Machine, for one of Machines with it."""
+    request = RemediationInput(
+        cluster=CLUSTER,
+        node=NODE,
+        machine=machine,
+        need=Need(kind=NeedKind.PERSON, reason="a test asks"),
+        strategies=("reboot=10m",),
+        memory=memory,
+    )
+    pin: RemediationPin = await ActivityEnvironment().run(remediation.pin, request)
+    assert pin.machine == MACHINE
+    return pin
+
+
+async def test_it_is_on_the_machine_and_on_the_node(world: World, remediation: ClusterRemediation) -> None:
+    """A check of Nodes knows no Machines, and what is on the Node alone goes with it."""
+    assert (await remediation.remember(await asked(world))).changed
+    assert await remembered(world) == (NEW, NEW)
+    assert not (await remediation.remember(await asked(world))).changed
+
+
+async def test_another_node_of_the_name_is_left_alone(world: World, remediation: ClusterRemediation) -> None:
+    target = await world.pinned()
+    other = replace(target, pinned=replace(target.pinned, uid="uid-of-one-that-is-gone"))
+    await remediation.remember(await asked(world, target=other))
+    assert await remembered(world) == (NEW, "")
+
+
+async def test_a_node_that_is_gone_takes_nothing_from_its_machine(world: World, remediation: ClusterRemediation) -> None:
+    request = await asked(world)
+    await world.delete_node()
+    await remediation.remember(request)
+    machine = await world.others.get(MACHINE_PATH)
+    assert machine["metadata"]["annotations"][MEMORY] == NEW
+
+
+async def test_a_check_of_nodes_goes_by_the_node_and_one_of_machines_by_the_machine(
+    world: World, remediation: ClusterRemediation
+) -> None:
+    """The record of an earlier episode on the other object refuses nothing."""
+    await world.others.patch(MACHINE_PATH, {"metadata": {"annotations": {MEMORY: OLD}}})
+    assert not (await pinned(world, remediation, "", None)).refused
+    assert not (await pinned(world, remediation, OLD, MACHINE)).refused
+    await world.others.patch(NODES.path(NODE), {"metadata": {"annotations": {MEMORY: NEW}}})
+    assert not (await pinned(world, remediation, NEW, None)).refused
+
+
+@pytest.mark.parametrize("machine", [None, MACHINE], ids=["of-nodes", "of-machines"])
+async def test_what_was_remembered_since_the_scan_is_decided_anew(
+    machine: ObjectRef | None, world: World, remediation: ClusterRemediation
+) -> None:
+    await remediation.remember(await asked(world))
+    refused = (await pinned(world, remediation, OLD, machine)).refused
+    assert f"{MEMORY} has changed since the scan" in refused
