@@ -201,8 +201,8 @@ class RemediationInput:
     scanner reserved the permit before it started us.
 
     With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
-    that. asked: a run before this one has asked for the deletion, and its permit is ours. progress: where a run before this one
-    stood in the ladder.
+    that. asked: a run before this one has asked for the deletion, and its permit is ours. unclear: it may have, for all that is
+    known. progress: where a run before this one stood in the ladder.
     """
 
     cluster: str = ""
@@ -218,6 +218,7 @@ class RemediationInput:
     isolated: IsolatedBoot | None = None
     unhealthy: str = ""
     asked: bool = False
+    unclear: bool = False
     started: datetime | None = None
     record: tuple[RecordEntry, ...] = ()
     need: Need | None = None

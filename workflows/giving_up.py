@@ -27,6 +27,8 @@ from workflows.turns import is_unclear
 LOOK_AGAIN = timedelta(seconds=20)
 PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
+TRIES_BEFORE_A_PERSON = 10
+"""After so many requests in a row that came to nothing, half an hour about, a person is told, and the permit is another's."""
 
 HOPELESS = frozenset({ErrorType.NOT_SUPPORTED, ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED})
 
@@ -47,8 +49,9 @@ class GivingUpStory:
         if request.machine is not None:
             self.episode.machine = f"{request.machine.namespace}/{request.machine.name}"
         self._desk = Bookkeeping(self.episode)
-        self.episode.permit = self._asked = request.asked
-        self._unclear = False
+        self._asked = request.asked
+        self.episode.permit = request.asked or request.permit_granted
+        self._unclear = request.unclear
         """Whether the deletion was asked for, and whether it may have been for all that we know: an answer was lost."""
         info = workflow.info()
         self.episode.target = Target(
@@ -64,7 +67,7 @@ class GivingUpStory:
         """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days."""
         self.episode.introduce(zone="", reason=self.episode.reason)
         self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
-        pause = PAUSE
+        pause, tries = PAUSE, 0
         while True:
             if (abort := self.episode.abort_asked) is not None and not self._asked:
                 return await self._aborted(abort)
@@ -83,16 +86,21 @@ class GivingUpStory:
                 if is_unclear(error):
                     self._unclear = True
                     await self.episode.settle(options.DELETION_DEADLINE)
-                    continue
                 if error_type(error) in HOPELESS:
                     await self._desk.ask_for_a_person(self.episode.problem)
                     await self.episode.rest(None, "a person's word")
                     continue
-                self.episode.enter(doing=f"will ask again: {self.episode.problem}")
+                if self._may_roll:
+                    return self._rolled()
+                tries += not self._asked
+                if not self._asked and tries % TRIES_BEFORE_A_PERSON == 0:
+                    await self._desk.ask_for_a_person(f"the deletion came to nothing {tries} times: {self.episode.problem}")
+                else:
+                    self.episode.enter(doing=f"will ask again: {self.episode.problem}")
                 await self.episode.rest(pause, "before the deletion is asked for again")
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause, self.episode.problem, self._unclear = PAUSE, "", False
+            pause, tries, self.episode.problem, self._unclear = PAUSE, 0, "", False
             if found.gone:
                 return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
             if found.kept:
@@ -190,12 +198,19 @@ class GivingUpStory:
             ),
         )
 
+    @property
+    def _may_roll(self) -> bool:
+        """Whether a new history may begin; a word that is not carried out yet would be lost with this one."""
+        return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
+
     def _rolled(self) -> RemediationInput:
         return replace(
             self._request,
             incident=self.episode.incident,
             holder=self.episode.holder,
-            asked=True,
+            asked=self._asked,
+            unclear=self._unclear,
+            permit_granted=self.episode.permit,
             started=self.episode.started,
             record=tuple(self.episode.record),
         )

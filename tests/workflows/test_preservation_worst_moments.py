@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from temporalio import activity, workflow
@@ -15,6 +15,7 @@ from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episodes import Outcome, Phase, PreservationNews
+from policy.preservation.held import Held
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
@@ -149,3 +150,59 @@ async def test_a_deletion_that_hangs_for_days_goes_on_in_a_new_history(
     assert len(runs) > 2
     assert (world.acts.count("delete"), world.acts.count("permit")) == (1, 1)
     assert sum(entry.act == "delete-machine" for entry in result.record) == 1
+
+
+@pytest.mark.parametrize("problem", [ErrorType.AMBIGUOUS, ErrorType.UNREACHABLE], ids=["unclear", "unreachable"])
+async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, problem: ErrorType
+) -> None:
+    """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 200)
+    world = machine()
+    world.fails()
+    world.annotate("false")
+    real, webhook = kept_machine.keeps, failure(problem, "failed calling webhook: context deadline exceeded")
+    asked_at: list[datetime] = []
+
+    def keeps(held: Held, now: datetime) -> bool:
+        asked_at.append(now)
+        if len(asked_at) <= 60:
+            raise webhook
+        return real(held, now)
+
+    monkeypatch.setattr(kept_machine, "keeps", keeps)
+    async with preserving(env, world) as run:
+        result = await run.timeout()
+        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
+    assert result.outcome is Outcome.REPLACED
+    assert len(runs) > 3
+    assert asked_at[59] - asked_at[0] > timedelta(hours=2), "it is asked for ever more seldom"
+    told = [event for event in world.events if event.startswith("NeedsHuman: ")]
+    assert told
+    assert all("failed calling webhook" in event for event in told)
+    assert world.acts.count("delete") == 1
+    assert 1 < world.acts.count("permit") <= 1 + len(told)
+
+
+async def test_a_deletion_that_nobody_answers_can_be_aborted_in_its_next_history(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S20: a new history does not take for asked what was only tried."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 100)
+    world = machine()
+    world.fails()
+    world.annotate("false")
+
+    def unclear(held: Held, now: datetime) -> bool:
+        world.acts.append("tried")
+        raise failure(ErrorType.AMBIGUOUS, "failed calling webhook: context deadline exceeded")
+
+    monkeypatch.setattr(kept_machine, "keeps", unclear)
+    async with preserving(env, world) as run:
+        await run.skip(timedelta(hours=6))
+        await run.handle.execute_update(Remediation.abort, AbortRequest(who="ada", reason="stop"))
+        result = await run.timeout()
+        runs = [each async for each in env.client.list_workflows(f"WorkflowId = '{run.handle.id}'")]
+    assert result.outcome is Outcome.ABORTED
+    assert len(runs) > 3
+    assert world.acts.count("tried") > 20
