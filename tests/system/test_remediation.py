@@ -127,8 +127,13 @@ async def test_replacements_that_fail_are_retries_until_a_person_is_asked_and_ha
     status = await parked(system, last)
     assert "maxRetry is 1" in status.problem
     assert not status.permit
-    told = await system.client.get(f"/api/v1/namespaces/{NAMESPACE}/events")
-    asks = [each for each in told["items"] if each["reason"] == "NeedsHuman" and each["involvedObject"]["name"] == last]
+    asks: list[str] = []
+    deadline = asyncio.get_running_loop().time() + 20  # the Event comes after the phase
+    while not asks and asyncio.get_running_loop().time() < deadline:
+        told = await system.client.get(f"/api/v1/namespaces/{NAMESPACE}/events")
+        named = [each for each in told["items"] if each["involvedObject"]["name"] == last]
+        asks = [each["message"] for each in named if each["reason"] == "NeedsHuman"]
+        await asyncio.sleep(0.2)
     assert asks, "kubectl describe machine says that a person is needed"
     assert [each.status for each in fleet.deletions()[asked:] if not each.by_controllers] == [200, 200], "M1 and M1-1, no more"
     fleet.instances.troubles.clear()
