@@ -129,12 +129,13 @@ def answer_request(
     ahead: int = 0,
     now: datetime | None = None,
     power: Iterable[PowerMoment] = (),
+    held_off: Iterable[HeldOff] = (),
 ) -> PermitAnswer:
-    """The answer to an episode that was started by hand. `ahead`: how many requests wait in the queue before it.
+    """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
-    the quiet time; without a moment none is kept.
+    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19).
     """
     permits = tuple(permits)
     for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
@@ -146,6 +147,8 @@ def answer_request(
         return _refusal("the scanner has not seen the cluster yet; ask again in a moment")
     if unlicensed := _unlicensed(report):
         return _refusal(unlicensed[1])
+    if not request.by_person and (held := next((each for each in held_off if each.node == request.node), None)) is not None:
+        return _refusal(f"held off: {held.reason}")
     for check in report.checks:
         if _in_short_circuit(check):
             return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
@@ -153,7 +156,7 @@ def answer_request(
     if braked := _braked(report, groups):
         return _refusal(braked[1])
     if request.control_plane:
-        others = {permit.node for permit in permits if permit.control_plane and permit.node != request.node}
+        others = {permit.node for permit in permits if permit.control_plane is not False and permit.node != request.node}
         members, ready = report.control_plane.members, report.control_plane.ready
         guard = control_plane_guard(
             members,
@@ -259,7 +262,7 @@ class _Table:
         self._control_plane = report.control_plane
         self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}
         self._counted = [permit.node for permit in permits if permit.holding is not Holding.PARKED]
-        self._members = {permit.node for permit in permits if permit.control_plane}
+        self._members = {permit.node for permit in permits if permit.control_plane is not False}
         self._taken: list[Candidate] = []
         self._remaining = {key: check.remaining for key, check in self._checks.items()}
         for candidate in report.candidates:
@@ -305,7 +308,8 @@ class _Table:
     def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         for key, most in candidate.in_flight:
-            busy = [permit.node for permit in self._permits if key in permit.checks and permit.holding is not Holding.PARKED]
+            held = [permit for permit in self._permits if permit.holding is not Holding.PARKED]
+            busy = [permit.node for permit in held if permit.found or key in permit.checks]
             busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
             if len(busy) >= most:
                 return Because.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"

@@ -375,7 +375,7 @@ class EpisodeStatus:
 
     requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
     a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
-    of the Machine that it is about.
+    of the Machine that it is about. control_plane: None before the node has been looked at.
     """
 
     incident: str
@@ -397,7 +397,7 @@ class EpisodeStatus:
     permit: bool = False
     queued: str = ""
     waiting_until: datetime | None = None
-    control_plane: bool = False
+    control_plane: bool | None = None
     node_uid: str = ""
     provider_id: str = ""
     kernel_dead: KernelDead | None = None

@@ -22,7 +22,11 @@ class Holding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget."""
+    """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
+
+    control_plane: None where nobody has said yet. found: its episode was found open, and nobody said which checks count it.
+    What is not known counts as it would at worst (S14, S15).
+    """
 
     node: str
     workflow_id: str
@@ -32,7 +36,7 @@ class Permit:
     granted_at: datetime
     provider_id: str = ""
     zone: str = ""
-    control_plane: bool = False
+    control_plane: bool | None = False
     reason: str = ""
     node_uid: str = ""
     groups: tuple[str, ...] = ()
@@ -43,6 +47,7 @@ class Permit:
     """Kind and name of what controls its Machine, and makes another one of it."""
     removes: bool = False
     """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,10 @@ class Replacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitRequest:
-    """An episode that was started by hand asks for leave (update `request_permit` of the scanner)."""
+    """An open episode asks for leave (update `request_permit` of the scanner).
+
+    by_person: a person wants it now; a program's request is refused as long as the node is held off (S19).
+    """
 
     node: str
     workflow_id: str
@@ -75,6 +83,7 @@ class PermitRequest:
     removes: bool = False
     ready: bool = True
     """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
+    by_person: bool = False
 
 
 class Decision(StrEnum):

@@ -64,6 +64,11 @@ class Case:
         return self.power.proof is None and not self.freeing.done
 
     @property
+    def only_restoring_is_left(self) -> bool:
+        """Whether all that was to be destroyed is done: switching on and giving back need no permit."""
+        return self.freeing.done and not self.plan.terminate_instance
+
+    @property
     def leaves_off(self) -> bool:
         """Whether somebody wants the machine left as it is, which is off."""
         abort = self.episode.abort_asked
@@ -91,9 +96,10 @@ class Case:
             reason=self.need.reason,
             provider_id=pinned.provider_id,
             zone=pinned.zone,
-            control_plane=self.episode.control_plane,
+            control_plane=self.episode.control_plane is not False,
             node_uid=pinned.uid,
             ready=self.episode.observation is not None and self.episode.observation.ready,
+            by_person=self.episode.asked_by_person(self.need),
         )
 
 

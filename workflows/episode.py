@@ -23,6 +23,8 @@ from policy.episodes import (
     EpisodeResult,
     EpisodeStatus,
     Kind,
+    Need,
+    NeedKind,
     OffProof,
     Outcome,
     PathProof,
@@ -84,7 +86,8 @@ class Episode:
         """Which step of its ladder a remediation is at, for people; rung_until: when that has had its time."""
         self.rung_until: datetime | None = None
         self.machine = ""
-        self.control_plane = False
+        self.control_plane: bool | None = None
+        """Of its node; None before that has been looked at."""
         self._target: Target | None = None
         self.mirror: Mirror | None = None
         self.record: list[RecordEntry] = []
@@ -325,6 +328,10 @@ class Episode:
             await workflow.sleep(duration, summary="waits out an act that may still be in flight")
 
     # The permit -----------------------------------------------------------------------------------------------------
+
+    def asked_by_person(self, need: Need) -> bool:
+        """Whether a permit is asked for because a person wants the node acted on: he asked for the episode, or has it go on."""
+        return need.kind is NeedKind.PERSON or self.resumed is not None or self.acknowledgement is not None
 
     async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.

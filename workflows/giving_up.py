@@ -46,6 +46,7 @@ class GivingUpStory:
         self.episode.started = request.started or workflow.now()
         self.episode.record += request.record
         self.episode.holder = request.holder
+        self.episode.control_plane = False  # a member's deletion only a ladder may ask for: here it is refused
         if request.machine is not None:
             self.episode.machine = f"{request.machine.namespace}/{request.machine.name}"
         self._desk = Bookkeeping(self.episode)
@@ -126,6 +127,7 @@ class GivingUpStory:
                     reason=request.reason,
                     node_uid=request.node_uid,
                     ready=False,
+                    by_person=self.episode.resumed is not None,
                 )
             )
             if not refused:

@@ -171,13 +171,15 @@ class Granting:
         resumes = len(others) < len(self.table.permits())  # what a parked episode did to the power is its own affair
         power = () if resumes else self.power
         cap, now = self._grantor.concurrency, workflow.now()
-        return answer_request(report, others, request, cap=cap, ahead=ahead, now=now, power=power)
+        # Whoever asks holds the node's workflow id: that this kept others from it is no reason against him.
+        held_off = [held for held in self._held_off.values() if not held.holder and (held.until is None or held.until > now)]
+        return answer_request(report, others, request, cap=cap, ahead=ahead, now=now, power=power, held_off=held_off)
 
     def take_request(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
-        """Answer and carry the answer out. A person's word ends a hold-off."""
+        """Answer and carry the answer out. A person's word ends a hold-off, and nobody else's (S19)."""
         ahead = sum(waiting.incident != request.incident for waiting in self.table.queue())
         answer = self._answer(report, request, ahead=ahead)
-        if answer.decision is not Decision.REFUSED:
+        if answer.decision is not Decision.REFUSED and request.by_person:
             self._held_off.pop(request.node, None)
             self._attempts.pop(request.node, None)
         if answer.decision is Decision.GRANTED:
@@ -271,7 +273,8 @@ class Granting:
         if not permit.control_plane or report is None:
             return ""
         seen = next((each for each in report.observations if each.node == permit.node), None)
-        others = {each.node for each in self.table.permits() if each.control_plane and each.node != permit.node}
+        lines = self.table.permits()
+        others = {each.node for each in lines if each.control_plane is not False and each.node != permit.node}
         return control_plane_guard(
             report.control_plane.members,
             report.control_plane.ready,
@@ -439,7 +442,8 @@ class Granting:
             return
         self.table.remove(outcome.node, outcome.incident)
         until = None if outcome.opened is Opened.HELD_OFF else workflow.now() + AFTER_REFUSAL
-        self._held_off[outcome.node] = HeldOff(node=outcome.node, reason=outcome.reason or outcome.holder, until=until)
+        reason = outcome.reason or outcome.holder
+        self._held_off[outcome.node] = HeldOff(node=outcome.node, reason=reason, until=until, holder=outcome.holder)
 
     async def _serve_queue(self, report: ScanReport) -> None:
         for waiting in self.table.queue():

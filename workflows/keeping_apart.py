@@ -50,7 +50,6 @@ class KeepingApart:
         self._desk = desk
         self._objection = objection
         self._boot = boot
-        self._control_plane = False
         self._looks: Looks | None = None
         self._sequence: IsolationSequence | None = None
         self._next = workflow.now()
@@ -139,7 +138,7 @@ class KeepingApart:
         if not plan.isolation and not pin.adopted_paths:
             raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
         info = workflow.info()
-        self._control_plane = pin.control_plane
+        self._episode.control_plane = pin.control_plane
         self._episode.observation = pin.observation
         self._target = self._episode.target = Target(
             cluster=self._episode.cluster,
@@ -174,7 +173,7 @@ class KeepingApart:
             reason="isolation of a machine that is kept",
             provider_id=pinned.provider_id,
             zone=pinned.zone,
-            control_plane=self._control_plane,
+            control_plane=self._episode.control_plane is not False,
             node_uid=pinned.uid,
             ready=pinned.not_ready_since is None,
         )

@@ -53,11 +53,15 @@ class ExtendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOff:
-    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks."""
+    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
+
+    holder: the open episode that is in the way, "" where nothing but the node's own past is.
+    """
 
     node: str
     reason: str
     until: datetime | None = None
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,8 @@ class Parking:
             if case.sighting.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
             if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
+                if case.only_restoring_is_left:
+                    break  # a brake holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
                 if not refused:
                     break

@@ -145,6 +145,7 @@ class Patient:
             owner=self.pin.owner,
             removes=removes(self.pin.ladder),
             ready=seen is not None and seen.ready,
+            by_person=self.episode.asked_by_person(self.pin.need),
         )
 
     async def remember(self) -> None:

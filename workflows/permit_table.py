@@ -96,6 +96,7 @@ class PermitTable:
             provider_id=episode.provider_id,
             control_plane=episode.control_plane,
             node_uid=episode.node_uid,
+            found=True,
         )
         if asks and episode.permit and episode.incident:
             self.enqueue(
@@ -105,7 +106,7 @@ class PermitTable:
                     incident=episode.incident,
                     kind=episode.kind,
                     provider_id=episode.provider_id,
-                    control_plane=episode.control_plane,
+                    control_plane=episode.control_plane is not False,
                     node_uid=episode.node_uid,
                 )
             )
@@ -117,7 +118,7 @@ class PermitTable:
         self._permits[permit.node] = replace(
             permit,
             holding=Holding.PARKED if episode.parked else holding,
-            control_plane=permit.control_plane or episode.control_plane,
+            control_plane=episode.control_plane if permit.control_plane is None else permit.control_plane,
             node_uid=permit.node_uid or episode.node_uid,
             provider_id=permit.provider_id or episode.provider_id,
         )

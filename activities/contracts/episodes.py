@@ -65,7 +65,7 @@ class EpisodeDescription:
     """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed.
 
     incident: "" where neither the episode nor its memo says, `foreign <type>` for a workflow under that id that is none of ours.
-    control_plane, node_uid, provider_id: what the episode itself says of its node, nothing where it did not answer.
+    control_plane, node_uid, provider_id: what the episode itself says of its node; None and nothing where it has not said yet.
     """
 
     node: str
@@ -78,7 +78,7 @@ class EpisodeDescription:
     parked: bool = False
     permit: bool = False
     started: datetime | None = None
-    control_plane: bool = False
+    control_plane: bool | None = None
     node_uid: str = ""
     provider_id: str = ""
 

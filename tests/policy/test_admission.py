@@ -282,6 +282,25 @@ def test_a_parked_incident_asks_like_anybody_else() -> None:
     assert answer_request(None, [parked], a_request(), cap=1).decision is Decision.REFUSED
 
 
+@pytest.mark.parametrize(("by_person", "decision"), [(False, Decision.REFUSED), (True, Decision.GRANTED)])
+def test_a_node_that_is_held_off_is_refused_to_programs_only(by_person: bool, decision: Decision) -> None:
+    """S19."""
+    answer = answer_request(a_report(), (), a_request(by_person=by_person), cap=1, held_off=[Held("a")])
+    assert (answer.decision, "3 attempts failed" in answer.reason) == (decision, decision is Decision.REFUSED)
+
+
+def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst() -> None:
+    """S14, S15: it may be a member of the control plane, and one of those that a check lets be remediated at once."""
+    silent = a_permit("cp-1", control_plane=None, found=True)
+    plane = ControlPlane(members=3, ready=3)
+    refused = only_refusal(a_report(a_candidate("cp-2", control_plane=True), control_plane=plane), silent)
+    assert (refused.reason, "cp-1" in refused.message) == (Because.CONTROL_PLANE, True)
+    answer = answer_request(a_report(control_plane=plane), [silent], a_request("cp-2", control_plane=True), cap=5)
+    assert (answer.decision, "cp-1" in answer.reason) == (Decision.REFUSED, True)
+    limited = replace(a_candidate("w-2"), in_flight=((check_ref().key, 1),))
+    assert only_refusal(a_report(limited), silent).reason is Because.IN_FLIGHT
+
+
 # Orphans ------------------------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,7 @@ async def test_an_episode_that_does_not_answer_keeps_its_permit(
     async with holding(env.client, "node-3", "Fencing", memo=memo, by=SpeechlessEpisode):
         found = await described(env.client, "node-3")
     assert (found.open, found.permit, found.incident, found.node_uid) == (True, True, incident, "")
+    assert found.control_plane is None, "S15: it may be a member of the control plane"
 
 
 async def test_the_end_of_a_foreign_workflow_is_no_abort(env: WorkflowEnvironment) -> None:

@@ -166,6 +166,35 @@ async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnviron
     assert world.acts == ["pin", "ask-permit"]
 
 
+async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
+    """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
+    breaker may be open because of this very node."""
+    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    world = World(on_errors=deque([failure(ErrorType.UNREACHABLE, "no answer")] * 500), answers=deque([refusal] * 500))
+    async with fencing(env, world) as run:
+        await run.parked()
+        assert world.pods == 0
+        world.on_errors.clear()
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the BMC answers again"))
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert (world.count("off"), world.count("on"), world.count("ask-permit")) == (1, 1, 0)
+
+
+async def test_a_machine_that_is_to_be_given_up_needs_a_permit_to_go_on(env: WorkflowEnvironment) -> None:
+    """S14: freed, but what is left destroys the machine."""
+    plain = plan()
+    given_up = replace(plain, terminate_instance=True, power_on=False)
+    world = World(plan=given_up, terminate_errors=deque([failure(ErrorType.UNREACHABLE, "no answer")] * 500))
+    async with fencing(env, world) as run:
+        await run.parked()
+        assert world.pods == 0
+        world.terminate_errors.clear()
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the cloud answers again"))
+        assert (await run.result()).outcome is Outcome.FENCED_OFF
+    assert world.count("ask-permit") == 1
+
+
 async def test_an_abort_needs_a_name_and_a_reason(env: WorkflowEnvironment) -> None:
     """Bad input is refused with what was expected, and leaves no trace in history."""
     world = World(ignores_off=True)

@@ -102,9 +102,14 @@ def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:
 
 
 def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
-    """S15: a control-plane member that was taken in unseen counts as one as soon as its episode says so."""
-    table = PermitTable((line("cp-1"),))
-    table.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
+    """S15: until its episode says what its node is, it may be a member of the control plane."""
+    table = PermitTable()
+    table.reconcile(described("cp-1"), NOW, room=True)
     permit = table.of("cp-1")
     assert permit is not None
-    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, True, "u", "p")
+    assert (permit.holding, permit.control_plane, permit.node_uid) == (Holding.OPEN, None, "")
+    later = NOW + timedelta(minutes=1)
+    table.reconcile(described("cp-1", control_plane=False, node_uid="u", provider_id="p"), later, room=True)
+    permit = table.of("cp-1")
+    assert permit is not None
+    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, False, "u", "p")

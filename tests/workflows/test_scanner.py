@@ -38,7 +38,7 @@ from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
 from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
 from policy.repeats import RepeatAlarm
-from policy.report import Candidate, CheckReport, ClusterLease, Observation, ScanReport, SeenVersion, ViewState
+from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import eventually, let_pass, moment, patience, worker
 from workflows import options
@@ -171,6 +171,7 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
                     opened=opened,
                     workflow_id=episode_id(episode.cluster, episode.node),
                     reason=f"scripted {opened}",
+                    holder="Preservation i-1" if opened is Opened.REFUSED else "",
                 )
             )
         return OpenResult(outcomes=tuple(outcomes))
@@ -230,9 +231,10 @@ class Scan:
         release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
         await self.client_handle().signal(HealthScanner.release, release)
 
-    async def ask(self, node: str, incident: str = "by-hand") -> PermitAnswer:
-        """A person's episode asks for a permit."""
-        request = PermitRequest(node=node, workflow_id=episode_id(self.cluster, node), incident=incident)
+    async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True) -> PermitAnswer:
+        """An open episode asks for a permit, a person's unless it is said."""
+        workflow_id = episode_id(self.cluster, node)
+        request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person)
         return await self.client_handle().execute_update(HealthScanner.request_permit, request)
 
 
@@ -395,6 +397,31 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         await scan.has_opened(2)
 
 
+async def test_only_a_persons_request_ends_a_hold_off(env: WorkflowEnvironment) -> None:
+    """S19: a preservation that gives its machine up, or cuts it off, is a program: it is refused, and the node stays held off."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
+        world.show(report("node-1"))
+        await scan.until(lambda status: bool(status.held_off))
+        refused = await scan.ask("node-1", "of-a-program", by_person=False)
+        assert (refused.decision, "aborted by ada" in refused.reason) == (Decision.REFUSED, True)
+        assert (await scan.until(lambda status: True)).held_off
+        assert (await scan.ask("node-1", "of-a-person")).decision is Decision.GRANTED
+        assert not (await scan.until(lambda status: True)).held_off
+
+
+async def test_who_holds_the_node_is_not_held_off_because_it_kept_others_from_it(env: WorkflowEnvironment) -> None:
+    """S13, S19: that its workflow id is taken keeps candidates away, not the episode that has taken it."""
+    world = ScriptedCluster(outcomes={"node-1": Opened.REFUSED})
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.held_off))
+        assert (await scan.ask("node-1", "of-a-program", by_person=False)).decision is Decision.GRANTED
+
+
 @pytest.mark.parametrize(
     "seen",
     [
@@ -487,6 +514,19 @@ async def test_a_scanner_without_memory_finds_its_holders_again_before_it_admits
         status = await scan.until(lambda status: bool(status.permits))
         assert status.permits[0].incident == "old"
         await scan.until(lambda status: bool(status.refused))
+        assert world.opened == []
+
+
+async def test_an_open_episode_that_does_not_answer_may_hold_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
+    """S15: it is not known to be none, so that no other member is admitted beside it."""
+    world = ScriptedCluster()
+    member = replace(candidate("cp-2"), control_plane=True)
+    marked = Observation(node="node-1", incident="old")
+    world.show(report(candidates=(member,), control_plane=ControlPlane(members=3, ready=3), observations=(marked,)))
+    world.known["node-1"] = EpisodeDescription(node="node-1", known=True, open=True, workflow_id="w", incident="old", permit=True)
+    async with scanning(env, world, concurrency=5) as scan:
+        status = await scan.until(lambda status: bool(status.permits) and bool(status.refused))
+        assert [(each.node, each.reason) for each in status.refused] == [("cp-2", "ControlPlaneGuard")]
         assert world.opened == []
 
 
