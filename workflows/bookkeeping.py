@@ -16,6 +16,7 @@ from activities.contracts.target import (
     ActRequest,
     ActResult,
     EventRequest,
+    FreeingActivities,
     IsolationActivities,
     NodeLeaseRequest,
     NoteOffRequest,
@@ -57,6 +58,17 @@ class Bookkeeping:
             return await workflow.execute_activity_method(act, request, **self._writing(summary))
         except ActivityError as error:
             raise turn_for(error, summary) from error
+
+    async def untaint(self) -> ActResult:
+        """Remove our out-of-service taint; our mark says whether one stands."""
+        try:
+            return await workflow.execute_activity_method(
+                FreeingActivities.untaint_out_of_service,
+                ActRequest(target=self._episode.target),
+                **self._writing("power-management: removes our taint"),
+            )
+        except ActivityError as error:
+            raise turn_for(error, "the out-of-service taint can't be removed") from error
 
     async def take_node_lease(self, *, theirs_matters: bool) -> None:
         """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""

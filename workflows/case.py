@@ -15,6 +15,7 @@ from activities.contracts.target import PinResult, Target
 from policy.episodes import Need
 from policy.permits import PermitRequest
 from policy.plan import FencingPlan
+from workflows.adopting import Adoption
 from workflows.answering import Answering
 from workflows.bookkeeping import Bookkeeping
 from workflows.episode import Episode
@@ -35,6 +36,7 @@ class Case:
     need: Need
     looks: Looks
     desk: Bookkeeping
+    adoption: Adoption
     answering: Answering
     power: PowerSequence
     freeing: FreeingSequence
@@ -50,7 +52,8 @@ class Case:
     @property
     def freed_something(self) -> bool:
         """Whether pods may run elsewhere by now, on whatever proof."""
-        return self.freeing.began or self.isolation.consequences or self.episode.kernel_dead is not None
+        freed = self.freeing.began or self.isolation.freed or self.episode.kernel_dead is not None
+        return freed or self.episode.freed
 
     def doubt(self) -> str:
         """Why a node that is well again is a person's case all the same: a message that its kernel was dead was perhaps a lie."""
@@ -122,7 +125,7 @@ def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = N
     looks = Looks(episode, need, deadline=deadline)
     desk = Bookkeeping(episode, delegate=need.delegate)
     power = PowerSequence(episode, plan)
-    freeing = FreeingSequence(episode, plan, power, looks)
+    freeing = FreeingSequence(episode, plan, desk, power, looks)
 
     async def may_try_again() -> None:
         """While there is a way back, a hold or an abort is heard between two tries as well."""
@@ -135,18 +138,18 @@ def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = N
     episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
     for warning in plan.warnings:
         episode.note("plan", "warning", warning)
-    if pin.adopted_incident:
-        episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
-        desk.adopted = pin.adopted_incident
-        if not goes_on or pin.adopted_incident != episode.incident or info.run_id != info.original_execution_run_id:
-            power.expect_in_flight()  # a run that was reset is no earlier history, but one that was ended in mid-air
-        isolation.adopt(pin.adopted_paths)
+    # A run that was reset is no earlier history, but one that was ended in mid-air.
+    ours = goes_on and pin.adopted_incident == episode.incident and info.run_id == info.original_execution_run_id
+    if ours:
+        episode.freed = episode.freed or bool(pin.adopted_paths)  # what an earlier history freed is not known here
+    isolation.adopt(pin.adopted_paths)
     return Case(
         episode=episode,
         plan=plan,
         need=need,
         looks=looks,
         desk=desk,
+        adoption=Adoption(episode, desk, "" if ours else pin.adopted_incident, pin.adopted_paths),
         answering=Answering(episode, need, desk),
         power=power,
         freeing=freeing,

@@ -17,7 +17,6 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, GivenUpRequest, PowerActivities, PowerRequest
 from policy.episodes import GivenUpReading, Reading
-from policy.limits import LONGEST_ACT
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
 from workflows import options
@@ -86,19 +85,8 @@ class Devices:
         self._episode = episode
         self._plan = plan
         self._words = words
-        self._settle_until: datetime | None = None
         self.said: dict[str, PowerState] = {}
         """The latest word of each device."""
-
-    def expect_in_flight(self) -> None:
-        """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
-        self._settle_until = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-
-    async def settle(self) -> None:
-        """Wait until nothing of ours can still be in flight."""
-        if self._settle_until is not None:
-            await self._episode.settle(self._settle_until - workflow.now())
-            self._settle_until = None
 
     async def command_off(self, device: PowerDevice) -> Commanded:
         """One off. A turn that is not about this device alone is raised."""

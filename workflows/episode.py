@@ -73,6 +73,8 @@ class Episode:
         self.restart_proof: RestartProof | None = None
         self.path_proofs: dict[str, PathProof] = {}
         self.kernel_dead: KernelDead | None = None
+        self.freed = False
+        """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
         self.permit = False
         self.queued = ""
         self.holder = ""

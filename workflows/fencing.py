@@ -95,8 +95,12 @@ class FencingStory:
 
         Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
         """
-        refused = await self._begin()
-        return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+        try:
+            refused = await self._begin()
+            return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+        finally:
+            if self._case is not None:  # a path is one, whichever step has cut it and whichever has freed
+                self.episode.freed = self._case.freed_something
 
     async def undo(self) -> str:
         """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
@@ -118,6 +122,7 @@ class FencingStory:
             self.episode.note("pin", "failed", error_message(error))
             return
         self._open(pin)
+        await self.case.adoption.settle()
 
     @property
     def may_be_off(self) -> bool:
@@ -149,7 +154,6 @@ class FencingStory:
     async def _last_resort(self, problem: str) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
-            await self.case.power.settle()  # nothing of it may be in flight beside the next step (S34)
             await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
             raise Hopeless(problem)
         return await self.parking.park(problem)
@@ -201,23 +205,22 @@ class FencingStory:
             return error_message(error)
         self._open(pin)
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
-        if not self.episode.permit and acts:
-            refused = await self.episode.obtain_permit(case.permit_request())
-            if refused:
-                return refused
-            await case.pin_anew()
-        self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
+            await case.tries.carry_out(Step.ISOLATION, case.adoption.take_over)
+            if not self.episode.permit and acts:
+                refused = await self.episode.obtain_permit(case.permit_request())
+                if refused:
+                    return refused
+                await case.pin_anew()
+            self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             await case.tries.carry_out(Step.ISOLATION, self._mark)
-            if pin.adopted_incident and acts:
-                # A taint of a predecessor goes on freeing without any proof of ours (S1, S6).
-                await case.tries.carry_out(Step.ISOLATION, case.freeing.untaint)
             await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
         except Turn as turn:
+            await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return f"{turn.reason}{case.isolation.left}"
-        await case.power.settle()  # a terminated predecessor's last act: what is looked at from here on is what it has left
+        await case.adoption.settle()
         return ""
 
     async def _pin(self) -> PinResult:

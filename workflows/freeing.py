@@ -17,6 +17,7 @@ from policy.fencing import freeing_choice
 from policy.kdump import KernelDead
 from policy.plan import FencingPlan, Freeing
 from workflows import options
+from workflows.bookkeeping import Bookkeeping
 from workflows.devices import longer
 from workflows.episode import Episode
 from workflows.looks import Looks
@@ -30,8 +31,9 @@ POLL_INTERVAL = timedelta(seconds=1)
 class FreeingSequence:
     """Frees once per proof; remembers across restarts of the flow whether it is done and whether our taint still stands."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, power: PowerSequence, looks: Looks) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, power: PowerSequence, looks: Looks) -> None:
         self._episode = episode
+        self._desk = desk
         self._plan = plan
         self._power = power
         self._looks = looks
@@ -178,14 +180,7 @@ class FreeingSequence:
     async def untaint(self) -> None:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""
         self._episode.enter(doing="removes the out-of-service taint")
-        try:
-            result = await workflow.execute_activity_method(
-                FreeingActivities.untaint_out_of_service,
-                ActRequest(target=self._episode.target),
-                **(options.cluster_write(self._episode.target.cluster) | {"summary": "power-management: removes our taint"}),
-            )
-        except ActivityError as error:
-            raise turn_for(error, "the out-of-service taint can't be removed") from error
+        result = await self._desk.untaint()
         self._tainted = self._may_stand = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 

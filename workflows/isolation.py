@@ -64,11 +64,6 @@ class IsolationSequence:
         return bool(self._done) or self._paths.touched
 
     @property
-    def consequences(self) -> bool:
-        """Whether pods were freed under `path cut proven`, by us or perhaps by a predecessor."""
-        return self.freed or self._paths.adopted
-
-    @property
     def cut_since(self) -> datetime | None:
         """When the first path was cut by this episode."""
         return self._paths.cut_since
@@ -79,7 +74,7 @@ class IsolationSequence:
         return self._paths.left
 
     def adopt(self, endpoints: tuple[str, ...]) -> None:
-        """Paths that an episode before us had noted as cut."""
+        """Paths that our mark says are cut."""
         self._paths.adopt(endpoints)
 
     @property

@@ -108,7 +108,7 @@ class KeepingApart:
         await self._obtain_permit()
         await self._pin_boot()
         assert self._target is not None
-        freed = self._boot.freed if self._boot is not None else sequence.consequences
+        freed = self._boot.freed if self._boot is not None else self._episode.freed
         self._boot = IsolatedBoot(boot_id=self._target.pinned.boot_id, freed=freed)
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
@@ -155,6 +155,7 @@ class KeepingApart:
         sequence = IsolationSequence(self._episode, plan, self._desk, looks, tries)
         if pin.adopted_paths:
             sequence.adopt(pin.adopted_paths)
+            self._episode.freed = self._boot is None  # else it tells of what was freed behind our own cut
         if self._boot is not None:
             sequence.adopt_detached(self._boot.volumes)
         self._looks, self._sequence = looks, sequence

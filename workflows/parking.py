@@ -47,7 +47,6 @@ class Parking:
 
     async def _wait(self, problem: str) -> Ending | None:
         episode, case = self._episode, self._case
-        await case.power.settle()
         case.power.remember_what_is_said()
         episode.resumed = None
         await case.freeing.pause()

@@ -41,8 +41,6 @@ class Paths:
         self._quarantines = Quarantines(episode, plan)
         self._cut: dict[str, datetime | None] = {}
         """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
-        self.adopted = False
-        """Whether a predecessor cut paths: what it freed is not known."""
 
     @property
     def touched(self) -> bool:
@@ -60,16 +58,13 @@ class Paths:
         return f"; left cut: {', '.join(self._cut)}" if self._cut else ""
 
     def adopt(self, endpoints: tuple[str, ...]) -> None:
-        """Paths that an episode before us had noted as cut."""
+        """Paths that our mark says are cut: by a predecessor, an earlier history or an earlier step."""
         self._cut |= dict.fromkeys(endpoints)
-        self.adopted = bool(endpoints)
-        self._devices.expect_in_flight()
 
     # Cutting --------------------------------------------------------------------------------------------------------
 
     async def cut(self, device: PowerDevice, timeout: timedelta | None) -> None:
-        """One try: what an earlier one may have done is waited out and read before anything is sent again."""
-        await self._devices.settle()
+        """One try; what an earlier one may have done was waited out."""
         ended = self._cut.get(device.endpoint)
         if ended is None:
             await self._desk.take_node_lease(theirs_matters=not self.touched)
@@ -151,7 +146,6 @@ class Paths:
             self._episode.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:
-        await self._devices.settle()
         await self._looks.before_restoring()
         commanded = await self._devices.command_on(device)
         if commanded.failed is not None:

@@ -43,10 +43,6 @@ class PowerSequence:
         self._on_since: datetime | None = None
         """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
 
-    def expect_in_flight(self) -> None:
-        """A predecessor was terminated: whatever it had begun must have ended before we read anything (S34)."""
-        self._devices.expect_in_flight()
-
     @property
     def off_commanded_at(self) -> datetime | None:
         """When the first off of this episode had ended, None while none was commanded or the machine was switched on since."""
@@ -56,10 +52,6 @@ class PowerSequence:
     def untouched(self) -> bool:
         """Whether this episode has sent no power command that may have had an effect."""
         return not self._off_ended and self.powered_on_at is None
-
-    async def settle(self) -> None:
-        """Wait until nothing of ours can still be in flight."""
-        await self._devices.settle()
 
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
@@ -87,7 +79,6 @@ class PowerSequence:
 
     async def already_off(self) -> bool:
         """Whether an off commanded earlier in this episode turns out to be proven now (a lost answer, a slow device)."""
-        await self.settle()
         return bool(self._commanded()) and await self._prove()
 
     async def switch_off(self, look: Callable[[], Awaitable[None]]) -> None:
@@ -199,7 +190,6 @@ class PowerSequence:
         Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
         must say on again; a device of another one may be as silent as it was before.
         """
-        await self.settle()
         if not self._plan.levels:
             return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")

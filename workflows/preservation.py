@@ -37,13 +37,14 @@ from policy.episodes import (
 from policy.healthcheck import ObjectRef
 from policy.moments import written
 from workflows import handing_over, options
+from workflows.adopting import Adoption
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.episode import Episode
 from workflows.evidence import Evidence
 from workflows.keeping_apart import KeepingApart
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
-from workflows.turns import Turn, turn_for
+from workflows.turns import Turn, Vetoed, turn_for
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -85,6 +86,10 @@ class PreservationStory:
         self._shown: Phase | None = None
         self._owner = state.owner if state is not None else ""
         self._marked = state.marked if state is not None else False
+        self._adoption: Adoption | None = None
+        """Of what a terminated episode has left, while that is not adopted yet."""
+        self._not_ours = ""
+        """The incident whose marks are not ours to adopt."""
         self._hold: Hold | None = None
         self._warned: tuple[str, ...] = ()
         self._desk = Bookkeeping(self.episode)
@@ -107,7 +112,9 @@ class PreservationStory:
                 return await self._end(outcome, hold.gone)
             self._evidence.begin(hold)
             await self._learn_our_name()
-            if hold.drain:
+            if await self._adopt(hold):
+                continue
+            if hold.drain and self._adoption is None:
                 await self._drain()
                 continue
             if not hold.preserved:
@@ -122,10 +129,12 @@ class PreservationStory:
                     continue
                 return self._handed_over(hold, self._machine)
             await self._show(hold)
-            if await self._apart.carry_out(hold) or self._heard():
+            if self._adoption is None and await self._apart.carry_out(hold):
+                continue
+            if self._heard():
                 continue
             await self._show(hold)
-            if handing_over.roll_is_due() and not self.unheard and self._evidence.may_be_left():
+            if handing_over.roll_is_due() and self._adoption is None and not self.unheard and self._evidence.may_be_left():
                 return self._rolled()
             await self._wait(hold)
 
@@ -181,6 +190,31 @@ class PreservationStory:
             return
         self.episode.holder = name.holder
 
+    async def _adopt(self, hold: Hold) -> bool:
+        """What a terminated episode has left on the Node. Where that can't be done now it is tried again after the next look, and
+        the machine is neither drained nor cut off before. Whether it was done, so that the look is an old one by now."""
+        if self._adoption is None and hold.left_by not in {"", self.episode.incident, self._not_ours}:
+            self._aim(hold)
+            self._adoption = Adoption(self.episode, self._desk, hold.left_by)
+        if self._adoption is None:
+            return False
+        self._aim(hold)
+        try:
+            await self._adoption.take_over()
+        except Vetoed as turn:  # whoever left it may be open, under another id
+            self._not_ours, self._adoption = self._adoption.incident, None
+            self.episode.note("adopt", "left", turn.reason)
+            return False
+        except Turn as turn:
+            self._marked = True  # for all that is known: an answer may have been lost
+            self.episode.problem = f"what incident {self._adoption.incident} has left is not adopted yet: {turn.reason}"
+            self.episode.note("adopt", "failed", turn.reason)
+            return False
+        self._marked = True
+        await self._adoption.settle()
+        self._adoption = None
+        return True
+
     def _wishes(self) -> Wish:
         """What has been asked for and is not on the objects yet."""
         abort = self.episode.abort_asked
@@ -233,6 +267,8 @@ class PreservationStory:
         remaining = hold.expiry - workflow.now()
         if (again := self._apart.next_try(hold)) is not None:
             remaining = min(remaining, again - workflow.now())
+        if self._adoption is not None:
+            remaining = min(remaining, LONGEST_PAUSE)
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
 
     def _heard(self) -> str:

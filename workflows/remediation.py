@@ -37,6 +37,7 @@ from policy.episodes import (
 from policy.permits import Release
 from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
 from workflows import handing_over, options
+from workflows.adopting import Adoption
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
 from workflows.detaching import DetachingStep
@@ -62,6 +63,7 @@ class RemediationStory:
     """One remediation of one target."""
 
     patient: Patient
+    _adoption: Adoption
 
     def __init__(self, request: RemediationInput) -> None:
         self._request = request
@@ -224,15 +226,20 @@ class RemediationStory:
         except ActivityError as error:
             return error_message(error)
         self._open(pin)
-        if pin.refused:
-            return pin.refused
-        if self._request.exhausted:
-            return ""  # a person is asked first, and only with his word for a permit
-        if self._request.adopts:
+        if self._request.adopts and not pin.refused:
             step, now = pin.ladder[0], workflow.now()
             self._errand = Errand(step=step, index=0, began=now, asked=now, name=self._request.adopts)
-            return ""  # nothing is disrupted, so that no permit is needed
-        return await self._get_leave()
+            return ""  # nothing is disrupted, so that no permit is needed; marks are left to a clean-up
+        try:
+            await self._adoption.take_over()
+        except Turn as turn:
+            return await self._without_marks(turn)
+        if pin.refused:
+            return pin.refused
+        # Who is exhausted asks a person first, and only with his word for a permit.
+        refused = "" if self._request.exhausted else await self._get_leave()
+        await self._adoption.settle()
+        return refused
 
     async def _get_leave(self) -> str:
         """The permit, and the mark on the Node."""
@@ -245,9 +252,14 @@ class RemediationStory:
             if self.patient.has_node:
                 await self.patient.desk.write(TargetActivities.mark, "isolation: marks the node")
         except Turn as turn:
-            await self.patient.desk.remove_marks(UNMARK_PAUSE)  # an answer may have been lost
-            return turn.reason
+            return await self._without_marks(turn)
         return ""
+
+    async def _without_marks(self, turn: Turn) -> str:
+        """Our mark could not be left, or its answer was lost. Once it is gone nobody knows any more what may be in flight."""
+        await self._adoption.settle()
+        await self.patient.desk.remove_marks(UNMARK_PAUSE)
+        return turn.reason
 
     def _open(self, pin: RemediationPin) -> None:
         episode, info = self.episode, workflow.info()
@@ -264,6 +276,8 @@ class RemediationStory:
             run_id=info.run_id,
         )
         desk = Bookkeeping(episode, delegate=pin.need.delegate)
+        goes_on = self._request.progress is not None
+        self._adoption = Adoption(episode, desk, "" if goes_on else pin.adopted_incident, pin.adopted_paths)
         desk.adopted = pin.adopted_incident
         if pin.machine is not None:
             desk.machine = pin.machine, pin.machine_uid
@@ -274,13 +288,11 @@ class RemediationStory:
             desk=desk,
             retry=self._request.retry,
             failed=list(self._request.failed),
-            goes_on=self._request.progress is not None,
+            goes_on=goes_on,
         )
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         steps = ", ".join(step.name for step in pin.ladder)
         episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
-        if pin.adopted_incident:
-            episode.note("adopt", "ok", f"the marks of incident {pin.adopted_incident}, which is not open")
 
     # A person's turn ------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.isolation import require_cluster
 from activities.cluster.keeping import Keeping, Sight
 from activities.cluster.leases import cluster_lease_problem
-from activities.cluster.livenode import Clock, LiveNode, in_time, utc_now
+from activities.cluster.livenode import Clock, LiveNode, in_time, observe, utc_now
 from activities.cluster.nodelease import foreign_holder
 from activities.cluster.paths import NODES
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
@@ -345,6 +345,7 @@ def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, ch
         zone=sight.node.view.zone if sight.node is not None else "",
         recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
+        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
     )
 
 

@@ -152,6 +152,7 @@ class ClusterRemediation(RemediationActivities):
             owner=owner,
             control_plane=_of_control_plane(node, document),
             adopted_incident=mark.incident if mark is not None and adopted else "",
+            adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),
         )

@@ -82,7 +82,7 @@ class ClusterTarget(TargetActivities):
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
-        paths = mark.paths if mark is not None and adopted else ()
+        paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
         plan = await plan_for(self._connections, view, request.template, planned, namespace=self._fence_namespace)

@@ -96,6 +96,8 @@ class Hold:
     zone: str = ""
     recovered: bool = False
     ready: bool = False
+    left_by: str = ""
+    """The incident whose mark the Node carries, "" for none."""
 
     @property
     def well(self) -> bool:

@@ -26,8 +26,8 @@ class RemediationPin:
 
     pinned: of a Machine without a Node the uid is "", and `node` the victim's name (`machine/<namespace>/<name>`). machine: None
     for a Node that belongs to none. owner: kind and name of what controls the Machine, "" for nobody. adopted_incident: of the
-    mark of an earlier episode, or of another run of this one. healthy_delay: how long the node must be well before what was set
-    going for it is taken back; negative: until a person has confirmed it.
+    mark of an earlier episode, or of another run of this one; adopted_paths: those that it says are cut. healthy_delay: how long
+    the node must be well before what was set going for it is taken back; negative: until a person has confirmed it.
     """
 
     pinned: Pinned
@@ -39,6 +39,7 @@ class RemediationPin:
     owner: str = ""
     control_plane: bool = False
     adopted_incident: str = ""
+    adopted_paths: tuple[str, ...] = ()
     observation: Observation | None = None
     healthy_delay: timedelta = timedelta(0)
     refused: str = ""

@@ -36,7 +36,7 @@ class PinResult:
     control_plane: bool = False
     adopted_incident: str = ""
     adopted_paths: tuple[str, ...] = ()
-    """Paths that the adopted mark says are cut."""
+    """Paths that the mark says are cut, whoever has cut them: an earlier step of this very episode may have."""
     observation: Observation | None = None
 
 

@@ -19,8 +19,8 @@ from activities.cluster.connection import ClusterConnection
 from activities.cluster.preserving import ClusterPreservation
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from policy.healthcheck import ObjectRef
-from policy.marks import TERMINATING_ANNOTATION
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.marks import TERMINATING_ANNOTATION, Mark
+from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,
     ENDED_ANNOTATION,
@@ -433,3 +433,10 @@ async def test_a_deletion_that_is_late_is_not_asked_for(world: Surroundings) -> 
     with pytest.raises(ApplicationError) as refused:
         await world.give_up(not_after=world.now - timedelta(seconds=1))
     assert refused.value.type == "Expired"
+
+
+async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world: Surroundings) -> None:
+    """S35: an episode of the node that was terminated may have left a taint, or an act in flight."""
+    mark = Mark(incident="incident-0", kind="Fencing", workflow_id="episode/prod/node-7")
+    await world.has(node(**{MARK_ANNOTATION: mark.to_json(), PRESERVE_ANNOTATION: "now"}), machine())
+    assert (await world.hold()).left_by == "incident-0"

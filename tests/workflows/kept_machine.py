@@ -55,7 +55,7 @@ from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by
 from tests.workflows.surroundings import moment, patience, worker
-from tests.workflows.world import ScriptedTarget, World
+from tests.workflows.world import ScriptedTarget, World, marked
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.preservation import Preservation
 from workflows.remediation import Remediation
@@ -206,6 +206,7 @@ class ScriptedMachine(PreservationActivities):
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,
             ready=world.held.node is not None and world.held.node.ready,
+            left_by=world.devices.marked if world.devices is not None else "",
         )
 
     @activity.defn(name="preservation.give-up")
@@ -247,11 +248,15 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="isolation.mark")
     async def mark(self, request: ActRequest) -> ActResult:
         self._world.acts.append(f"mark {request.target.kind}")
+        if (devices := self._world.devices) is not None:
+            devices.mark = marked(devices.mark, request.target)
         return ActResult(changed=True, detail="marked")
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         self._world.acts.append(f"unmark {request.target.kind}")
+        if (devices := self._world.devices) is not None:
+            devices.mark = devices.mark if devices.noted else None
         return ActResult(changed=True, detail="our mark is gone")
 
     @activity.defn(name="target.record-event")

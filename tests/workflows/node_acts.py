@@ -48,7 +48,7 @@ class NodeActs(Acting):
             plan=self.plan,
             need=request.need or self.need,
             adopted_incident=mark.incident if mark is not None and adopted else "",
-            adopted_paths=mark.paths if mark is not None and adopted else (),
+            adopted_paths=mark.paths if mark is not None else (),
             observation=machine.observation(),
         )
 

@@ -36,6 +36,7 @@ from policy.permits import Release
 from policy.remediation.escalation import Step, Strategy
 from policy.remediation.memory import read_memory
 from policy.report import Observation
+from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.world import NODE, ScriptedTarget, World
 
@@ -273,6 +274,7 @@ class ScriptedRemediation:
     def pin_target(self, request: RemediationInput) -> RemediationPin:
         world = self.world
         world.acts.append("pin-target")
+        mark, us = world.node.mark, (request.incident, scripted.this_run())
         return RemediationPin(
             pinned=Pinned(
                 node=request.node,
@@ -287,6 +289,8 @@ class ScriptedRemediation:
             machine=MACHINE if world.has_machine else None,
             machine_uid="uid-w-7" if world.has_machine else "",
             owner=world.owner,
+            adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
+            adopted_paths=mark.paths if mark is not None else (),
             observation=world.node.observation(),
             healthy_delay=world.healthy_delay,
             refused=world.refused,

@@ -49,10 +49,10 @@ class Play:
         self.runs: list[str] = []
         self._asked = self._performed = 0
         self._moments: dict[int, Callable[[], object]] = {}
-        self._clock = patch.object(scripted, "clock", lambda: self.clockwork.now)
+        self._surroundings = patch.multiple(scripted, clock=lambda: self.clockwork.now, this_run=lambda: self.runs[-1])
 
     def __enter__(self) -> Play:
-        self._clock.start()
+        self._surroundings.start()
         self.clockwork.__enter__()
         self.began = self.clockwork.now
         self.clockwork.start("Remediation", self.workflow_id, self.request, incident="i-1")
@@ -60,7 +60,7 @@ class Play:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.clockwork.__exit__(kind, error, trace)
-        self._clock.stop()
+        self._surroundings.stop()
         if kind is None:
             scripted_for = {*self.world.errors, *self.world.before, *self.world.after}
             assert scripted_for <= CALLS.keys(), "what is to befall an act is told by its name"

@@ -19,7 +19,7 @@ from policy.plan import Freeing, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import moment, patience
-from tests.workflows.world import World, plan
+from tests.workflows.world import World, left_by, plan
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
 
@@ -236,7 +236,7 @@ async def test_a_failing_on_never_sends_another_off(env: WorkflowEnvironment) ->
 
 async def test_marks_without_an_owner_are_only_cleaned_up(env: WorkflowEnvironment) -> None:
     """S35: marks of an episode that was terminated are adopted and cleaned."""
-    world = World(ready=True, adopted="old", need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
+    world = World(ready=True, mark=left_by("old"), need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
     async with fencing(env, world) as run:
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED
@@ -267,7 +267,7 @@ async def test_where_the_taint_is_not_honoured_pods_are_deleted(env: WorkflowEnv
 
 async def test_a_terminated_predecessors_act_is_waited_out_before_power_is_touched(server: WorkflowEnvironment) -> None:
     """S34: its hard deadline plus a margin pass before the first reading or command."""
-    world = World(adopted="old")
+    world = World(mark=left_by("old"))
     async with fencing(server, world) as run:
         result = await run.result()
         history = await run.handle.fetch_history()
@@ -485,7 +485,7 @@ async def test_an_off_before_an_on_proves_nothing_any_more(env: WorkflowEnvironm
 
 async def test_a_clean_up_leaves_a_node_alone_that_is_not_ready_after_all(env: WorkflowEnvironment) -> None:
     """S35: its machine may be off; the mark stays, so that somebody looks."""
-    world = World(need=Need(kind=NeedKind.CLEAN_UP), adopted="older", ready=True, cordoned=True)
+    world = World(need=Need(kind=NeedKind.CLEAN_UP), mark=left_by("older"), ready=True, cordoned=True)
     world.gates["mark"] = asyncio.Event()
     async with fencing(env, world) as run:
         await run.did("mark")

@@ -19,7 +19,7 @@ from policy.power import PowerState, VolumeState
 from policy.report import Observation
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
-from tests.workflows.world import World, plan
+from tests.workflows.world import World, left_by, plan
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
 
@@ -93,7 +93,7 @@ async def test_an_abort_after_the_workload_was_freed_leaves_the_port_cut_and_say
 async def test_a_port_that_a_predecessor_cut_is_given_back_on_a_persons_word(env: WorkflowEnvironment) -> None:
     """What it had freed is not known."""
     clean_up = Need(kind=NeedKind.CLEAN_UP, reason="left over")
-    world = World(plan=bare_metal(), need=clean_up, ready=True, adopted="older", adopted_paths=(PORT.endpoint,))
+    world = World(plan=bare_metal(), need=clean_up, ready=True, mark=left_by("older", paths=(PORT.endpoint,)))
     async with fencing(env, world) as run:
         status = await run.parked()
         assert "left cut" in status.problem

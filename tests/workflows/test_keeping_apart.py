@@ -20,7 +20,7 @@ from policy.power import PowerState, VolumeState
 from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
-from tests.workflows.world import World, plan
+from tests.workflows.world import World, left_by, plan
 from workflows import handing_over
 from workflows.messages import ExtendRequest, PersonRequest
 from workflows.preservation import Preservation
@@ -460,7 +460,6 @@ async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monk
         await until_cut(run)
         first = (await run.handle.describe()).run_id
         assert world.devices is not None
-        world.devices.adopted, world.devices.adopted_paths = "the same", (PORT.endpoint,)  # as our mark tells another run
         grown.set()
         await news(run)
         await run.goes_on_after(first)
@@ -482,7 +481,7 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
     """S35: the mark of a preservation that was terminated tells of a path, and nothing of pods."""
     world = failed(switched(tries=1))
     assert world.devices is not None
-    world.devices.adopted, world.devices.adopted_paths = "older", (PORT.endpoint,)
+    world.devices.mark = left_by("older", paths=(PORT.endpoint,))
     world.devices.stuck.add(PORT.endpoint)
     async with preserving(env, world) as run:
         await run.skip(timedelta(minutes=3))  # what it may have had in flight is waited out (S34)
@@ -496,6 +495,19 @@ async def test_what_a_predecessor_freed_behind_its_cut_is_not_known_and_needs_a_
         await run.handle.execute_update(Preservation.resume, WORD)
         await run.result()
     assert cuts(world)[-2:] == ["restore-path", "note back"]
+
+
+async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env: WorkflowEnvironment) -> None:
+    """S1, S34, S35: the machine may be kept for days, and nobody reads the proof any more; its last act is waited out."""
+    world = failed(switched())
+    devices = world.devices
+    assert devices is not None
+    devices.mark, devices.tainted = left_by("older", out_of_service=True), True
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "untaint" in devices.acts)
+        assert (devices.tainted, "evict" in world.acts) == (False, False)
+        await run.skip(timedelta(minutes=1))
+        await until_cut(run)
 
 
 async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
@@ -519,6 +531,7 @@ async def test_a_later_episode_cuts_off_what_an_earlier_one_has_drained_and_leav
         await run.until(lambda status: status.phase is Phase.FAILED_PRESERVED)
     world.acts.clear()
     async with preserving(env, world) as run:
+        await run.skip(timedelta(minutes=1))  # what the first may have had in flight is waited out (S34)
         await run.handle.execute_update(Preservation.isolate, WORD)
         await until_cut(run)
         await run.handle.execute_update("abort", {"who": "ada", "reason": "enough"}, result_type=str)

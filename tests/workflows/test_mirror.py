@@ -15,7 +15,7 @@ from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import eventually
-from tests.workflows.world import NODE, World, plan
+from tests.workflows.world import NODE, World, left_by, plan
 from workflows import options
 from workflows.fencing import Fencing
 from workflows.messages import PersonRequest
@@ -114,7 +114,7 @@ async def test_a_step_that_a_veto_keeps_back_is_told_as_skipped_with_the_reason(
 
 async def test_a_clean_up_ends_what_a_terminated_episode_has_left_to_be_seen(env: WorkflowEnvironment) -> None:
     """S35: the next episode's states overwrite it. Nothing was skipped: there was nothing to do."""
-    world = World(ready=True, adopted="old", need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
+    world = World(ready=True, mark=left_by("old"), need=Need(kind=NeedKind.CLEAN_UP, reason="marks of old"))
     async with fencing(env, world) as run:
         await run.result()
     assert states(world)[-1] == ("Recovery", "Final", 0)

@@ -17,7 +17,7 @@ from policy.remediation.memory import read_memory
 from tests.workflows.clockwork import Perils
 from tests.workflows.remediated import Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play
-from tests.workflows.world import plan
+from tests.workflows.world import left_by, plan
 from workflows import options
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -395,7 +395,6 @@ def test_a_path_that_an_earlier_history_has_cut_is_told_of_at_the_end() -> None:
     with Play(world) as play:
         play.did(f"create {OBJECT}")
         assert node.paths == {SWITCH.endpoint: PowerState.OFF}
-        node.adopted, node.adopted_paths = "i-1", (SWITCH.endpoint,)
         play.roll()
         play.skip(2 * MINUTE)
         assert len(play.runs) == 2
@@ -431,7 +430,8 @@ def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) ->
         play.roll()
         play.skip(2 * MINUTE)
         assert len(play.runs) == 2
-        world.node.adopted = "i-1" if ours else "i-0"
+        if not ours:
+            world.node.mark = left_by("i-0")
         play.did("mark", 2)
         marked = play.clockwork.now
         play.did("off")

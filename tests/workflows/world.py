@@ -14,10 +14,12 @@ from datetime import datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.marks import claim
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
 from policy.kdump import KdumpReading, dead_stands
+from policy.marks import Mark
 from policy.permits import Decision, PermitAnswer
 from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
@@ -31,6 +33,16 @@ NODE = "node-7"
 def clock() -> datetime:
     """The time of this attempt: it skips with the workflow, as our own clock does not."""
     return activity.info().started_time
+
+
+def this_run() -> str:
+    """The run of the workflow that asks."""
+    return activity.info().workflow_run_id or ""
+
+
+def left_by(incident: str, **changes: object) -> Mark:
+    """The mark of an episode of the same id that was terminated."""
+    return Mark(incident=incident, kind="Fencing", workflow_id="", run_id="a run before", **changes)  # type: ignore[arg-type]
 
 
 def plan(**changes: object) -> FencingPlan:
@@ -84,8 +96,6 @@ class World:
     """What the scanner lets go; None are left: it can't be asked."""
     power: dict[str, PowerState] = field(default_factory=dict)
     paths: dict[str, PowerState] = field(default_factory=dict)
-    noted: set[str] = field(default_factory=set)
-    adopted_paths: tuple[str, ...] = ()
     released: list[str] = field(default_factory=list)
     """Whose node lease was released beside the episode's own, each time."""
     word: bool = False
@@ -125,8 +135,8 @@ class World:
     lease_until: datetime | None = None
     preserved: bool = False
     cordoned: bool = False
-    marked: str = ""
-    adopted: str = ""
+    mark: Mark | None = None
+    """What stands on the node; `left_by` makes one of an episode that was terminated."""
     tainted: bool = False
     proof_read: bool = False
     """Whether every device has been read OFF since the last command."""
@@ -149,6 +159,16 @@ class World:
         self.power = {device.endpoint: PowerState.ON for device in self.plan.devices}
         methods = (*self.plan.isolation, *self.plan.recovery)
         self.paths = {each.device.endpoint: PowerState.ON for each in methods if each.device is not None}
+
+    @property
+    def marked(self) -> str:
+        """Whose mark stands on the node, "" for nobody's."""
+        return self.mark.incident if self.mark is not None else ""
+
+    @property
+    def noted(self) -> set[str]:
+        """The paths that the mark tells of."""
+        return set(self.mark.paths) if self.mark is not None else set()
 
     async def act(self, name: str) -> None:
         """Note an act; wait at its gate if it has one."""
@@ -204,6 +224,11 @@ class World:
         return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
+def marked(mark: Mark | None, target: contract.Target) -> Mark:
+    """As the real activity writes it over what it finds."""
+    return claim(replace(mark, workflow_id=target.workflow_id) if mark is not None else None, target, clock())
+
+
 class ScriptedTarget:
     """The world behind the contracts."""
 
@@ -227,18 +252,19 @@ class ScriptedTarget:
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
             addresses=("10.0.0.7",),
         )
+        mark, us = world.mark, (request.incident, this_run())
         return contract.PinResult(
             pinned=pinned,
             plan=world.plan,
             need=request.need or world.need,
-            adopted_incident=world.adopted,
-            adopted_paths=world.adopted_paths,
+            adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
+            adopted_paths=mark.paths if mark is not None else (),
             observation=world.observation(),
         )
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
-        self.world.marked = request.target.incident
+        self.world.mark = marked(self.world.mark, request.target)
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
         return contract.ActResult(changed=True, detail="marked")
@@ -303,7 +329,10 @@ class ScriptedTarget:
     async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
         world = self.world
         await world.act(f"note {'cut' if request.cut else 'back'}")
-        world.noted = (world.noted - {request.endpoint}) | ({request.endpoint} if request.cut else set())
+        if world.mark is None:
+            raise failure(ErrorType.VETOED, "the node carries no mark of ours")
+        others = tuple(each for each in world.mark.paths if each != request.endpoint)
+        world.mark = replace(world.mark, paths=(*others, request.endpoint) if request.cut else others)
         return contract.ActResult(changed=True, detail="noted")
 
     async def taint(self, request: contract.TaintRequest) -> contract.ActResult:
@@ -319,7 +348,7 @@ class ScriptedTarget:
         if self.world.unmark_errors:
             raise self.world.unmark_errors.popleft()
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
-        self.world.marked = self.world.marked if self.world.noted else ""
+        self.world.mark = self.world.mark if self.world.noted else None
         self.world.tainted = False
         return contract.ActResult(changed=True, detail="uncordoned")
 

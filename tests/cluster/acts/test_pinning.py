@@ -124,6 +124,13 @@ async def test_whoever_takes_the_node_over_learns_which_paths_are_cut(ready: Wor
     assert found.plan.devices
 
 
+async def test_a_later_step_learns_of_the_paths_that_an_earlier_one_of_the_same_run_has_cut(ready: World) -> None:
+    """S35: a remediation pins once for each of its fencings, and its own mark stands by then."""
+    await ready.mark_as_ours(paths=("fence_brocade://switch-1/2",))
+    found = await pin(ready)
+    assert (found.adopted_incident, found.adopted_paths) == ("", ("fence_brocade://switch-1/2",))
+
+
 class TestTemplate:
     """Which template holds: the request's, else the health checks', else the only one."""
 

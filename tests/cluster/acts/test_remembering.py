@@ -14,7 +14,7 @@ from policy.episodes import Need, NeedKind, RemediationInput
 from policy.healthcheck import ObjectRef
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION as MEMORY
 from simulator.resources import NODES
-from tests.cluster.acts.world import CLUSTER, NODE, World
+from tests.cluster.acts.world import CLUSTER, NODE, World, our_mark
 from tests.cluster.machines import CLUSTER_API, machine_of
 
 MACHINE = ObjectRef(api_version=CLUSTER_API.api_version, kind="Machine", name=machine_of(NODE), namespace=CLUSTER_API.namespace)
@@ -58,6 +58,13 @@ async def pinned(world: World, remediation: ClusterRemediation, memory: str, mac
     pin: RemediationPin = await ActivityEnvironment().run(remediation.pin, request)
     assert pin.machine == MACHINE
     return pin
+
+
+async def test_a_remediation_learns_what_a_terminated_episode_has_left(world: World, remediation: ClusterRemediation) -> None:
+    """S34, S35: before its own mark stands, which would hide it from whoever pins later."""
+    await world.put_mark(replace(our_mark(paths=("fence_brocade://switch-1/2",)), incident="incident-0"))
+    found = await pinned(world, remediation, "", None)
+    assert (found.adopted_incident, found.adopted_paths) == ("incident-0", ("fence_brocade://switch-1/2",))
 
 
 async def test_it_is_on_the_machine_and_on_the_node(world: World, remediation: ClusterRemediation) -> None:

@@ -1,0 +1,190 @@
+"""What a terminated episode has left on a node is adopted by the next one, of whatever kind, before that does anything else."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from policy.limits import LONGEST_ACT
+from policy.permits import Decision, PermitAnswer
+from policy.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.power import PowerState
+from policy.remediation.escalation import Step, Strategy
+from tests.workflows.fencing_run import fencing
+from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import World, left_by, plan
+from workflows import options
+
+MINUTE = timedelta(minutes=1)
+SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+OBJECT = "SelfNodeRemediation"
+SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+CUT = PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH)
+FREE = PlannedMethod(name="free", act=Act.FREE_CUT_PODS)
+BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
+IN_FLIGHT = LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+"""How long the last act of a predecessor may still have an effect."""
+QUEUED = PermitAnswer(decision=Decision.QUEUED, reason="the cap is reached", holder="us")
+
+
+def switched(*isolation: PlannedMethod, **changes: object) -> FencingPlan:
+    """A plan that cuts a path, tries everything once, and gives the path back."""
+    return plan(**({"tries": 1, "restarts": 0, "isolation": isolation, "recovery": (BACK,)} | changes))
+
+
+def tainted(**changes: object) -> SickNode:
+    """A node on which the out-of-service taint of an episode that was terminated still stands."""
+    return SickNode(mark=left_by("old", out_of_service=True), tainted=True, **changes)  # type: ignore[arg-type]
+
+
+# In flight ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "act"),
+    [
+        (FENCE, "off"),
+        (step(Strategy.REBOOT, 20 * MINUTE), "off"),
+        (step(Strategy.DELETE_MACHINE, 30 * MINUTE), "give-up"),
+        (step(Strategy.REQUEST_OWNER, 30 * MINUTE), "request-owner"),
+        (step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE), "annotate-external"),
+        (SELF, f"create {OBJECT}"),
+    ],
+    ids=lambda value: value.strategy.value if isinstance(value, Step) else "",
+)
+def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_may_be_in_flight(first: Step, act: str) -> None:
+    """S34: the off of a predecessor may still be on its way to the device, whatever this one does."""
+    world = Remediated(ladder=(first,), node=SickNode(mark=left_by("old")))
+    with Play(world) as play:
+        play.did(act)
+        assert play.passed >= IN_FLIGHT
+        play.abort()
+        play.result()
+
+
+def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_flight() -> None:
+    """S34, S35: where a remediation can't begin after all, whoever comes next would else know of nothing."""
+    world = Remediated(ladder=(FENCE,), node=tainted())
+    world.errors["power-management.untaint-out-of-service"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to patch nodes")])
+    with Play(world) as play:
+        play.did("uncordon")
+        assert play.passed >= IN_FLIGHT
+        result = play.result()
+    assert (result.outcome, world.count("off")) == (Outcome.REFUSED, 0)
+
+
+# The taint ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [FENCE, SELF], ids=lambda each: each.strategy.value)
+def test_a_taint_of_a_terminated_episode_goes_before_the_first_step_of_a_remediation(first: Step) -> None:
+    """S1, S32: it goes on freeing pods, and nobody reads the proof any more."""
+    world = Remediated(ladder=(first,), node=tainted())
+    with Play(world) as play:
+        play.did("remember")
+        assert not world.node.tainted
+        play.abort()
+        play.result()
+
+
+def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_its_permit() -> None:
+    """S1, S17: to take it away restores, so that no brake holds it up."""
+    world = Remediated(ladder=(FENCE,), node=tainted(answers=deque([QUEUED] * 100)))
+    with Play(world, permit_granted=False) as play:
+        play.until(lambda status: status.doing.startswith("waits for a permit"))
+        assert not world.node.tainted
+        play.abort()
+        assert play.result().outcome is Outcome.REFUSED
+
+
+def test_a_taint_of_a_terminated_episode_goes_before_a_remediation_waits_for_a_person() -> None:
+    """S1: a person may take days to say whether a machine that did not stay well is remediated once more."""
+    world = Remediated(ladder=(FENCE,), node=tainted())
+    with Play(world, permit_granted=False, exhausted="it was remediated 3 times") as play:
+        play.parked()
+        assert not world.node.tainted
+        play.abort()
+        play.result()
+
+
+async def test_a_taint_of_a_terminated_episode_goes_before_a_fencing_waits_for_its_permit(env: WorkflowEnvironment) -> None:
+    """S1, S17."""
+    world = World(mark=left_by("old", out_of_service=True), tainted=True, answers=deque([QUEUED] * 100))
+    async with fencing(env, world, permit_granted=False) as run:
+        await run.until(lambda status: status.phase is Phase.QUEUED and status.doing.startswith("waits for a permit"))
+        assert not world.tainted
+        await run.abort()
+        assert (await run.result()).outcome is Outcome.REFUSED
+    assert world.marked, "the next episode adopts what else is left"
+
+
+# Paths ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_that_a_terminated_episode_cut_is_given_back_by_a_remediation_on_a_persons_word() -> None:
+    """S1, S35: what was freed behind it is not known, and no restart is proven."""
+    node = SickNode(plan=switched(CUT, wait_before_power=10 * MINUTE), mark=left_by("old", paths=(SWITCH.endpoint,)), ready=False)
+    node.paths[SWITCH.endpoint] = PowerState.OFF
+    world = Remediated(ladder=(FENCE,), node=node)
+    with Play(world) as play:
+        play.did("event PathCut")
+        node.ready = True
+        play.tell(node.observation())
+        assert "left cut" in play.parked().problem
+        assert "restore-path" not in world.acts
+        node.word = True
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.count("restore-path")) == (Outcome.RECOVERED, 1)
+
+
+def test_a_remediation_without_a_fencing_leaves_the_note_of_a_path_that_a_terminated_episode_cut() -> None:
+    """S35: whoever cleans up after it knows of the path by that alone."""
+    node = SickNode(plan=switched(CUT), mark=left_by("old", paths=(SWITCH.endpoint,)))
+    world = Remediated(ladder=(SELF,), node=node, has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        node.ready = True
+        world.objects[OBJECT].succeeded = "True"
+        result = play.result()
+    assert (result.outcome, node.noted) == (Outcome.RECOVERED, {SWITCH.endpoint})
+
+
+@pytest.mark.parametrize("freeing", ["first", "second"])
+def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_it(freeing: str) -> None:
+    """S1, S35: the path is one, whichever step has cut it and whichever has freed."""
+    plans = [switched(CUT, FREE), switched(CUT)]
+    node = SickNode(plan=plans.pop(0 if freeing == "first" else 1))
+    node.silent = {"ipmi://10.0.0.7:623"}
+    world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
+    world.after["target.record-event"] = lambda: None
+    with Play(world) as play:
+        play.did("event RemediationStepFailed")
+        node.plan = plans.pop()
+        play.parked()
+        assert world.count("cut-path") == 2
+        play.abort()
+        result = play.result()
+    assert f"left cut: {SWITCH.endpoint}" in result.message
+    assert (node.paths, node.noted) == ({SWITCH.endpoint: PowerState.OFF}, {SWITCH.endpoint})
+
+
+def test_a_path_behind_which_no_step_has_freed_anything_is_given_back_once() -> None:
+    """S35: also where two fencings of the ladder have cut it, and neither could go on."""
+    node = SickNode(plan=switched(CUT))
+    node.silent = {"ipmi://10.0.0.7:623"}
+    world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
+    with Play(world) as play:
+        play.parked()
+        play.abort()
+        result = play.result()
+    assert "left cut" not in result.message
+    assert (node.paths, node.noted) == ({SWITCH.endpoint: PowerState.ON}, set())
