@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -68,7 +68,8 @@ PATH = Words(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commanded:
-    """What became of a command: when it had ended at the latest, or why the device can't be commanded."""
+    """What became of a command: when it had ended at the latest, by the workflow's order, or why the device
+    can't be commanded."""
 
     ended_at: datetime
     failed: Turn | None = None
@@ -138,8 +139,9 @@ class Devices:
             pause = longer(pause)
 
     async def _read(self, device: PowerDevice) -> Reading:
-        """A reading; a device that can't be read is UNKNOWN, never off (S3), unless it can never be read."""
-        step = self._words.off_step
+        """A reading, of the moment at which it was asked for: it is no older. A device that can't be read is UNKNOWN, never off
+        (S3), unless it can never be read."""
+        step, asked_at = self._words.off_step, self._episode.moment()
         try:
             reading = await workflow.execute_activity_method(
                 self._words.read,
@@ -153,7 +155,8 @@ class Devices:
             message = told_of(device.endpoint, error)
             self._episode.note(self._words.read_act, "failed", message)
             self._episode.problem = message
-            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=workflow.now(), detail=message)
+            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
+        reading = replace(reading, at=asked_at)
         self.said[device.endpoint] = reading.state
         return reading
 
@@ -168,16 +171,16 @@ class Devices:
         except ActivityError as error:
             return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        return Commanded(ended_at=result.ended_at, machine=result.machine)  # by the clock that will read the state
+        return Commanded(ended_at=self._episode.moment(), machine=result.machine)
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
         """An unclear command has been waited out when this returns; a clear failure is answered."""
         if await self._episode.wait_out(act, device.endpoint, error):
-            return Commanded(ended_at=workflow.now(), unclear=True)
+            return Commanded(ended_at=self._episode.moment(), unclear=True)
         turn = turn_for(error, device.endpoint)
         if not isinstance(turn, StepFailed | Hopeless):
             raise turn from error  # not about this device alone: another one would be as wrong
-        return Commanded(ended_at=workflow.now(), failed=turn)
+        return Commanded(ended_at=self._episode.moment(), failed=turn)
 
     def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
         return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)

@@ -92,7 +92,7 @@ class Endings:
                 return await self.left_off(but)
         if is_off or (abort is not None and abort.power_on):
             try:
-                await self._management.try_on()
+                await self._management.switch_on()
                 await self._management.wait_for_return()
             except Turn as turn:
                 but += f"; power on: {turn.reason}"

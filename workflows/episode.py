@@ -100,6 +100,7 @@ class Episode:
         self.held: PersonRequest | None = None
         self.resumed: PersonRequest | None = None
         self._news = self._heard = 0
+        self._moment = self.started
 
     @property
     def target(self) -> Target:
@@ -111,6 +112,12 @@ class Episode:
     @target.setter
     def target(self, target: Target) -> None:
         self._target = target
+
+    def moment(self) -> datetime:
+        """Now, and later than every moment handed out before. What was asked and answered is ordered by these: the clocks of the
+        workers that did it may differ by minutes."""
+        self._moment = max(workflow.now(), self._moment + timedelta(microseconds=1))
+        return self._moment
 
     # What people see ------------------------------------------------------------------------------------------------
 

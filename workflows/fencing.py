@@ -182,7 +182,7 @@ class FencingStory:
                 raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
             await act.say_finished("off is proven, and the machine is left off")
             return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
-        await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_on)
+        await act.switch_on()
         await act.say_finished("off was proven, and the machine is switched on again")
         await act.wait_for_return()
         return await self.endings.returned()

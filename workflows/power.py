@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from temporalio import workflow
 
-from policy.episodes import OffProof
+from policy.episodes import OffProof, Reading
 from policy.fencing import level_proven, off_proven
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
@@ -30,6 +30,11 @@ class PowerSequence:
         self._plan = plan
         self._devices = Devices(episode, plan, POWER)
         self._off_ended: dict[str, datetime] = {}
+        """Of the offs since anybody last switched the machine on: what a proof is made of."""
+        self._left_off: set[str] = set()
+        """Every device that we have switched off and not on again, whatever others did since."""
+        self.says_on = False
+        """Whether a device has said on after we commanded it."""
         self._said_before_word: dict[str, PowerState] = {}
         self._tried_out = False
         self._proven: tuple[PowerDevice, ...] = ()
@@ -125,14 +130,15 @@ class PowerSequence:
             pause = longer(pause)
 
     async def read_again(self) -> OffProof:
-        """Read every device once more, just before a consequence (S2). The proof ends if one is not off (S6)."""
+        """Read once more, just before a consequence (S2). The proof ends if a device says on (S6): one of those that gave it, or
+        one that should have been switched off before them and was silent then."""
         if self.proof is None:
             raise ProofLost("off is not proven")
         if self.proof.acknowledgement is not None:
             return await self._still_acknowledged(self.proof)
-        readings = await self._devices.read_all(self._proven)
+        readings = await self._read_tried(self._proven)
         if any(reading.state is PowerState.ON for reading in readings):
-            self._on_since = workflow.now()
+            self._on_since = self._episode.moment()
             self.lose(f"off no longer holds: {states(readings)}")
         fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
         if fresh is None:
@@ -165,13 +171,19 @@ class PowerSequence:
         """The levels whose every device has been commanded off."""
         return [level for level in self._plan.levels if all(device.endpoint in self._off_ended for device in level)]
 
+    async def _read_tried(self, needed: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
+        """Read every level as far as they were tried: a device that could not be switched off may say by now that the machine
+        has power. Those needed are read last, so that no silent one makes their word old; only of these it is raised that one
+        can never be read."""
+        last = max(number for number, level in enumerate(self._plan.levels) if level in self._commanded())
+        others = [device for level in self._plan.levels[: last + 1] for device in level if device not in needed]
+        told = await self._devices.read_all(others, may_fail=lambda _device: True)
+        return (*told, *await self._devices.read_all(needed))
+
     async def _prove(self) -> bool:
         """Whether a level that has been commanded off is proven off now."""
         levels = self._commanded()
-        current = {device.endpoint for device in levels[-1]}
-        readings = await self._devices.read_all(
-            tuple(device for level in levels for device in level), may_fail=lambda device: device.endpoint not in current
-        )
+        readings = await self._read_tried(levels[-1])
         proof = level_proven(levels, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else states(readings)
         if proof is None:
@@ -188,25 +200,35 @@ class PowerSequence:
         """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5).
 
         Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
-        must say on again; a device of another one may be as silent as it was before.
+        must say on again; a device of another one may be as silent as it was before. Each is commanded, whatever becomes of the
+        others: one of two supplies may be enough, and what is raised where one fails is for the caller to weigh with `says_on`.
         """
         if not self._plan.levels:
             return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")
         needed = self._proven or next(reversed(self._commanded()), self._plan.levels[0])
+        failures: dict[str, Turn] = {}
         for device in self._to_switch_on(needed):
-            asked_at = workflow.now()
+            asked_at = self._episode.moment()
             failed = (await self._devices.command_on(device)).failed
             if failed is None:
                 self._is_switched_on(asked_at)
             elif device in needed:
-                raise failed
+                failures[device.endpoint] = failed
+        if commanded := [device for device in needed if device.endpoint not in failures]:
+            await self._read_on(commanded)
+        for failed in failures.values():
+            raise failed
+        self._off_ended.clear()
+        self._left_off.clear()
+
+    async def _read_on(self, devices: list[PowerDevice]) -> None:
         patience = self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=workflow.now() + patience)
-        readings = await self._devices.read_until(needed, PowerState.ON, patience)
+        readings = await self._devices.read_until(devices, PowerState.ON, patience)
+        self.says_on = any(reading.state is PowerState.ON for reading in readings)
         if any(reading.state is not PowerState.ON for reading in readings):
-            raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s")
-        self._off_ended.clear()
+            raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s: {states(readings)}")
 
     async def terminate(self, look: Callable[[], Awaitable[None]]) -> None:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
@@ -246,7 +268,7 @@ class PowerSequence:
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
         """What may have been switched off, by us or by a person on whose word we go on."""
-        touched = {device.endpoint for device in needed} | set(self._off_ended or [each.endpoint for each in self._plan.devices])
+        touched = {device.endpoint for device in needed} | (self._left_off or set(self._plan.endpoints))
         return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
 
     def _is_switched_on(self, asked_at: datetime) -> None:
@@ -262,3 +284,5 @@ class PowerSequence:
             self._off_ended.clear()
             self.powered_on_at = self._on_since = None
         self._off_ended[device.endpoint] = ended
+        self._left_off.add(device.endpoint)
+        self.says_on = False

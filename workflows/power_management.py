@@ -82,6 +82,18 @@ class PowerManagement:
         self._heed_an_abort()
         await self._power.turn_on()
 
+    async def switch_on(self) -> None:
+        """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
+        person is asked where none could be, and told of the others."""
+        try:
+            await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on)
+        except (StepFailed, Hopeless, AbortAsked) as turn:
+            if not self._power.says_on:
+                raise
+            await self._desk.tell(
+                "PartlySwitchedOn", f"the machine is on, but not all that feeds it: {turn.reason}", warning=True
+            )
+
     async def say_finished(self, message: str) -> None:
         """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
         left = f"; {self._freeing.left_over}" if self._freeing.left_over else ""
@@ -91,7 +103,7 @@ class PowerManagement:
         """Why a machine that we touched can't be switched on; "" where it is on again, or was never touched."""
         if self._case.touched:
             try:
-                await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on)
+                await self.switch_on()
             except Turn as turn:
                 return turn.reason
         return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -158,12 +159,10 @@ class Volumes:
         except ActivityError as error:
             if not await self._episode.wait_out("detach-volume", volume, error):
                 raise turn_for(error, device.endpoint) from error
-            self._tried.add(volume)
-            self._ended[volume] = workflow.now()
         else:
             self._episode.note("detach-volume", "sent", result.detail)
-            self._tried.add(volume)
-            self._ended[volume] = result.ended_at
+        self._tried.add(volume)
+        self._ended[volume] = self._episode.moment()
 
     async def _until_available(self, device: PowerDevice, patience: timedelta) -> PathProof:
         deadline = workflow.now() + patience
@@ -183,15 +182,17 @@ class Volumes:
                 return proof
 
     async def _read(self, device: PowerDevice, volume: str) -> VolumeReading:
+        asked_at = self._episode.moment()
         try:
-            return await workflow.execute_activity_method(
+            reading = await workflow.execute_activity_method(
                 PowerActivities.read_volume,
                 self._request(device, volume),
                 **(options.power_read(device.site, self._plan) | {"summary": f"isolation: reads {volume}"}),
             )
         except ActivityError as error:
             detail = told_of(volume, error)
-            return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=workflow.now(), detail=detail)
+            return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail=detail)
+        return replace(reading, at=asked_at)
 
     def _request(self, device: PowerDevice, volume: str, not_after: datetime | None = None) -> VolumeRequest:
         deadline = self._plan.act_deadline

@@ -29,14 +29,12 @@ class PowerRequest:
 class CommandResult:
     """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
 
-    Never a proof of anything: proof is a reading after `ended_at` (S2). machine: which one was commanded, where its device's name
-    may be used again; "" where it can't be, or is not known.
+    Never a proof of anything: proof is a reading that was asked for after it had ended (S2). machine: which one was commanded,
+    where its device's name may be used again; "" where it can't be, or is not known.
     """
 
     sent: bool
     before: PowerState
-    began_at: datetime
-    ended_at: datetime
     detail: str = ""
     machine: str = ""
 

@@ -70,35 +70,30 @@ class PowerService(PowerActivities):
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
         _refuse_late(request)
         await _typed(driver.off(deadline))
-        return CommandResult(
-            sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, off accepted"
-        )
+        return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted")
 
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
         if before is PowerState.ON:
-            ended_at = datetime.now(UTC)
-            return CommandResult(sent=False, before=before, began_at=began_at, ended_at=ended_at, detail="was on already")
+            return CommandResult(sent=False, before=before, detail="was on already")
         _refuse_late(request)
         await _typed(driver.on(deadline))
-        return CommandResult(
-            sent=True, before=before, began_at=began_at, ended_at=datetime.now(UTC), detail=f"was {before.value}, on accepted"
-        )
+        return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted")
 
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: whoever started it meanwhile wants it."""
         self._refuse_own_node(request)
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
         machine = (await _typed(driver.identity(Deadline.within(request.deadline * READ_SHARE)))).serial or ""
         before = await self._read_before(driver, request)
@@ -109,8 +104,6 @@ class PowerService(PowerActivities):
         return CommandResult(
             sent=True,
             before=before,
-            began_at=began_at,
-            ended_at=datetime.now(UTC),
             detail="was off, giving it up was accepted",
             machine=machine,
         )
@@ -163,15 +156,13 @@ class PowerService(PowerActivities):
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
-        began_at, deadline = datetime.now(UTC), Deadline.within(request.deadline, not_after=request.not_after)
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         _refuse_late(request)
         await _typed(driver.detach(request.volume, deadline))
         return CommandResult(
             sent=True,
             before=PowerState.UNKNOWN,
-            began_at=began_at,
-            ended_at=datetime.now(UTC),
             detail=f"detaches {request.volume}",
         )
 

@@ -119,9 +119,9 @@ class Adversary(NodeActs, DeviceActs):
         if mishap in {Mishap.LOST_AFTER, Mishap.LATE}:
             raise Lost
         if isinstance(answer, Reading):
-            self.referee.tells(answer)
+            self.referee.tells(answer, attempt.decided)
         elif isinstance(answer, VolumeReading):
-            self.referee.tells_of_volume(answer)
+            self.referee.tells_of_volume(answer, attempt.decided)
         return answer
 
     def _later(self, act: Callable[[Any], Any], request: Any, not_after: datetime | None) -> None:

@@ -51,7 +51,7 @@ class DeviceActs(Acting):
         if endpoint not in self.stuck:
             at = self.now + timedelta(seconds=self._delay if self._mishap in {Mishap.SLOW, Mishap.LATE} else 0)
             self.machine.later(at, lambda: self.machine.give_up(at))
-        return contract.CommandResult(sent=True, before=PowerState.OFF, began_at=self.now, ended_at=self.now)
+        return contract.CommandResult(sent=True, before=PowerState.OFF)
 
     def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
         self._require_voice(request.device.endpoint)
@@ -83,7 +83,7 @@ class DeviceActs(Acting):
         self.referee.detached[request.volume] = end if self._mishap is Mishap.LATE else self.now
         if request.device.endpoint not in self.stuck:
             self.machine.later(end, lambda: self.machine.attached.__setitem__(request.volume, False))
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=self.now, ended_at=self.now)
+        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
     def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
         self._require_voice(request.device.endpoint)
@@ -122,7 +122,7 @@ class DeviceActs(Acting):
                 self.machine.later(at, lambda: change(endpoint, state, at))
             else:
                 change(endpoint, state, began)
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=began, ended_at=began)
+        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
     def _switch(self, endpoint: str, state: PowerState, at: datetime) -> None:
         self.machine.switch(endpoint, state, at)

@@ -265,7 +265,7 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     found += [
         f"S3: off is called proven by a reading of {reading.endpoint} that was never given"
         for reading in (proof.readings if proof is not None else ())
-        if adversary.referee.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF
+        if adversary.referee.answered(reading) is not PowerState.OFF
     ]
     recovered = result.outcome is Outcome.RECOVERED and proof is not None
     if recovered and not machine.runs and not adversary.meddled:

@@ -7,9 +7,10 @@ said. It takes nobody's word for anything: neither a proof's own nor that of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from policy.episodes import OffProof, Reading, VolumeReading
 from policy.plan import Act, FencingPlan, PowerDevice
@@ -49,6 +50,14 @@ class Said:
     word: Word
 
 
+State = TypeVar("State")
+
+
+def _answer(told: Mapping[datetime, State], asked: datetime) -> State | None:
+    """What was answered to the question of that moment: by the episode's count, which may be some microseconds off."""
+    return next((told[each] for each in sorted(told) if each >= asked - timedelta(milliseconds=1)), None)
+
+
 @dataclass
 class Referee:
     """What is known of one machine's episodes, and what was wrong with them."""
@@ -57,7 +66,7 @@ class Referee:
     plan: FencingPlan
     broken: list[str] = field(default_factory=list)
     told: dict[str, dict[datetime, PowerState]] = field(default_factory=dict)
-    """What each device has answered, and when."""
+    """What each device has answered, by when it was asked."""
     told_volumes: dict[str, dict[datetime, VolumeState]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     unaware: set[str] = field(default_factory=set)
@@ -96,15 +105,19 @@ class Referee:
 
     # What is heard --------------------------------------------------------------------------------------------------
 
-    def tells(self, reading: Reading) -> None:
+    def tells(self, reading: Reading, asked: datetime) -> None:
         """A device has answered."""
-        self.told.setdefault(reading.endpoint, {})[reading.at] = reading.state
+        self.told.setdefault(reading.endpoint, {})[asked] = reading.state
         if self.word and reading.state is PowerState.ON and self.said_at_word.get(reading.endpoint) is not PowerState.ON:
             self.contradicted = True
 
-    def tells_of_volume(self, reading: VolumeReading) -> None:
+    def answered(self, reading: Reading) -> PowerState | None:
+        """What its device really said to the question of that reading."""
+        return _answer(self.told.get(reading.endpoint, {}), reading.at)
+
+    def tells_of_volume(self, reading: VolumeReading, asked: datetime) -> None:
         """A cloud has answered."""
-        self.told_volumes.setdefault(reading.volume, {})[reading.at] = reading.state
+        self.told_volumes.setdefault(reading.volume, {})[asked] = reading.state
 
     def hears_word(self) -> None:
         """A person vouches for the machine."""
@@ -244,7 +257,7 @@ class Referee:
             (each.began for each in mine if each.state is PowerState.ON and each.endpoint in self.machine.power), default=None
         )
         for reading in proof.readings:
-            if self.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF or reading.state is not PowerState.OFF:
+            if self.answered(reading) is not PowerState.OFF or reading.state is not PowerState.OFF:
                 self.fault("S3", f"{name} on a reading of {reading.endpoint} that was never given")
             commanded = [each for each in mine if each.endpoint == reading.endpoint]
             if not commanded or commanded[-1].state is not PowerState.OFF:
@@ -269,7 +282,7 @@ class Referee:
         for reading in readings:
             self._path_cut(reading, request.target.incident)
         for volume in volumes:
-            if self.told_volumes.get(volume.volume, {}).get(volume.at) is not VolumeState.AVAILABLE:
+            if _answer(self.told_volumes.get(volume.volume, {}), volume.at) is not VolumeState.AVAILABLE:
                 self.fault("S3", f"free-cut-pods on a reading of {volume.volume} that was never given")
             if volume.at <= self.detached.get(volume.volume, volume.at):
                 self.fault("S2", f"free-cut-pods on a reading of {volume.volume} from before its detachment")
@@ -309,7 +322,7 @@ class Referee:
             self.fault("S2", f"free-while-dumping on a message that will be {request.not_after - request.proof.last} old")
 
     def _path_cut(self, reading: Reading, incident: str) -> None:
-        if self.told.get(reading.endpoint, {}).get(reading.at) is not PowerState.OFF:
+        if self.answered(reading) is not PowerState.OFF:
             self.fault("S3", f"free-cut-pods on a reading of {reading.endpoint} that was never given")
         commanded = [each for each in self.commands if each.endpoint == reading.endpoint and each.incident == incident]
         if not commanded or commanded[-1].state is not PowerState.OFF or commanded[-1].until > reading.at:

@@ -552,3 +552,18 @@ async def test_an_off_before_somebody_elses_on_proves_nothing_any_more(env: Work
         await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="go on"))
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "BMC busy" in status.problem)
         assert world.consequences() == []
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=2), timedelta(minutes=-2)], ids=["ahead", "behind"])
+async def test_a_workers_wrong_clock_neither_makes_a_proof_nor_takes_one_away(env: WorkflowEnvironment, ahead: timedelta) -> None:
+    """S2, S6: what was asked after what is the workflow's to say. Somebody switches the machine on and off again between two
+    readings: the off from before that is no proof, however late the worker's clock says that it ended."""
+    world = World(ahead=ahead)
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.others.extend([PowerState.ON, PowerState.OFF])
+        world.gates["event NodePoweredOff"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == 2
+    assert world.acts.index("taint") > len(world.acts) - world.acts[::-1].index("off")

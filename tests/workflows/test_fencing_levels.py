@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
@@ -89,3 +90,63 @@ async def test_a_dead_device_a_persons_word_and_a_machine_started_by_hand_end_re
         await run.tell(world.observation())
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert not world.cordoned
+
+
+async def test_a_silent_bmc_that_comes_back_saying_on_takes_the_proof_of_the_supplies_away(env: WorkflowEnvironment) -> None:
+    """S1, S2: the PDU said off, but the machine has power. Nothing is freed before the BMC was switched off and says so, too."""
+    world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.silent.clear()
+        world.ready = False
+        world.gates["event NodePoweredOff"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands[:2] == [f"off {PDU_A.endpoint}", f"off {BMC.endpoint}"]
+    assert world.acts.index("taint") > [at for at, act in enumerate(world.acts) if act == "off"][1]
+
+
+async def test_a_bmc_that_stays_silent_takes_nothing_back(env: WorkflowEnvironment) -> None:
+    """S2: silence of a device of another level is no contradiction, however often it is read."""
+    world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("taint") == 1
+    assert world.commands == [f"off {PDU_A.endpoint}", f"on {PDU_A.endpoint}"]
+
+
+async def test_a_supply_that_dies_after_its_off_does_not_keep_the_other_one_off(env: WorkflowEnvironment) -> None:
+    """S4, S5: both were switched off, and one supply is enough for a machine. Its return decides; a person is told."""
+    world = World(plan=plan(levels=((PDU_A, PDU_B),)), enough=1)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        world.silent.add(PDU_A.endpoint)
+        world.gates["note-on"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert "event PartlySwitchedOn" in world.acts
+    first_on = world.commands.index(f"on {PDU_B.endpoint}")
+    assert {f"off {each.endpoint}" for each in (PDU_A, PDU_B)} == set(world.commands[:first_on])
+
+
+async def test_a_person_is_asked_where_no_supply_can_be_switched_on(env: WorkflowEnvironment) -> None:
+    world = World(plan=plan(levels=((PDU_A, PDU_B),), tries=1), enough=1)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        world.silent |= {PDU_A.endpoint, PDU_B.endpoint}
+        world.gates["note-on"].set()
+        assert "no answer" in (await run.parked()).problem
+    assert not [each for each in world.commands if each.startswith("on ")]
+
+
+async def test_what_was_switched_off_before_somebody_switched_it_on_is_switched_on_as_well(env: WorkflowEnvironment) -> None:
+    """An off that proves nothing any more (S6) has still taken the power away: without the supply the BMC starts nothing."""
+    world = World(plan=plan(levels=((BMC,), (PDU_A,))), silent={BMC.endpoint})
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.silent.clear()
+        world.gates["event NodePoweredOff"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands[-2:] == [f"on {PDU_A.endpoint}", f"on {BMC.endpoint}"]

@@ -101,6 +101,8 @@ class World:
     word: bool = False
     """A person has said that paths may be given back."""
     boots: bool = True
+    enough: int | None = None
+    """How many of its devices are enough for the machine to run; None: all of them."""
     ignores_off: bool = False
     off_takes: timedelta = timedelta(0)
     """How long after its off a machine still says on."""
@@ -139,7 +141,15 @@ class World:
     """What stands on the node; `left_by` makes one of an episode that was terminated."""
     tainted: bool = False
     proof_read: bool = False
-    """Whether every device has been read OFF since the last command."""
+    """Whether every device has been read OFF since the last command, and none ON."""
+    contradicted: bool = False
+    """Whether one has said ON after that."""
+    others: deque[PowerState] = field(default_factory=deque)
+    """What others have switched the machine to by the next readings."""
+    ahead: timedelta = timedelta(0)
+    """By how much the clock of the workers that speak to devices is ahead of Temporal's."""
+    told: dict[str, PowerState] = field(default_factory=dict)
+    """What each device that was read has said since the last off."""
     acts: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
     """What reached which device."""
@@ -443,8 +453,12 @@ class ScriptedTarget:
         if (due := world.off_due.get(request.device.endpoint)) is not None and clock() >= due:
             del world.off_due[request.device.endpoint]
             world.power[request.device.endpoint] = PowerState.OFF
-        world.proof_read = world.is_off()
-        return Reading(endpoint=request.device.endpoint, state=world.power[request.device.endpoint], at=clock())
+        endpoint = request.device.endpoint
+        world.power[endpoint] = state = world.others.popleft() if world.others else world.power[endpoint]
+        world.contradicted = world.contradicted or (world.proof_read and state is PowerState.ON)
+        world.told[endpoint] = state
+        world.proof_read = world.is_off() and PowerState.ON not in world.told.values() and not world.contradicted
+        return Reading(endpoint=endpoint, state=state, at=clock() + world.ahead)
 
     async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
@@ -455,6 +469,8 @@ class ScriptedTarget:
         if world.is_off() and world.proof_read:
             world.broken.append("S33: an off after off had been proven")
         await world.act("off")
+        world.told.clear()
+        world.contradicted = False
         world.commands.append(f"off {endpoint}")
         before = world.power[endpoint]
         if world.off_takes:
@@ -465,7 +481,7 @@ class ScriptedTarget:
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-        return contract.CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=before)
 
     async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
@@ -479,14 +495,15 @@ class ScriptedTarget:
         world.commands.append(f"on {endpoint}")
         before = world.power[endpoint]
         world.power[endpoint] = PowerState.ON
-        if world.boots and before is PowerState.OFF and PowerState.OFF not in world.power.values():
+        fed = sum(state is PowerState.ON for state in world.power.values())
+        if world.boots and before is PowerState.OFF and fed == (world.enough or len(world.power)):
             world.boot_id, world.ready, world.ready_since = "boot-2", True, clock()
             if not world.present:  # the kubelet registers anew
                 world.present, world.uid = True, "uid-2"
         if world.on_lost:
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
-        return contract.CommandResult(sent=True, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=before)
 
     async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
         world = self.world
@@ -512,7 +529,7 @@ class ScriptedTarget:
         await world.act("terminate")
         if world.terminate_errors:
             raise world.terminate_errors.popleft()
-        return contract.CommandResult(sent=True, before=PowerState.OFF, began_at=clock(), ended_at=clock(), machine="number-1")
+        return contract.CommandResult(sent=True, before=PowerState.OFF, machine="number-1")
 
     async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
         world = self.world
@@ -527,7 +544,7 @@ class ScriptedTarget:
         await self.world.act("read-path")
         if endpoint in self.world.silent:
             raise failure(ErrorType.UNREACHABLE, f"{endpoint}: no answer")
-        return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock())
+        return Reading(endpoint=endpoint, state=self.world.paths[endpoint], at=clock() + self.world.ahead)
 
     async def cut_path(self, request: contract.PowerRequest) -> contract.CommandResult:
         return await self._path(request, PowerState.OFF, "cut-path")
@@ -548,10 +565,10 @@ class ScriptedTarget:
 
     async def list_volumes(self, request: contract.PowerRequest) -> contract.VolumesResult:
         await self.world.act("list-volumes")
-        attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock(), root=True)]
+        attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock() + self.world.ahead, root=True)]
         for volume, state in self.world.volumes.items():
             if state is VolumeState.ATTACHED:
-                attached.append(VolumeReading(volume=volume, state=state, at=clock()))
+                attached.append(VolumeReading(volume=volume, state=state, at=clock() + self.world.ahead))
         return contract.VolumesResult(volumes=tuple(attached))
 
     async def detach_volume(self, request: contract.VolumeRequest) -> contract.CommandResult:
@@ -564,11 +581,11 @@ class ScriptedTarget:
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
     async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
         await self.world.act("read-volume")
-        return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock())
+        return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock() + self.world.ahead)
 
     async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
@@ -582,7 +599,7 @@ class ScriptedTarget:
         before = world.paths[endpoint]
         if endpoint not in world.stuck:
             world.paths[endpoint] = state
-        return contract.CommandResult(sent=before is not state, before=before, began_at=clock(), ended_at=clock())
+        return contract.CommandResult(sent=before is not state, before=before)
 
     async def mirror(self, request: contract.MirrorRequest) -> None:
         if (gate := self.world.gates.get("mirror")) is not None:
