@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
+from activities.power.hiding import excerpt, hidden
 from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import InterfaceGroups, PowerCapability, Quarantine
 
@@ -57,9 +58,11 @@ class Credentials:
 
     def hidden_in(self, text: str) -> str:
         """The text without any of the values: what a client library says may repeat what it was told."""
-        for value in sorted(self.values.values(), key=len, reverse=True):
-            text = text.replace(value, "***") if value else text
-        return text
+        return hidden(text, self.values.values())
+
+    def excerpt_of(self, text: str) -> str:
+        """The same on one line and with an end, for people."""
+        return excerpt(text, self.values.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

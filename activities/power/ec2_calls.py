@@ -162,7 +162,7 @@ class Ec2Api:
             return self._error(
                 ErrorType.UNREACHABLE if lost else ErrorType.TRANSIENT, act, f"EC2's answer was lost or unreadable ({kind})"
             )
-        text = _secrets(keys).hidden_in(f"{kind}: {error}")[:300]
+        text = _secrets(keys).excerpt_of(f"{kind}: {error}")
         if isinstance(error, aiohttp.ClientError | HTTPClientError | OSError):
             return self._error(ErrorType.UNREACHABLE, act, f"no connection to EC2: {text}")
         if isinstance(error, BotoCoreError | ValueError):

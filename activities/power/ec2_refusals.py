@@ -49,7 +49,6 @@ NOT_SUPPORTED = frozenset({"OperationNotPermitted", "UnsupportedOperation", "Uns
 UNUSABLE = ("Invalid", "Missing", "Malformed", "Unknown")
 
 CLOCK_HINT = frozenset({"RequestExpired", "SignatureDoesNotMatch"})
-MESSAGE_LENGTH = 300
 
 
 class RefusedError(PowerError):
@@ -65,16 +64,16 @@ def refusal(error: ClientError, *, device: str, act: str, secrets: Credentials, 
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     kind = _kind(code, status, command=command)
-    text = f"EC2 said {code[:100] or 'nothing'} ({status})"
+    text = f"EC2 said {secrets.excerpt_of(code) or 'nothing'} ({status})"
     if kind is not ErrorType.UNAUTHORIZED or code == "UnauthorizedOperation":
         # What is said of wrong keys shows what they were used for, down to the signed text with its session token.
         message, _, _ = str(error.response.get("Error", {}).get("Message", "")).partition("Encoded authorization failure")
-        text += f": {' '.join(message.split())[:MESSAGE_LENGTH]}"
+        text += f": {secrets.excerpt_of(message)}"
     elif code in CLOCK_HINT:
         text += ": wrong keys, or a wrong clock on this worker"
     if kind is ErrorType.AMBIGUOUS:
         text += "; it may have been carried out"
-    return RefusedError(kind, f"{device}: {act!r}: {secrets.hidden_in(text)}", code=code)
+    return RefusedError(kind, f"{device}: {act!r}: {text}", code=code)
 
 
 def _kind(code: str, status: int, *, command: bool) -> ErrorType:

@@ -256,7 +256,7 @@ class _Act:
             return await child_process.run(guard, told.lines, self.deadline, environment=told.environment)
 
     def _words(self, ended: Ended) -> str:
-        return self.driver.credentials.hidden_in(answers.words(ended))
+        return answers.words(ended, self.driver.credentials.hidden_in)
 
     def _missing(self, plug: str, listed: Mapping[str, str]) -> PowerError:
         return self._failure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from activities.errors import ErrorType
 from activities.power.child_process import Ended
@@ -48,9 +48,9 @@ def hint(ended: Ended) -> ErrorType:
     return next((kind for kind, words in _HINTS.items() if re.search("|".join(words), text)), ErrorType.TRANSIENT)
 
 
-def words(ended: Ended) -> str:
-    """What an agent said of its failure, in one line. The caller takes the secrets out."""
-    text = (ended.stderr or ended.stdout).decode(errors="replace")
+def words(ended: Ended, hide: Callable[[str], str]) -> str:
+    """What an agent said of its failure, in one line. hide: takes the secrets out, before anything is left out."""
+    text = hide((ended.stderr or ended.stdout).decode(errors="replace"))
     lines = [re.sub(r"^[\d-]+ [\d:,]+ (ERROR|WARNING): ", "", line).strip() for line in text.splitlines()]
     worth = [line for line in lines if line and not line.startswith("Please use")]
     # Of a crash the last line says what it was.

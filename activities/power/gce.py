@@ -263,7 +263,7 @@ class GceDriver:
         failed = getattr(accepted, "error", None)
         if failed:
             said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
-            raise act.failure(ErrorType.TRANSIENT, f"the operation failed ({said[:300]})")
+            raise act.failure(ErrorType.TRANSIENT, f"the operation failed ({act.told(said)})")
 
     async def _perform(self, act: Act, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
         # The worker's own token never goes out in clear, not even to a test endpoint.

@@ -18,7 +18,7 @@ from google.oauth2 import service_account
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
 from activities.power.gce_act import Act
-from activities.power.gce_session import MESSAGE_LIMIT, ActSession, reason_of
+from activities.power.gce_session import ActSession, reason_of
 
 SCOPE = "https://www.googleapis.com/auth/compute"
 
@@ -44,6 +44,7 @@ class Account:
 
     def authorization(self, act: Act) -> str:
         """A bearer token for `act`. Acts that need a new one at the same time all ask: none waits for another's hang."""
+        act.secrets = self.secrets
         with ActSession(act, sends=False) as session:
             request = _TokenRequest(act, session)
             try:
@@ -52,10 +53,11 @@ class Account:
                 credentials = self._credentials
                 if not credentials.valid:
                     credentials.refresh(request)  # type: ignore[no-untyped-call]
+                act.secrets = self.secrets
                 return f"Bearer {credentials.token}"
             except auth_errors.DefaultCredentialsError as error:
                 missing = "no service-account-json is given and the worker has no identity of its own"
-                raise act.failure(ErrorType.INVALID_CONFIG, f"{missing} ({str(error)[:MESSAGE_LIMIT]})") from None
+                raise act.failure(ErrorType.INVALID_CONFIG, f"{missing} ({act.told(str(error))})") from None
             except auth_errors.TransportError as error:
                 raise act.broken(f"the token endpoint can't be reached ({reason_of(error)})") from None
             except auth_errors.GoogleAuthError as error:
@@ -68,14 +70,13 @@ class Account:
         """The token was refused: the next act gets another."""
         self._credentials = None
 
-    def hidden_in(self, text: str) -> str:
-        """The text without key and token."""
+    @property
+    def secrets(self) -> list[str]:
+        """The key and, where there is one, the token."""
         secrets = [self._info.get("private_key", ""), self._info.get("private_key_id", "")] if self._info else []
         if self._credentials is not None and self._credentials.token:
             secrets.append(str(self._credentials.token))
-        for secret in secrets:
-            text = text.replace(secret, "***") if secret else text
-        return text
+        return secrets
 
     def _load(self, request: _TokenRequest) -> GoogleCredentials:
         if self._info is None:
@@ -90,8 +91,8 @@ class Account:
         if isinstance(error.__cause__, auth_errors.TransportError):
             return act.broken(f"the token endpoint can't be reached ({reason_of(error)})")
         answer = next((item for item in error.args if isinstance(item, Mapping)), {})
-        said = self.hidden_in(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
-        problem = f"the token endpoint refused the credentials ({said[:MESSAGE_LIMIT] or type(error).__name__})"
+        said = act.told(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
+        problem = f"the token endpoint refused the credentials ({said or type(error).__name__})"
         if getattr(error, "retryable", False):
             return act.failure(ErrorType.TRANSIENT, f"{problem}; nothing was sent")
         return act.failure(ErrorType.UNAUTHORIZED, problem)

@@ -24,6 +24,7 @@ from typing import TypeVar
 from activities.errors import ErrorType
 from activities.power.driver import Deadline
 from activities.power.errors import PowerError
+from activities.power.hiding import excerpt
 
 Result = TypeVar("Result")
 
@@ -57,13 +58,19 @@ class Act:
         self.command = command
         self.stage = Stage.WAITING
         self.deadline = deadline
+        self.secrets: list[str] = []
+        """What no failure may show."""
         self._limit = max(0.0, deadline.remaining().total_seconds())
         self._lock = threading.Lock()
         self._given_up = False
         self._socket: socket.socket | None = None
 
+    def told(self, text: str) -> str:
+        """What somebody else said, fit to be part of a problem: without secrets, and with an end."""
+        return excerpt(text, self.secrets)
+
     def failure(self, kind: ErrorType, problem: str) -> PowerError:
-        """A failure of this act; the problem holds no secret."""
+        """A failure of this act."""
         return PowerError(kind, f"{self.endpoint}: {self.operation!r}: {problem}")
 
     def broken(self, problem: str) -> PowerError:

@@ -96,7 +96,6 @@ class Api:
 def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
     """Put the one request of an act. key: a service account's, "" for the worker's own identity, None for no token at all."""
     account = account_of(key) if key is not None else None
-    hide = account.hidden_in if account is not None else str
     try:
         with ActSession(act, sends=True) as session:
             if account is not None:
@@ -105,14 +104,13 @@ def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> R
             act.stage = Stage.CONNECTING
             return ask(Api(act, session, url))
     except PowerError as error:
-        shown = type(error)(error.type, hide(str(error)))
         if error.type is ErrorType.UNAUTHORIZED and account is not None:
             account.forget()
-        raise shown from None
+        raise error from None
     except requests.Timeout:
         raise act.silence() from None
     except requests.RequestException as error:
-        raise act.broken(f"the connection failed ({hide(reason_of(error))})") from None
+        raise act.broken(f"the connection failed ({act.told(reason_of(error))})") from None
     except Exception as error:  # noqa: BLE001 - whatever the client makes of an answer, a command that was sent stays sent
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise act.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None

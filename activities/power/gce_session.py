@@ -18,8 +18,6 @@ from urllib3.util import Timeout
 from activities.errors import ErrorType
 from activities.power.gce_act import Act, NotThereError
 
-MESSAGE_LIMIT = 300
-
 RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"})
 
 
@@ -120,10 +118,10 @@ def _raise_for(act: Act, response: requests.Response) -> None:
     if status < 300:
         return
     message, reasons = _said(response)
-    text = f"the API answers {status}: {message}"
+    text = f"the API answers {status}: {act.told(message)}"
     if status < 400:
         where = response.headers.get("Location", "elsewhere")
-        raise act.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {where[:MESSAGE_LIMIT]}, which is not followed")
+        raise act.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {act.told(where)}, which is not followed")
     if status == 429 or (status == 403 and reasons & RATE_REASONS):
         raise act.failure(ErrorType.RATE_LIMITED, text)
     if status in {401, 403}:
@@ -154,7 +152,7 @@ def _said(response: requests.Response) -> tuple[str, frozenset[str]]:
     try:
         error = response.json()["error"]
         reasons = frozenset(str(item.get("reason", "")) for item in (*error.get("errors", ()), *error.get("details", ())))
-        return " ".join(str(error["message"]).split())[:MESSAGE_LIMIT], reasons
+        return str(error["message"]), reasons
     except (ValueError, TypeError, KeyError, AttributeError):
         return response.reason or "no reason given", frozenset()
 

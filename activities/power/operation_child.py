@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -50,30 +50,29 @@ def announce_command(request: dict[str, Any]) -> None:
     say(stage="sent")
 
 
-def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """The text without any of the secrets, which whoever was told them may repeat."""
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, "***")
-    return text
-
-
 def credentials_in(request: dict[str, Any]) -> list[str]:
     """What no line may show."""
     return [request["password"], request["username"]]
 
 
-def run(perform: Callable[[dict[str, Any]], None], secrets_of: Callable[[dict[str, Any]], list[str]] = credentials_in) -> None:
+def run(perform: Callable[[dict[str, Any]], None]) -> None:
     """Have `perform` carry out the request and say the answer. Its errors show none of the secrets."""
     secrets: list[str] = []
     try:
         request = _read_request()
-        secrets = secrets_of(request)
+        secrets = credentials_in(request)
         perform(request)
     except OperationError as error:
-        say(error=error.kind, message=scrubbed(str(error), secrets))
+        say(error=error.kind, message=_hidden(str(error), secrets))
     except Exception as error:  # noqa: BLE001 - whatever it is, the worker must hear of it, and without the secrets
-        say(error="Unexpected", message=scrubbed(f"{type(error).__name__}: {error}", secrets))
+        say(error="Unexpected", message=_hidden(f"{type(error).__name__}: {error}", secrets))
+
+
+def _hidden(text: str, secrets: list[str]) -> str:
+    # Only where something failed, and after our folder was made the package that it is imported from.
+    from activities.power.hiding import hidden
+
+    return hidden(text, secrets)
 
 
 def _end_within(seconds: float) -> None:

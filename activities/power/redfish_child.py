@@ -12,7 +12,7 @@ from uuid import UUID
 
 from activities.power import redfish_resources as resources
 from activities.power.operation_child import OperationError, run, say
-from activities.power.redfish_http import REFUSALS, Service, secrets_of
+from activities.power.redfish_http import REFUSALS, Service
 from activities.power.redfish_log import read_event_log
 
 SYSTEMS = "/redfish/v1/Systems"
@@ -185,4 +185,4 @@ def perform(request: dict[str, Any]) -> None:
 
 def main() -> None:
     """What `operation_child.py` calls."""
-    run(perform, secrets_of)
+    run(perform)

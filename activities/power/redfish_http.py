@@ -19,12 +19,11 @@ import ssl
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from activities.power.operation_child import OperationError, announce_command, credentials_in, say, scrubbed
+from activities.power.hiding import excerpt
+from activities.power.operation_child import OperationError, announce_command, credentials_in, say
 
 ANSWER_BYTES = 1024 * 1024
 REDIRECTS = 3
-TEXT = 300
-"""Characters of what a service says that an error repeats."""
 
 PORTS = {"https": 443, "http": 80}
 
@@ -88,7 +87,7 @@ class Service:
             "OData-Version": "4.0",
             "User-Agent": "nodewarden",
         }
-        self._secrets = secrets_of(request)
+        self._secrets = credentials_in(request)
         self._tls = trust(request) if request["scheme"] == "https" else None
 
     def get(self, path: str = "", **_: Any) -> Answer:
@@ -113,7 +112,7 @@ class Service:
 
     def excerpt(self, value: object) -> str:
         """What the service said, fit to be repeated: on one line, with an end, and without credentials that it may repeat."""
-        return " ".join(scrubbed(str(value), self._secrets).split())[:TEXT]
+        return excerpt(str(value), self._secrets)
 
     def told(self, answer: Answer, reason: str) -> str:
         """The reason of a refusal, with the service's own words where there are any."""
@@ -207,11 +206,6 @@ def trust(request: dict[str, Any]) -> ssl.SSLContext:
 def reason_of(error: Exception) -> str:
     """What the operating system or OpenSSL says, without what it was told."""
     return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__)
-
-
-def secrets_of(request: dict[str, Any]) -> list[str]:
-    """The credentials, also as they stand in the header."""
-    return [_token(request), *credentials_in(request)]
 
 
 def _token(request: dict[str, Any]) -> str:

@@ -117,8 +117,8 @@ def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
 
 
 def _last_line(stderr: bytes, credentials: Credentials) -> str:
-    text = credentials.hidden_in(stderr.decode(errors="replace").strip())
-    return text.splitlines()[-1][:200] if text else "it said nothing"
+    lines = credentials.hidden_in(stderr.decode(errors="replace")).strip().splitlines()
+    return lines[-1][:200] if lines else "it said nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
