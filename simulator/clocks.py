@@ -19,12 +19,13 @@ def node_timings(heartbeat: float, grace: float, boot: float) -> NodeTimings:
     )
 
 
-def controller_timings(heartbeat: float, grace: float) -> ControllerTimings:
-    """Kubernetes' clocks shrunk in proportion, except those that fencing races against: tolerations and force detach."""
+def controller_timings(heartbeat: float, grace: float, pod_garbage: float) -> ControllerTimings:
+    """Kubernetes' clocks shrunk in proportion, except those that fencing races against or waits for: tolerations, force
+    detach, and how often the pod garbage collector looks for pods of a node that is out of service."""
     return ControllerTimings(
         node_monitor_grace=grace,
         evictions_per_second=1 / heartbeat,
-        pod_garbage_period=heartbeat,
+        pod_garbage_period=pod_garbage,
         lost_node_quarantine=grace,
         attach=min(1.0, heartbeat / 2),
     )

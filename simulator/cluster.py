@@ -21,6 +21,8 @@ from typing import Self, TypeVar
 import yaml
 
 from simulator import clocks, workloads
+from simulator.api.request_log import Write
+from simulator.audit_log import AuditLog
 from simulator.bmc.bmc import Bmc
 from simulator.bmc.chassis import Chassis
 from simulator.client import USER_AGENT, ApiAddress, ApiClient, ApiError
@@ -64,7 +66,9 @@ class SimulatedCluster:
     either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
     secrets begin, the API's token too. machines: whose Machines the workers are (`machine_systems/`), and how their controllers
     go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a machine.
-    mirror_pods: the nodes of the control plane show pods of etcd and of the components.
+    mirror_pods: the nodes of the control plane show pods of etcd and of the components. api_audit_log: where a real API server
+    writes who deletes what (`audit_log.py`). pod_garbage_seconds: between two looks of the pod garbage collector, not shrunk with
+    the rest.
     """
 
     def __init__(
@@ -76,11 +80,13 @@ class SimulatedCluster:
         heartbeat_seconds: float = 1.0,
         grace_seconds: float = 4.0,
         boot_seconds: float = 5.0,
+        pod_garbage_seconds: float = 20.0,
         bmc: BmcKind | None = None,
         platform: str | None = None,
         api_url: str | None = None,
         api_token: str = TOKEN,
         api_certificate_authority: str | None = None,
+        api_audit_log: Path | None = None,
         custom_resource_definitions: Sequence[Path] = (),
         demo_workloads: bool = True,
         toleration_seconds: int | None = None,
@@ -105,11 +111,14 @@ class SimulatedCluster:
         self._counts = (nodes, zones, control_planes)
         self._heartbeat_seconds = heartbeat_seconds
         self._node_timings = node_timings or clocks.node_timings(heartbeat_seconds, grace_seconds, boot_seconds)
-        self._controller_timings = controller_timings or clocks.controller_timings(heartbeat_seconds, grace_seconds)
+        self._controller_timings = controller_timings or clocks.controller_timings(
+            heartbeat_seconds, grace_seconds, pod_garbage_seconds
+        )
         self._bmc = bmc or "auto"
         self._api = (
             ApiAddress(url=api_url, token=api_token, certificate_authority=api_certificate_authority) if (api_url) else None
         )
+        self._audit_log = AuditLog(api_audit_log) if api_audit_log is not None else None
         options = MachineOptions(system=machines) if isinstance(machines, str) else machines
         self._fleet = Fleet(self, options) if options is not None else None
         if options is not None and self._platform is not None and not self._platform.grows:
@@ -152,6 +161,15 @@ class SimulatedCluster:
     @property
     def token(self) -> str:
         return self.address.token
+
+    @property
+    def deletions(self) -> Sequence[Write]:
+        """Who asked the API server to delete what, in order. Raises LookupError on a real one whose audit log nobody named."""
+        if self.api is not None:
+            return tuple(self.api.requests.deletions)
+        if self._audit_log is None:
+            raise LookupError("a real API server tells of deletions in its audit log only: start the cluster with api_audit_log")
+        return self._audit_log.deletions
 
     def node(self, name: str) -> SimulatedNode:
         try:

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from simulator.client import ApiClient, ApiError, ApiUnreachableError, PatchType
 from simulator.containers import Containers
 from simulator.informer import ClusterView
-from simulator.objects import READY, JsonObject, condition_of, micro_timestamp, timestamp, uid_of
+from simulator.objects import ATTACHED_BY_CONTROLLER, READY, JsonObject, condition_of, micro_timestamp, timestamp, uid_of
 from simulator.pod_workers import PodWorkers
 from simulator.resources import LEASES, NODES
 
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
+
+ANNOTATIONS = {ATTACHED_BY_CONTROLLER: "true"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +122,9 @@ class Kubelet:
             known = await self._client.create(NODES.path(), {**self._new_node(), "status": self._first_status(None)})
             self._view.nodes.remember(known)
         else:
-            labels = {**(known["metadata"].get("labels") or {}), **self._labels()}
-            if labels != known["metadata"].get("labels"):
-                await self._client.patch(path, {"metadata": {"labels": labels}})
+            ours = {"labels": self._labels(), "annotations": ANNOTATIONS}
+            if any(not wanted.items() <= (known["metadata"].get(field) or {}).items() for field, wanted in ours.items()):
+                await self._client.patch(path, {"metadata": ours})
             await self._report_status(self._first_status(known))
 
     def _labels(self) -> dict[str, str]:
@@ -143,7 +145,7 @@ class Kubelet:
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": self.identity.name, "labels": self._labels()},
+            "metadata": {"name": self.identity.name, "labels": self._labels(), "annotations": dict(ANNOTATIONS)},
             "spec": spec,
         }
 

@@ -205,13 +205,10 @@ class Fleet:
         return self._controller.history
 
     def deletions(self, machine: str = "") -> list[MachineDeletion]:
-        """Who wanted to delete Machines, or this one, in order. Only the simulated API server keeps this."""
-        api = self._cluster.api
-        if api is None:
-            raise LookupError("requests are logged by the simulated API server only")
+        """Who wanted to delete Machines, or this one, in order."""
         prefix = f"/apis/{self.system.machines.api_version}/"
         found = []
-        for write in api.requests.deletions:
+        for write in self._cluster.deletions:
             if write.resource != self.system.machines.plural or not write.path.startswith(prefix):
                 continue
             before, _, last = write.path.rpartition("/")

@@ -131,6 +131,8 @@ class Door:
         if call.parts and call.parts[0] in ("healthz", "livez", "readyz"):
             return web.Response(body=b"ok", headers={"Content-Type": "text/plain; charset=utf-8"})
         self._authorize(call)
+        if call.suffers(Accident.INITIALIZE):
+            raise errors.reading_storage() if call.verb in ("list", "watch") else errors.reading_definitions()
         if call.target is not None and call.verb == "watch":
             return await self._watch(call, call.target)
         status, body = await self._carry_out(call)
@@ -161,8 +163,10 @@ class Door:
         if user is None:
             raise errors.unauthorized()
         call.user = user
-        target = call.target
-        if target is None or user == ADMIN:
+        target, forbidden = call.target, call.suffers(Accident.FORBID)
+        if target is None and forbidden:
+            raise errors.forbidden_path(call.path, user)
+        if target is None or (user == ADMIN and not forbidden):
             return
         resource = target.resource
         access = Access(
@@ -174,7 +178,7 @@ class Door:
             # A list or watch of one name is authorized as that name, as kube-apiserver does.
             name=target.name or _selected_name(call.query.get("fieldSelector", "")),
         )
-        if not self.authorization.allows(user, access):
+        if forbidden or not self.authorization.allows(user, access):
             raise errors.forbidden(resource.group, resource.plural, target.name, access.refusal(user))
 
     @staticmethod

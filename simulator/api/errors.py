@@ -143,6 +143,22 @@ def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cau
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
 
 
+def forbidden_path(path: str, user: str) -> ApiError:
+    return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot get path "{path}"', details={})
+
+
+def reading_definitions() -> ApiError:
+    """Of a server that has just started and does not yet know which kinds the definitions serve."""
+    told = "the request has been made before all known HTTP paths have been installed, please try again"
+    return ApiError(503, "ServiceUnavailable", told, details={"retryAfterSeconds": 5}, headers={"Retry-After": "5"})
+
+
+def reading_storage() -> ApiError:
+    """Of a server that has just started and has not yet read the objects of a kind."""
+    told = "storage is (re)initializing"
+    return ApiError(429, "TooManyRequests", told, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+
+
 def too_large_resource_version(asked: int, current: int) -> ApiError:
     message = f"Too large resource version: {asked}, current: {current}"
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}

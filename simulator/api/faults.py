@@ -23,8 +23,13 @@ class Accident(StrEnum):
     STATUS = "status"  # not carried out: answered with this status code
     HALF_OPEN = "half-open"  # watches stay open and silent, open ones too, until the client leaves
     EXPIRE = "expire"  # lists are answered 410, watches with an ERROR event 410
+    FORBID = "forbid"  # not carried out: 403 in the words of RBAC, whatever rights there are
+    INITIALIZE = "initialize"  # of kinds of definitions only: lists are answered 429, everything else 503
     CUT_WATCHES = "cut-watches"  # every open watch that matches is closed, now; nothing stays behind
 
+
+_OF_DEFINITIONS = re.compile(r"^/apis/(?![^/]*\.k8s\.io/)[^/]*\.[^/]+/[^/]+/.")
+"""Paths of kinds whose group is no part of Kubernetes."""
 
 _REASONS = {
     400: "BadRequest",
@@ -71,6 +76,8 @@ class Fault:
             return False
         if self.verb and self.verb != verb:
             return False
+        if self.accident is Accident.INITIALIZE and not _OF_DEFINITIONS.search(path):
+            return False
         return bool(re.search(self.path, path)) and bool(re.search(self.user_agent, user_agent))
 
     @property
@@ -90,6 +97,19 @@ class Fault:
             "message": self.message,
             "retry_after": self.retry_after,
         }
+
+
+def restarting(*, forbidden: int, initializing: int, user_agent: str = "") -> tuple[Fault, ...]:
+    """What a kube-apiserver 1.36 does while it comes back, once it accepts connections again: every watch has been cut, the first
+    requests are forbidden until it has read the rights, and kinds of definitions are not served until it has read these.
+
+    `forbidden`, `initializing`: how many requests.
+    """
+    return (
+        Fault(accident=Accident.CUT_WATCHES, user_agent=user_agent),
+        Fault(accident=Accident.FORBID, count=forbidden, user_agent=user_agent),
+        Fault(accident=Accident.INITIALIZE, count=initializing, user_agent=user_agent),
+    )
 
 
 _FIELDS = frozenset(("method", "verb", "path", "user_agent", "count", "status", "message", "retry_after"))

@@ -16,6 +16,7 @@ from simulator.client import ApiClient, ApiError
 from simulator.controllers.runtime import Controller, own_key
 from simulator.informer import ClusterView
 from simulator.objects import (
+    ATTACHED_BY_CONTROLLER,
     OUT_OF_SERVICE,
     JsonObject,
     attached_volume_name,
@@ -83,7 +84,8 @@ class AttachDetach(Controller):
     async def _attach(self, volume: JsonObject, wanted: list[str], attachments: list[JsonObject]) -> None:
         taken = {attachment["spec"]["nodeName"] for attachment in attachments}
         for node in wanted:
-            if node in taken or node not in self.view.nodes.objects:
+            known = self.view.nodes.get(node)
+            if node in taken or known is None or ATTACHED_BY_CONTROLLER not in (known["metadata"].get("annotations") or {}):
                 continue
             if taken and is_single_writer(volume):
                 log.info("volume %s cannot go to %s: attached to %s", name_of(volume), node, ", ".join(sorted(taken)))

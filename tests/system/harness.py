@@ -70,6 +70,7 @@ class Pace:
     heartbeat: float = 0.2
     grace: float = 1.0
     boot: float = 1.0
+    pod_garbage: float = 0.5
 
 
 FAST_PLAN: Mapping[str, Any] = {
@@ -162,12 +163,14 @@ class System:
         if (programs := assets()) is not None:
             api = await self._stack.enter_async_context(RealApiServer(programs, self.folder / "api"))
             where = {"api_url": api.url, "api_token": api.token, "api_certificate_authority": api.certificate_authority}
+            where["api_audit_log"] = api.audit_log
         return SimulatedCluster(
             nodes=nodes,
             zones=zones,
             heartbeat_seconds=self._pace.heartbeat,
             grace_seconds=self._pace.grace,
             boot_seconds=self._pace.boot,
+            pod_garbage_seconds=self._pace.pod_garbage,
             platform=self._platform,
             custom_resource_definitions=[CRDS],
             demo_workloads=self._demo_workloads,

@@ -19,6 +19,7 @@ import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from simulator.audit_log import write_policy
 from tests.system import mortal
 from tests.system.canary import RUN
 from workers.embedded_process import free_ports
@@ -57,6 +58,11 @@ class RealApiServer:
     @property
     def url(self) -> str:
         return f"https://{HOST}:{self._port}"
+
+    @property
+    def audit_log(self) -> Path:
+        """Where the server writes who deletes what."""
+        return self._folder / "audit.log"
 
     @property
     def certificate_authority(self) -> str:
@@ -111,6 +117,8 @@ class RealApiServer:
         tokens, key = self._folder / "tokens.csv", self._folder / "service-accounts.pem"
         _write_privately(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
         _write_privately(key, _private_key())
+        policy = self._folder / "audit-policy.json"
+        write_policy(policy)
         server = await self._launch(
             "kube-apiserver",
             f"--etcd-servers=http://{HOST}:{self._etcd_port}",
@@ -127,6 +135,8 @@ class RealApiServer:
             f"--service-account-signing-key-file={key}",
             f"--disable-admission-plugins={ADMISSION_OFF}",
             "--allow-privileged=true",
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit_log}",
         )
         while not await self._is_ready():
             self._refuse_dead(server, "kube-apiserver")

@@ -22,7 +22,7 @@ from simulator.storage import WriteInterval
 from starter.errors import RequestError
 from tests import report
 from tests.system.conftest import MakeSystem
-from tests.system.harness import CHECK, CHECKS, System
+from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
 from workers.identity import holder
 from workflows.ids import episode_id
@@ -117,6 +117,21 @@ async def test_a_node_dies_and_its_work_goes_on_without_a_human(system: System) 
     assert system.cluster.storage.violations == []
     await _can_be_scaled(system)
     await _lets_go_of_the_cluster(system)
+
+
+async def test_pods_of_a_dead_node_wait_for_a_collector_that_looks_every_20_seconds(make_system: MakeSystem) -> None:
+    """S1, S32: kube-controller-manager's own pace, at which the other tests would take minutes. Nothing is left over."""
+    running = await make_system(nodes=4, pace=Pace(pod_garbage=20.0))
+    await running.start_worker()
+    await running.apply_policy()
+    await running.start_scanner()
+    await running.settled()
+    before = running.break_node(running.node_of_pod(f"{NAMESPACE}/database-0"))
+    result = await running.ended(before, seconds=90)
+    assert result.outcome is Outcome.RECOVERED
+    assert [each.outcome for each in result.record if each.act == "free-workloads"] == ["ok"]
+    assert result.freed_pods >= 1
+    assert await running.judge(before, result) == []
 
 
 def _status_told_the_story(showing: Showing) -> None:

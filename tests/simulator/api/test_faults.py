@@ -9,9 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from simulator.api.faults import Accident, Fault
+from simulator.api.faults import Accident, Fault, restarting
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import CONFIG_MAPS, NODES, Client, Events, config_map, node
+from tests.simulator.api.client import CONFIG_MAPS, DEFINITIONS, GADGETS, NODES, Client, Events, config_map, definition, node
 
 
 async def test_a_refused_request_is_not_carried_out(api: ApiServer, client: Client) -> None:
@@ -109,6 +109,29 @@ async def test_open_watches_are_cut_by_name(api: ApiServer, client: Client) -> N
         await client.made(CONFIG_MAPS, config_map("b"))
         assert await second.told(1) == [("ADDED", "b")]
         assert api.open_watches == 1
+
+
+async def test_a_server_that_comes_back_knows_no_rights_and_then_no_kinds_of_definitions(api: ApiServer, client: Client) -> None:
+    """As kube-apiserver 1.36 was seen to answer after a SIGKILL, in its words."""
+    await client.made(DEFINITIONS, definition())
+    async with client.watch(CONFIG_MAPS) as events:
+        for fault in restarting(forbidden=3, initializing=2):
+            api.faults.add(fault)
+        with pytest.raises((aiohttp.ClientError, EOFError)):
+            await events.next()
+    for path, subject in (
+        (f"{NODES}/n1", 'nodes "n1" is forbidden: User "admin" cannot get resource "nodes" in API group "" at the cluster scope'),
+        (GADGETS, 'gadgets.example.org is forbidden: User "admin" cannot list resource "gadgets" in API group "example.org"'),
+        ("/version", 'forbidden: User "admin" cannot get path "/version"'),
+    ):
+        answer = await client.get(path)
+        assert (answer.status, answer.reason) == (403, "Forbidden")
+        assert subject in answer.document["message"]
+    assert (await client.get(f"{NODES}/n1")).status == 404, "what is part of Kubernetes is served at once"
+    listed, read = await client.get(GADGETS), await client.get(f"{GADGETS}/x")
+    assert (listed.status, listed.document["message"], listed.headers["Retry-After"]) == (429, "storage is (re)initializing", "1")
+    assert (read.status, read.reason, read.headers["Retry-After"]) == (503, "ServiceUnavailable", "5")
+    assert (await client.get(GADGETS)).status == 200
 
 
 async def test_faults_over_http(api: ApiServer, client: Client) -> None:

@@ -31,6 +31,17 @@ async def test_a_node_says_who_it_is(observer: Observer) -> None:
     assert node["status"]["capacity"]["pods"] == "110"
 
 
+async def test_a_node_leaves_its_volumes_to_the_controller_and_says_so_again_after_each_boot(observer: Observer) -> None:
+    """Without this annotation the attach/detach controller of a real cluster leaves a node alone."""
+    managed = "volumes.kubernetes.io/controller-managed-attach-detach"
+    assert observer.node("node-2")["metadata"]["annotations"][managed] == "true"
+    await observer.client.patch(NODES.path("node-2"), {"metadata": {"annotations": {managed: None, "of": "others"}}})
+    await observer.until(lambda: observer.node("node-2")["metadata"]["annotations"] == {"of": "others"}, "the annotation is gone")
+    observer.cluster.node("node-2").reset()
+    everything = {"of": "others", managed: "true"}
+    await observer.until(lambda: observer.node("node-2")["metadata"]["annotations"] == everything, "it is back")
+
+
 async def test_the_lease_of_a_living_node_is_renewed(observer: Observer) -> None:
     path = LEASES.path("node-1", namespace="kube-node-lease")
     first = await observer.client.get(path)
