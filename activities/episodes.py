@@ -31,6 +31,8 @@ from activities.contracts.episodes import (
     DescribeResult,
     EpisodeActivities,
     EpisodeDescription,
+    FindRequest,
+    FoundOpen,
     NameRequest,
     Opened,
     OpenOutcome,
@@ -57,6 +59,9 @@ from policy.report import PreservationNeed
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
+
+MOST_OPEN = 10_000
+"""So many names fit into an answer; nobody works on so many nodes at once."""
 
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does nobody knows."""
@@ -187,7 +192,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
-        """Describe by workflow id; visibility, which lags, is never asked."""
+        """By workflow id, which visibility has no part in."""
         found = await asyncio.gather(*(self._describe(request.cluster, node) for node in request.nodes))
         return DescribeResult(episodes=tuple(found))
 
@@ -236,6 +241,28 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             node_uid=status.node_uid,
             provider_id=status.provider_id,
         )
+
+    @activity.defn(name="episodes.find-open")
+    async def find_open(self, request: FindRequest) -> FoundOpen:
+        """Page by page. Preservations are left out: ten thousand may be open for days, and none of them disrupts anything unless
+        it has asked for a permit."""
+        prefix, scanner, this_run = episode_id(request.cluster, ""), scanner_id(request.cluster), activity.info().workflow_run_id
+        if "'" in request.cluster:
+            raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
+        running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
+        nodes, earlier = list[str](), False
+        try:
+            query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
+            async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
+                nodes.append(run.id.removeprefix(prefix))
+            async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
+                earlier = earlier or run.run_id != this_run
+        except RPCError as error:
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
+        if len(nodes) > MOST_OPEN:
+            told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that nobody needs"
+            raise failure(ErrorType.NOT_SUPPORTED, told)
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier)
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

@@ -212,10 +212,13 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 
 
 def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, ...]:
-    """Watched nodes first: an open episode must hear of its node whatever the number of stray marks."""
+    """Watched nodes first: an open episode must hear of its node whatever the number of stray marks. Of those the kept ones
+    last: there may be thousands, for days, and they must not hide the one on which an episode acts (S14)."""
     room = max(MAXIMUM_OBSERVATIONS - len(watching), 0)
-    strays = nsmallest(room, (name for name in known.marked if name not in watching))
-    return tuple(_observation(known, name) for name in [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *strays])
+    marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
+    strays = nsmallest(room, (each for each in marked if each[1] not in watching))
+    names = [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *(name for _, name in strays)]
+    return tuple(_observation(known, name) for name in names)
 
 
 def _observation(known: Known, name: str) -> Observation:

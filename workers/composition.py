@@ -120,6 +120,7 @@ async def _cluster_serving(
     from activities.cluster.targets import ClusterTarget
     from activities.permitbook import ScannerPermits
 
+    permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
     scan = await stack.enter_async_context(
         ClusterScan(
@@ -143,7 +144,7 @@ async def _cluster_serving(
             ClusterTarget(
                 name,
                 connection,
-                ScannerPermits(client),
+                permits,
                 machines=machines,
                 fences=fences,
                 source=settings.policy_source(),
@@ -163,6 +164,7 @@ async def _cluster_serving(
             ClusterPreservation(
                 name,
                 connection,
+                permits,
                 machines=machines,
                 own_node=settings.node_name,
                 pools=settings.preservation.known_pools(),

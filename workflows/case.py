@@ -91,19 +91,7 @@ class Case:
 
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for, at the beginning and after a person's word."""
-        pinned = self.sighting.pinned
-        return PermitRequest(
-            node=self.episode.node,
-            workflow_id=workflow.info().workflow_id,
-            incident=self.episode.incident,
-            reason=self.need.reason,
-            provider_id=pinned.provider_id,
-            zone=pinned.zone,
-            control_plane=self.episode.control_plane is not False,
-            node_uid=pinned.uid,
-            ready=self.episode.observation is not None and self.episode.observation.ready,
-            by_person=self.episode.asked_by_person(self.need),
-        )
+        return self.episode.permit_request(self.need)
 
 
 def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = None, goes_on: bool = False) -> Case:

@@ -67,8 +67,7 @@ class Episode:
         self.doing = "begins"
         self.until: datetime | None = None
         self.problem = ""
-        self.try_number = 0
-        self.restarts = 0
+        self.try_number = self.restarts = 0
         self.off_proof: OffProof | None = None
         self.restart_proof: RestartProof | None = None
         self.path_proofs: dict[str, PathProof] = {}
@@ -90,6 +89,8 @@ class Episode:
         self.machine = ""
         self.control_plane: bool | None = None
         """Of its node; None before that has been looked at."""
+        self.owner, self.removes = "", False
+        """What controls its Machine, and whether that is replaced."""
         self._target: Target | None = None
         self.mirror: Mirror | None = None
         self.record: list[RecordEntry] = []
@@ -338,9 +339,30 @@ class Episode:
 
     # The permit -----------------------------------------------------------------------------------------------------
 
-    def asked_by_person(self, need: Need) -> bool:
-        """Whether a permit is asked for because a person wants the node acted on: he asked for the episode, or has it go on."""
-        return need.kind is NeedKind.PERSON or self.resumed is not None or self.acknowledgement is not None
+    def permit_request(self, need: Need) -> PermitRequest:
+        """What the scanner is asked for, once the target is pinned. What is not known of it is what guards it best (S15)."""
+        pinned, seen = self.target.pinned, self.observation
+        return PermitRequest(
+            node=self.node,
+            workflow_id=workflow.info().workflow_id,
+            incident=self.incident,
+            kind=self.kind,
+            reason=need.reason,
+            provider_id=pinned.provider_id,
+            zone=pinned.zone,
+            control_plane=self.control_plane is not False,
+            node_uid=pinned.uid,
+            owner=self.owner,
+            removes=self.removes,
+            ready=seen is None or seen.ready,
+            by_person=need.kind is NeedKind.PERSON or self.has_a_persons_word,
+        )
+
+    @property
+    def has_a_persons_word(self) -> bool:
+        """Whether it waits for a person, and one has it go on."""
+        asked = self.phase is Phase.NEEDS_HUMAN
+        return asked and (self.resumed is not None or self.acknowledgement is not None)
 
     async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.

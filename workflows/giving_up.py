@@ -84,6 +84,8 @@ class GivingUpStory:
                 self.episode.note("delete-machine", "failed", self.episode.problem)
                 if error_type(error) is ErrorType.TARGET_CHANGED:
                     return await self._end(Outcome.REPLACED, self.episode.problem)
+                if error_type(error) is ErrorType.NOT_LICENSED:
+                    self._asked = self.episode.permit = False  # the scanner knows of no permit, or no Lease is held: ask anew
                 if is_unclear(error):
                     self._unclear = True
                     await self.episode.settle(options.DELETION_DEADLINE)
@@ -127,7 +129,7 @@ class GivingUpStory:
                     reason=request.reason,
                     node_uid=request.node_uid,
                     ready=False,
-                    by_person=self.episode.resumed is not None,
+                    by_person=self.episode.has_a_persons_word,
                 )
             )
             if not refused:
@@ -163,6 +165,7 @@ class GivingUpStory:
                 machine=request.machine,
                 machine_uid=self._machine_uid,
                 node_uid=request.node_uid,
+                victim=request.node,
                 incident=self.episode.incident,
                 unhealthy=request.unhealthy,
                 withdraw=withdraw,

@@ -12,7 +12,16 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Opened, OpenOutcome, OpenRequest
+from activities.contracts.episodes import (
+    DescribeRequest,
+    EpisodeActivities,
+    EpisodeDescription,
+    FindRequest,
+    FoundOpen,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+)
 from activities.contracts.scan import Refusal
 from activities.errors import error_message
 from policy.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
@@ -33,6 +42,10 @@ CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
 asked before its end may be heard after it. It must not bring its line back until the next description, nor have marks cleaned up
 that it has removed itself."""
+PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+LIST_LAG = timedelta(seconds=10)
+"""How long at most Temporal's list of open workflows does not tell of one that has begun; a second is usual."""
+DESCRIBED_AT_ONCE = 200
 TOLD_LATELY = timedelta(seconds=15)
 """How old a report may be at most."""
 AFTER_REFUSAL = timedelta(minutes=1)
@@ -58,6 +71,7 @@ class Granting:
     def __init__(self, grantor: Grantor, state: ScannerState) -> None:
         self._grantor = grantor
         self.known = state.known
+        self._began = state.started
         self.table = PermitTable(state.permits, state.queue)
         self.opened = state.opened
         self.described_at: datetime | None = state.described_at
@@ -116,12 +130,25 @@ class Granting:
     # Granting -------------------------------------------------------------------------------------------------------
 
     async def rebuild(self, report: ScanReport) -> None:
-        """Without carried state the table is built again from our marks before anything is admitted."""
+        """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
+        those whose marks are seen (S14).
+
+        An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses nobody
+        whom it has let act.
+        """
         if self.known or not report.view.synced:
             return  # before the first sync there may be marks that nobody has seen yet
-        marked = tuple(sorted(seen.node for seen in report.observations if seen.incident or seen.mark_problem))
-        self.known = not marked or await self._describe(marked, report)
-        self.described_at = workflow.now()
+        found = await self._find_open()
+        if found is not None and found.earlier and (lag := self._began + LIST_LAG - workflow.now()) > timedelta(0):
+            await workflow.sleep(lag, summary="until the list of open episodes tells of all that the last scanner let act")
+            found = await self._find_open()
+        if found is not None:
+            marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
+            nodes = tuple(sorted({*found.nodes, *marked}))
+            self.known = not nodes or await self._describe(nodes, report)
+            self.described_at = workflow.now()
+        if not self.known:
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the open episodes are looked for again")
 
     async def admit(self, report: ScanReport) -> None:
         """Serve the queue, then the candidates, then marks that nobody owns. Permits are reserved before episodes open."""
@@ -289,6 +316,8 @@ class Granting:
 
         Returns whether that changed the table.
         """
+        if not self.known:
+            return False  # whoever is found while the table is built is no stranger
         marked = (seen.node for seen in report.observations if seen.incident)
         nodes = tuple(sorted({*self.table.nodes(), *marked}))
         due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
@@ -502,19 +531,21 @@ class Granting:
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
         """Ask what the nodes' episodes do. report: where the table is built anew, by whose policies it is filled."""
-        asked_at = workflow.now()
-        request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes)
-        try:
-            result = await workflow.execute_activity_method(
-                EpisodeActivities.describe,
-                request,
-                **(options.temporal_call() | {"summary": "describes the holders of permits"}),
-            )
-        except ActivityError as error:
-            self.problem = f"holders can't be described: {error_message(error)}"
-            return False
+        asked_at, described = workflow.now(), list[EpisodeDescription]()
+        for first in range(0, len(nodes), DESCRIBED_AT_ONCE):
+            request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
+            try:
+                result = await workflow.execute_activity_method(
+                    EpisodeActivities.describe,
+                    request,
+                    **(options.temporal_call() | {"summary": "describes the holders of permits"}),
+                )
+            except ActivityError as error:
+                self.problem = f"holders can't be described: {error_message(error)}"
+                return False
+            described += result.episodes
         self.problem = ""
-        for episode in sorted(result.episodes, key=lambda each: (each.started or asked_at, each.node)):
+        for episode in sorted(described, key=lambda each: (each.started or asked_at, each.node)):
             released_at = self._released_at.get(episode.incident)
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
                 # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
@@ -522,6 +553,18 @@ class Granting:
                 room = room and report is not None and room_in_scopes(report, self.table.permits(), episode.node)
                 self.table.reconcile(episode, asked_at, room=room)
         return True
+
+    async def _find_open(self) -> FoundOpen | None:
+        """None where they could not be listed: the problem says why."""
+        try:
+            return await workflow.execute_activity_method(
+                EpisodeActivities.find_open,
+                FindRequest(cluster=self._grantor.cluster),
+                **(options.temporal_call() | {"summary": "lists the open episodes of the cluster"}),
+            )
+        except ActivityError as error:
+            self.problem = f"no permit is granted before all open episodes are known: {error_message(error)}"
+            return None
 
 
 def _well_or_gone(seen: Observation) -> bool:

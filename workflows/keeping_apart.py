@@ -20,8 +20,8 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
 from activities.contracts.target import PinResult, Target, TargetActivities
-from policy.episodes import FencingInput, IsolatedBoot, Kind, Need, NeedKind, Outcome, Phase
-from policy.permits import PermitRequest, Release
+from policy.episodes import FencingInput, IsolatedBoot, Need, NeedKind, Outcome, Phase
+from policy.permits import Release
 from policy.preservation.held import Isolation
 from policy.preservation.isolating import isolation_plan
 from workflows import options
@@ -34,6 +34,7 @@ from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn, Ve
 
 PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
+NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
 """Between two tries of an isolation that can't be carried out: whatever is in the way is a person's to mend, who may say so."""
 
 LOOK_FOR_RESTART = timedelta(minutes=1)
@@ -125,11 +126,10 @@ class KeepingApart:
         if self._sequence is not None and self._target is not None:
             self._episode.target = self._target
             return self._sequence
-        need = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
         try:
             pin: PinResult = await workflow.execute_activity_method(
                 TargetActivities.pin,
-                FencingInput(cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=need),
+                FencingInput(cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=NEED),
                 **(options.cluster_read(self._episode.cluster) | {"summary": f"isolation: pins {self._episode.node}"}),
             )
         except ActivityError as error:
@@ -150,7 +150,7 @@ class KeepingApart:
         )
         await self._desk.write(TargetActivities.mark, "isolation: marks the node")
         self.marked = True
-        looks = Looks(self._episode, need, gone=self._objection)
+        looks = Looks(self._episode, NEED, gone=self._objection)
         tries = Tries(self._episode, plan, before_next=looks.may_go_on)
         sequence = IsolationSequence(self._episode, plan, self._desk, looks, tries)
         if pin.adopted_paths:
@@ -164,20 +164,7 @@ class KeepingApart:
 
     async def _obtain_permit(self) -> None:
         """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
-        assert self._target is not None
-        pinned = self._target.pinned
-        request = PermitRequest(
-            node=self._episode.node,
-            workflow_id=workflow.info().workflow_id,
-            incident=self._episode.incident,
-            kind=Kind.PRESERVATION,
-            reason="isolation of a machine that is kept",
-            provider_id=pinned.provider_id,
-            zone=pinned.zone,
-            control_plane=self._episode.control_plane is not False,
-            node_uid=pinned.uid,
-            ready=pinned.not_ready_since is None,
-        )
+        request = self._episode.permit_request(NEED)
         phase = self._episode.phase  # it is kept all the while, and is to be seen so
         refused = await self._episode.obtain_permit(request, phase=phase, gone=self._objection)
         if refused:

@@ -84,9 +84,24 @@ class Looks:
                 case LookVerdict.NOT_LICENSED:
                     if workflow.now() >= patience_ends:
                         raise Hopeless(f"not licensed to act: {result.reason}")
+                    if not result.permitted:
+                        patience_ends += await self._ask_for_permit()
                     self._episode.enter(doing=f"waits for its licence: {result.reason}")
                     await self._episode.rest(pause, "until the licence is looked at again")
                     pause = min(pause * 2, timedelta(minutes=1))
+
+    async def _ask_for_permit(self) -> timedelta:
+        """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). Answers how long it took,
+        which may be long where it is queued for."""
+        since, phase = workflow.now(), self._episode.phase
+        self._episode.permit = False
+        request = self._episode.permit_request(self._need)
+        await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
+        return workflow.now() - since
+
+    def _why_not_wait(self) -> str:
+        late = self.deadline is not None and workflow.now() > self.deadline
+        return self._gone() or ("its time is over" if late else "")
 
     async def before_restoring(self) -> None:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).

@@ -27,7 +27,6 @@ from policy.durations import format_duration
 from policy.episodes import NeedKind
 from policy.permits import PermitRequest
 from policy.remediation.escalation import Step, timed_out
-from policy.remediation.ladder import removes
 from policy.remediation.memory import LastRemediation, written_memory
 from workflows import handing_over, options
 from workflows.bookkeeping import Bookkeeping
@@ -131,22 +130,7 @@ class Patient:
 
     def permit_request(self) -> PermitRequest:
         """What the scanner is asked for."""
-        pinned, seen = self.pin.pinned, self.episode.observation
-        return PermitRequest(
-            node=self.episode.node,
-            workflow_id=workflow.info().workflow_id,
-            incident=self.episode.incident,
-            kind=self.episode.kind,
-            reason=self.pin.need.reason,
-            provider_id=pinned.provider_id,
-            zone=pinned.zone,
-            control_plane=self.pin.control_plane,
-            node_uid=pinned.uid,
-            owner=self.pin.owner,
-            removes=removes(self.pin.ladder),
-            ready=seen is not None and seen.ready,
-            by_person=self.episode.asked_by_person(self.pin.need),
-        )
+        return self.episode.permit_request(self.pin.need)
 
     async def remember(self) -> None:
         """Before anything is done that could fail: a patient that is lost from sight was remediated all the same."""

@@ -36,6 +36,7 @@ from policy.episodes import (
 )
 from policy.permits import Release
 from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
+from policy.remediation.ladder import removes
 from workflows import handing_over, options
 from workflows.adopting import Adoption
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
@@ -265,6 +266,7 @@ class RemediationStory:
         episode, info = self.episode, workflow.info()
         episode.cause = pin.need.cause
         episode.control_plane = pin.control_plane
+        episode.owner, episode.removes = pin.owner, removes(pin.ladder)
         episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.observation = pin.observation
         episode.target = Target(

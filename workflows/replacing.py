@@ -215,6 +215,7 @@ class Deletion(Replacing):
                 machine=pin.machine,
                 machine_uid=pin.machine_uid,
                 node_uid=pin.pinned.uid,
+                victim=episode.node,
                 incident=episode.incident,
                 unhealthy=pin.need.reason or "a person wants it replaced",
                 withdraw=withdraw,

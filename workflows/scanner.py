@@ -373,14 +373,15 @@ class HealthScanner:
         lease = self._report.lease.problem if self._report else ""
         if self._fresh and not self._is_fresh():
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._problem or lease or "the cluster Lease is not held"
+        return self._problem or self._granting.problem or lease or "the cluster Lease is not held"
 
     def _scan_request(self) -> ScanRequest:
         report, table = self._report, self._granting.table
+        heard = report is not None and self._fresh and (self._granting.known or not report.view.synced)
         return ScanRequest(
             cluster=self._input.cluster,
             holder=self._holder,
-            known_digest=report.digest if report is not None and self._fresh else "",
+            known_digest=report.digest if report is not None and heard else "",
             resource_version=report.resource_version if report is not None else "",
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asking or table.permits() or table.queue()),

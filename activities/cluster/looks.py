@@ -156,6 +156,7 @@ class LastLook:
             at=self._clock(),
             observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
             until=answer.until,
+            permitted=sight.permit[0],
         )
 
     async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:

@@ -21,6 +21,7 @@ from activities.cluster.isolation import require_cluster
 from activities.cluster.keeping import Keeping, Sight
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import Clock, LiveNode, in_time, observe, utc_now
+from activities.cluster.looks import PermitBook
 from activities.cluster.nodelease import foreign_holder
 from activities.cluster.paths import NODES
 from activities.cluster.refusals import ObjectConflict, ObjectNotFound
@@ -57,6 +58,7 @@ class ClusterPreservation(PreservationActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
+        permits: PermitBook,
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
@@ -66,6 +68,7 @@ class ClusterPreservation(PreservationActivities):
         """pools: those of the settings."""
         self._cluster = cluster
         self._connection = connection
+        self._permits = permits
         self._keeping = Keeping(connection, machines=machines, pools=pools)
         self._own_node = own_node
         self._clock = clock
@@ -92,10 +95,6 @@ class ClusterPreservation(PreservationActivities):
         require_cluster(request.cluster, self._cluster)
         for _ in range(ATTEMPTS):
             in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
-            # To withdraw is to restore: no brake holds that up (S17).
-            problem = "" if request.withdraw else await cluster_lease_problem(self._connection, request.holder, self._clock())
-            if problem:
-                raise failure(ErrorType.NOT_LICENSED, problem)
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
             if sight.held is None or sight.machine is None:
                 return GiveUpResult(gone=True, detail="the Machine is gone")
@@ -105,6 +104,7 @@ class ClusterPreservation(PreservationActivities):
                 return GiveUpResult(detail="its deletion was asked for before")
             if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
                 return await self._keep(sight, refusal)
+            await self._require_licence(request)
             try:
                 await self._claim(sight, request)
                 return await self._delete(sight, request)
@@ -220,6 +220,15 @@ class ClusterPreservation(PreservationActivities):
         raise failure(ErrorType.TRANSIENT, f"Node/{sight.node.view.name}: its conditions change faster than we can write one")
 
     # Giving up ------------------------------------------------------------------------------------------------------
+
+    async def _require_licence(self, request: GiveUpRequest) -> None:
+        """The cluster Lease and the permit, whatever the episode believes to have (S20, S38)."""
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+        if not problem:
+            held, why = await self._permits.holds(request.cluster, request.victim or request.node, request.incident)
+            problem = "" if held else why or "the permit is not held"
+        if problem:
+            raise failure(ErrorType.NOT_LICENSED, problem)
 
     async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
         """Why this machine is not deleted after all, as it stands now."""

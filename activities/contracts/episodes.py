@@ -54,7 +54,7 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeRequest:
-    """Which nodes' episodes to look up (by workflow id, never through visibility)."""
+    """Which nodes' episodes to look up, by workflow id."""
 
     cluster: str
     nodes: tuple[str, ...]
@@ -88,6 +88,25 @@ class DescribeResult:
     """One description per node asked for."""
 
     episodes: tuple[EpisodeDescription, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindRequest:
+    """Whose open episodes to find."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOpen:
+    """Names whose workflow id is taken, but for preservations, which need no permit. As Temporal's visibility has it, which lags:
+    what began a moment ago may be missing, and what has just ended be among them.
+
+    earlier: whether another scanner of the cluster ran before the one that asks.
+    """
+
+    nodes: tuple[str, ...]
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +151,11 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         """Describe the holders, for release of what has closed and for rebuilding the permit table."""
+
+    @activity.defn(name="episodes.find-open")
+    @abstractmethod
+    async def find_open(self, request: FindRequest) -> FoundOpen:
+        """All open episodes of a cluster, for a scanner that knows none. Raises Unreachable where not all could be listed."""
 
     @activity.defn(name="episodes.request-permit")
     @abstractmethod

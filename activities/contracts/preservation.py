@@ -109,9 +109,10 @@ class Hold:
 class GiveUpRequest:
     """Ask for the deletion of a Machine that has failed and that nobody keeps (S27).
 
-    incident: whose claim on the Node it is. unhealthy: as of a HoldRequest. withdraw: it is not to be asked for any more, and the
-    claim goes. remediates: it was never kept; a health check or a person wants it replaced, and the last look has licensed that
-    (S20), of a member of the control plane, too. automatic: a program wants it, who leaves it to whoever takes it away already.
+    victim: by which name the scanner knows it. incident: whose claim on the Node it is, and whose permit. unhealthy: as of a
+    HoldRequest. withdraw: it is not to be asked for any more, and the claim goes. remediates: it was never kept; a health check
+    or a person wants it replaced, and the last look has licensed that (S20), of a member of the control plane, too. automatic: a
+    program wants it, who leaves it to whoever takes it away already.
     """
 
     cluster: str
@@ -121,6 +122,7 @@ class GiveUpRequest:
     holder: str
     not_after: datetime
     node_uid: str = ""
+    victim: str = ""
     incident: str = ""
     unhealthy: str = ""
     withdraw: bool = False

@@ -84,13 +84,15 @@ class LookRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
-    """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says."""
+    """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says.
+    permitted: whether the scanner knows of our permit, where that was asked."""
 
     verdict: LookVerdict
     reason: str
     at: datetime
     observation: Observation
     until: datetime | None = None
+    permitted: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

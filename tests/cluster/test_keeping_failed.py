@@ -27,6 +27,7 @@ from policy.report import PreservationNeed, ScanReport
 from policy.selectors import Selector
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
+from tests.cluster.acts.world import Permits
 from tests.cluster.builders import DEFINITIONS, NODES, node, now
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until, with_policy
@@ -66,7 +67,7 @@ async def fail_two(person: ApiClient) -> None:
 
 async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
     """What the episode's first look writes."""
-    activities = ClusterPreservation("prod", connection)
+    activities = ClusterPreservation("prod", connection, Permits())
     wish = Wish(automatic=need.automatic)
     request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}
     found = await ActivityEnvironment().run(activities.hold, HoldRequest(**(request | changes)))

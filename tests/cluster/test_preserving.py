@@ -34,6 +34,7 @@ from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, 
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from simulator.client import ApiClient, ApiError
+from tests.cluster.acts.world import Permits
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 
 GROUP = "machine.sapcloud.io"
@@ -100,7 +101,8 @@ class Surroundings:
         self.person = person
         self.connection = connection
         self.now = NOW
-        self.activities = ClusterPreservation("prod", connection, clock=lambda: self.now)
+        self.permits = Permits()
+        self.activities = ClusterPreservation("prod", connection, self.permits, clock=lambda: self.now)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -224,7 +226,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
     definitions = Path(__file__).parents[2] / "deploy/crds/preservationpolicies.nodewarden.io.yaml"
     await person.create(DEFINITIONS, yaml.safe_load(definitions.read_text()))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
-    world.activities = ClusterPreservation("prod", world.connection, clock=lambda: world.now, pools=[settled])
+    world.activities = ClusterPreservation("prod", world.connection, world.permits, clock=lambda: world.now, pools=[settled])
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
     await world.hold(wish=Wish(release="released by ada: enough"))
@@ -414,6 +416,30 @@ async def test_without_the_cluster_lease_nothing_is_deleted(world: Surroundings)
         await world.give_up()
     assert refused.value.type == "NotLicensed"
     assert len((await world.person.list(MACHINES))["items"]) == 1
+
+
+async def test_without_a_permit_nothing_is_deleted(world: Surroundings) -> None:
+    """S14, S20: the scanner is asked, by the name and the incident that it would have granted, whatever the episode was told."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    world.permits.answer = (False, "the permit of node-7 is held by nobody")
+    with pytest.raises(ApplicationError, match="held by nobody") as refused:
+        await world.give_up(victim="node-7", incident="i-1")
+    assert refused.value.type == "NotLicensed"
+    assert world.permits.asked == [("prod", "node-7", "i-1")]
+    assert len((await world.person.list(MACHINES))["items"]) == 1
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_a_deletion_that_was_asked_for_is_followed_without_a_licence(world: Surroundings) -> None:
+    """S17: nothing is done any more, and to see that it is gone needs no leave."""
+    held = machine("Failed")
+    held["metadata"]["finalizers"] = ["example.com/wait"]
+    await world.has(node(), held)
+    await leased(world)
+    await world.give_up()
+    world.permits.answer = (False, "the permit of node-7 is held by nobody")
+    assert (await world.give_up()).detail == "its deletion was asked for before"
 
 
 async def test_a_machine_that_nobody_would_replace_is_not_deleted(world: Surroundings) -> None:

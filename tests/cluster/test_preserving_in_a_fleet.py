@@ -13,6 +13,7 @@ from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, Wish
 from simulator.cluster import SimulatedCluster
 from simulator.machine_systems import MACHINE_SYSTEMS
 from simulator.machine_systems.contract import KNOWS_NO_EXPIRY, MachineSettings
+from tests.cluster.acts.world import Permits
 from tests.simulator.machines.test_machines import MARKS, with_machines
 
 pytestmark = pytest.mark.timeout(40)
@@ -24,7 +25,7 @@ SLOW = MachineSettings(create=0.05, switch_off=0.3, destroy=0.05, remove_node=0.
 async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
     """By a person; or looked at again."""
     async with ClusterConnection.to(cluster.address.url, token=cluster.address.token) as connection:
-        activities = ClusterPreservation("sim", connection)
+        activities = ClusterPreservation("sim", connection, Permits())
         request = HoldRequest(cluster="sim", **({"node": cluster.machines.node_of(name), "wish": Wish(keep=True)} | changes))
         found = await ActivityEnvironment().run(activities.hold, request)
     assert isinstance(found, Hold)

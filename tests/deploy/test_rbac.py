@@ -352,7 +352,7 @@ async def _check(worker: ClusterConnection) -> None:
 
 async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
     """A machine of each system is kept, released, and given up when it fails."""
-    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker)
+    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker, Permits())
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         machines = [await _of_gardener(person)]
         for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):

@@ -7,7 +7,8 @@ import pytest
 from policy.healthcheck import Dialect, HealthCheck
 from policy.ledger import Ledger
 from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
-from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, NodeView
+from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
+from policy.preservation.held import CONDITION
 from policy.remediation.escalation import Strategy
 from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.reporting import NOT_COVERED
@@ -206,6 +207,15 @@ def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:
     found = ledger_of(*strays).report_parts(NOW, watching=["z"]).observations
     assert len(found) == MAXIMUM_OBSERVATIONS
     assert found[0].node == "z"
+
+
+def test_kept_machines_hide_no_other_mark() -> None:
+    """S14: of a scanner that starts without state, marks are one of two ways to know who acts on what."""
+    condition = Condition(type=CONDITION, status="True", since=ago(60))
+    kept = [a_node(f"a-{index:03}", mark="i", conditions=(condition,)) for index in range(MAXIMUM_OBSERVATIONS + 50)]
+    found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).observations
+    assert len(found) == MAXIMUM_OBSERVATIONS
+    assert (found[0].node, found[0].incident) == ("z", "of-a-fencing")
 
 
 # Rows ---------------------------------------------------------------------------------------------------------------

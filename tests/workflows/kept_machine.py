@@ -40,7 +40,7 @@ from activities.contracts.target import (
     TargetActivities,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, NeedKind, PreservationInput
+from policy.episodes import EpisodeResult, EpisodeStatus, NeedKind, PreservationInput, RemediationInput
 from policy.healthcheck import ObjectRef
 from policy.ids import episode_id
 from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
@@ -94,6 +94,8 @@ class KeptMachine:
     seal_error: ApplicationError | None = None
     answers: deque[PermitAnswer] = field(default_factory=deque)
     """What the scanner answers to who asks for a permit; then it grants."""
+    permitted: bool = True
+    """Whether the scanner knows of a permit, as who would delete the machine hears."""
     ended_at: datetime | None = None
     """The look that ended the hold, and the expiries of all that have ended."""
     expiries: list[datetime] = field(default_factory=list)
@@ -216,6 +218,8 @@ class ScriptedMachine(PreservationActivities):
         assert (request.machine, request.machine_uid) == (MACHINE, "uid-machine")
         if request.withdraw:
             return GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
+        if world.gave_up_at is None and not world.permitted:
+            raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody")
         if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), now()):
             return GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(now()):
@@ -232,7 +236,9 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         self._world.acts.append("permit")
-        return self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+        answer = self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+        self._world.permitted = self._world.permitted or answer.decision is Decision.GRANTED
+        return answer
 
     @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:
@@ -358,9 +364,15 @@ class Run:
 
 @asynccontextmanager
 async def preserving(
-    env: WorkflowEnvironment, world: KeptMachine, *, client: Client | None = None, **changes: object
+    env: WorkflowEnvironment,
+    world: KeptMachine,
+    *,
+    client: Client | None = None,
+    handed_over: RemediationInput | None = None,
+    **changes: object,
 ) -> AsyncIterator[Run]:
-    """Start a preservation of `NODE` in a cluster of its own. client: of its worker, where it is not the environment's."""
+    """Start a preservation of `NODE` in a cluster of its own. client: of its worker, where it is not the environment's.
+    handed_over: what somebody starts from outside in its place, as if a preservation had ended."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     given = {"cluster": cluster, "node": NODE, "machine": MACHINE, "keep": False, "holder": "us", "reason": "a drill"}
     request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
@@ -383,7 +395,11 @@ async def preserving(
         scanner = [target.request_permit, target.name_deployment]
         await stack.enter_async_context(worker(env.client, task_queue=WORKFLOW_QUEUE, activities=scanner))
         with env.with_time_skipping_disabled():
-            handle = await env.client.start_workflow(Preservation.run, request, id=episode_id(cluster, NODE), task_queue=queue)
+            kind, given_to = (Preservation.__name__, request) if handed_over is None else (Remediation.__name__, handed_over)
+            wanted = replace(given_to, cluster=cluster)
+            handle = await env.client.start_workflow(
+                kind, wanted, id=episode_id(cluster, NODE), task_queue=queue, result_type=EpisodeResult
+            )
         try:
             yield Run(env, world, handle)
         finally:

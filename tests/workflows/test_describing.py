@@ -13,10 +13,18 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from activities.contracts.episodes import DescribeRequest, EpisodeDescription, Opened, OpenOutcome, OpenRequest
+from activities.contracts.episodes import (
+    DescribeRequest,
+    EpisodeDescription,
+    FindRequest,
+    FoundOpen,
+    Opened,
+    OpenOutcome,
+    OpenRequest,
+)
 from activities.episodes import EpisodeService
 from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind, Outcome, Phase
-from policy.ids import episode_id
+from policy.ids import episode_id, scanner_id
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -205,3 +213,43 @@ async def test_a_persons_abort_holds_for_the_wish_that_stood_then_even_where_no_
         await env.client.get_workflow_handle(found.workflow_id).terminate()
     assert found.opened is expected
     assert ("incident i-1 was ended by a person" in found.reason) is (expected is Opened.HELD_OFF)
+
+
+async def found(client: Client, cluster: str) -> FoundOpen:
+    result = await ActivityEnvironment().run(service(client).find_open, FindRequest(cluster=cluster))
+    assert isinstance(result, FoundOpen)
+    return result
+
+
+async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:
+    """S14: whatever holds a node's id, also a Machine's without a Node and a workflow that is none of ours. Nothing of another
+    cluster, whose name begins alike, and nothing that has ended."""
+    cluster, other, queue = f"c{uuid4().hex[:8]}", f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    kinds = {"node-1": "Fencing", "machine/ns/m-1": "Remediation", "node-2": "Backup", "node-3": "Preservation"}
+    begun = [
+        await env.client.start_workflow(kind, id=episode_id(where, node), task_queue=queue)
+        for where, node, kind in [
+            *((cluster, node, kind) for node, kind in kinds.items()),
+            (cluster + other, "node-4", "Fencing"),
+        ]
+    ]
+    ended = await env.client.start_workflow("Fencing", id=episode_id(cluster, "node-5"), task_queue=queue)
+    await ended.terminate()
+    try:
+        for _ in range(100):  # visibility lags
+            seen = await found(env.client, cluster)
+            if len(seen.nodes) == 3:
+                break
+            await asyncio.sleep(0.1)
+        assert sorted(seen.nodes) == ["machine/ns/m-1", "node-1", "node-2"]
+        assert not seen.earlier
+        scanner = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        await scanner.terminate()
+        for _ in range(100):
+            if (await found(env.client, cluster)).earlier:
+                break
+            await asyncio.sleep(0.1)
+        assert (await found(env.client, cluster)).earlier
+    finally:
+        for each in begun:
+            await each.terminate()

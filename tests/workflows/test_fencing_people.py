@@ -155,6 +155,19 @@ async def test_a_manual_start_asks_for_a_permit_and_waits_in_the_queue(env: Work
         assert (await run.result()).outcome is Outcome.RECOVERED
 
 
+async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_anything_is_disrupted(
+    env: WorkflowEnvironment,
+) -> None:
+    """S14, S20: whoever starts the workflow may say that it was granted, and a scanner may have been replaced since."""
+    queued = [PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 3
+    world = World(permitted=False, answers=deque(queued))
+    async with fencing(env, world, permit_granted=True) as run:
+        status = await run.until(lambda status: bool(status.queued))
+        assert (status.permit, "cordon" in world.acts, world.count("off")) == (False, False, 0)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.acts.index("ask-permit") < world.acts.index("cordon")
+
+
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
     refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")

@@ -14,10 +14,11 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase, PreservationNews
+from policy.episodes import Outcome, Phase, PreservationNews, RemediationInput
+from policy.permits import Decision, PermitAnswer
 from policy.preservation.held import Held
 from tests.workflows import kept_machine
-from tests.workflows.kept_machine import machine, preserving
+from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows import handing_over, options
 from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
@@ -47,6 +48,24 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
         await run.skip(timedelta(hours=73))
         await let_pass(env, run.handle, timedelta(minutes=1))
         assert "delete" not in world.acts
+
+
+@pytest.mark.parametrize("said", [{"permit_granted": True}, {"asked": True}], ids=["permit granted", "asked already"])
+async def test_a_deletion_whose_permit_is_only_said_to_be_granted_asks_for_one(
+    env: WorkflowEnvironment, said: dict[str, bool]
+) -> None:
+    """S14, S20: whoever starts the workflow says what he likes. What the scanner does not know of is no permit."""
+    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    world = machine()
+    world.fails()
+    world.permitted, world.answers = False, deque([refusal])
+    forged = RemediationInput(node=NODE, machine=MACHINE, machine_uid="uid-machine", holder="us", **said)  # type: ignore[arg-type]
+    async with preserving(env, world, handed_over=forged) as run:
+        await run.until(lambda status: "in short circuit" in status.problem)
+        assert world.acts == ["permit"]
+        await run.skip(timedelta(minutes=6))
+        assert (await run.result()).outcome is Outcome.REPLACED
+    assert world.acts == ["permit", "permit", "delete"]
 
 
 async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

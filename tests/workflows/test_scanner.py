@@ -23,6 +23,8 @@ from activities.contracts.episodes import (
     DescribeResult,
     EpisodeActivities,
     EpisodeDescription,
+    FindRequest,
+    FoundOpen,
     NameRequest,
     Opened,
     OpenOutcome,
@@ -32,7 +34,7 @@ from activities.contracts.episodes import (
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, NeedKind
+from policy.episodes import FencingInput, Kind, NeedKind
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
@@ -93,6 +95,10 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
     outcomes: dict[str, Opened] = field(default_factory=dict)
     known: dict[str, EpisodeDescription] = field(default_factory=dict)
     described: list[tuple[str, ...]] = field(default_factory=list)
+    found: list[FoundOpen] = field(default_factory=lambda: [FoundOpen(nodes=())])
+    """What one list after the other tells; the last one is told again and again."""
+    listed: int = 0
+    list_errors: int = 0
     published: list[PublishRequest] = field(default_factory=list)
     repetitions: list[RepetitionRequest] = field(default_factory=list)
     telling_errors: int = 0
@@ -182,6 +188,14 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
         closed = [EpisodeDescription(node=node, known=False, open=False, workflow_id="") for node in request.nodes]
         return DescribeResult(episodes=tuple(self.known.get(found.node, found) for found in closed))
 
+    @activity.defn(name="episodes.find-open")
+    async def find_open(self, request: FindRequest) -> FoundOpen:
+        self.listed += 1
+        if self.list_errors:
+            self.list_errors -= 1
+            raise failure(ErrorType.INVALID_CONFIG, "Temporal can't list")
+        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         raise failure(ErrorType.NOT_SUPPORTED, "a scanner asks nobody")
@@ -248,7 +262,9 @@ async def scanning(
     queue = f"scanners-{cluster}"
     async with (
         worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
-        worker(env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.name_deployment]),
+        worker(
+            env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.find_open, world.name_deployment]
+        ),
         worker(
             env.client,
             task_queue=cluster_queue(cluster),
@@ -517,6 +533,48 @@ async def test_a_scanner_without_memory_finds_its_holders_again_before_it_admits
         assert world.opened == []
 
 
+def held(node: str, **changes: object) -> EpisodeDescription:
+    """An open episode that says it has its permit."""
+    plain = EpisodeDescription(node=node, known=True, open=True, workflow_id="w", incident="old", permit=True)
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+async def test_a_scanner_without_memory_counts_a_remediation_that_leaves_no_mark(env: WorkflowEnvironment) -> None:
+    """S14: that of a Machine without a Node is known to nobody but Temporal."""
+    machine = "machine/ns/m-1"
+    world = ScriptedCluster(found=[FoundOpen(nodes=(machine,))], known={machine: held(machine, kind=Kind.REMEDIATION)})
+    world.show(report("node-2"))
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.refused))
+        assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
+        assert [(each.node, each.holding) for each in status.permits] == [(machine, Holding.OPEN)]
+        assert world.opened == []
+
+
+async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: WorkflowEnvironment) -> None:
+    """S14: Temporal lists a workflow a moment after its start. Where an earlier scanner ran, nothing is granted before that."""
+    lists = [FoundOpen(nodes=(), earlier=True), FoundOpen(nodes=("node-1",), earlier=True)]
+    world = ScriptedCluster(found=lists, known={"node-1": held("node-1")})
+    world.show(report("node-2"))
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.refused))
+        assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
+        assert (world.opened, world.listed) == ([], 2)
+
+
+async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: WorkflowEnvironment) -> None:
+    """S14: neither to a candidate nor to a person, who is told why; then the list is asked for again without another report."""
+    world = ScriptedCluster(list_errors=2)
+    world.show(report("node-1", observations=(Observation(node="node-2", incident="old"),)))
+    world.known["node-2"] = held("node-2")
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: "Temporal can't list" in status.problem)
+        assert (status.permits, world.described, world.opened) == ((), [], [])
+        status = await scan.until(lambda status: bool(status.permits))
+        assert [(each.node, each.holding) for each in status.permits] == [("node-2", Holding.OPEN)], "it is no stranger"
+        assert (world.opened, world.listed) == ([], 3)
+
+
 async def test_an_open_episode_that_does_not_answer_may_hold_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
     """S15: it is not known to be none, so that no other member is admitted beside it."""
     world = ScriptedCluster()
@@ -633,13 +691,11 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
     world.show(report("node-1", view=ViewState(synced=False, stale="not synced")))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: status.scans >= 1)
-        assert world.described == []
-        marked = Observation(node="node-1", incident="old")
-        world.known["node-1"] = EpisodeDescription(
-            node="node-1", known=True, open=True, workflow_id="w", incident="old", permit=True
-        )
-        world.show(report("node-1", observations=(marked,)))
-        await scan.until(lambda status: bool(status.permits))
+        assert (world.listed, world.described) == (0, [])
+        world.known["node-1"] = held("node-1")
+        world.show(report("node-2", observations=(Observation(node="node-1", incident="old"),)))
+        status = await scan.until(lambda status: bool(status.permits))
+        assert [(each.node, each.holding) for each in status.permits] == [("node-1", Holding.OPEN)]
         assert world.opened == []
 
 

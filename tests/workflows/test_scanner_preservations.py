@@ -60,7 +60,7 @@ async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, keepers: Ke
     """A scanner whose queue of workflows has the keepers as well: activities are told apart by queue, so it has its own."""
     queue = f"scanners-{name}"
     acts = [world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition]
-    starts = [world.open, world.describe, world.name_deployment, keepers.preserve]
+    starts = [world.open, world.describe, world.find_open, world.name_deployment, keepers.preserve]
     async with (
         worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         worker(env.client, task_queue=WORKFLOW_QUEUE, activities=starts),

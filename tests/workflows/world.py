@@ -126,6 +126,8 @@ class World:
     ready_since: datetime | None = None
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
+    permitted: bool = True
+    """Whether the scanner knows of a permit, as a last look hears."""
     looks: deque[contract.LookVerdict] = field(default_factory=deque)
     glances: deque[contract.LookVerdict] = field(default_factory=deque)
     """The same for looks before what restores."""
@@ -296,6 +298,8 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.VETOED
         elif request.destructive and (not world.present or world.uid != request.target.pinned.uid):
             verdict = contract.LookVerdict.TARGET_CHANGED
+        elif request.destructive and not world.permitted:
+            verdict = contract.LookVerdict.NOT_LICENSED
         elif request.destructive and world.looks:
             verdict = world.looks.popleft()
         elif (
@@ -304,7 +308,12 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.VETOED
         until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
         return contract.LookResult(
-            verdict=verdict, reason=f"scripted {verdict}", at=clock(), observation=world.observation(), until=until
+            verdict=verdict,
+            reason=f"scripted {verdict}",
+            at=clock(),
+            observation=world.observation(),
+            until=until,
+            permitted=world.permitted or not request.destructive,
         )
 
     async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
@@ -617,9 +626,14 @@ class ScriptedTarget:
     async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
         raise failure(ErrorType.NOT_SUPPORTED, "an episode describes no others")
 
+    async def find_open(self, request: contract.FindRequest) -> contract.FoundOpen:
+        raise failure(ErrorType.NOT_SUPPORTED, "an episode looks for no others")
+
     async def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         await self.world.act("ask-permit")
-        return self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+        answer = self.world.answers.popleft() if self.world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
+        self.world.permitted = self.world.permitted or answer.decision is Decision.GRANTED
+        return answer
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")
