@@ -308,6 +308,11 @@ class FencingStory:
         """Whether anything has been done to the machine or its workloads."""
         return self._case is not None and self._case.touched
 
+    @property
+    def began(self) -> bool:
+        """The same, and whether the node has been isolated in any way."""
+        return self.touched or (self._case is not None and self._case.isolation.began)
+
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
         if not self.touched:

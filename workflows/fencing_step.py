@@ -19,7 +19,7 @@ from workflows.endings import End
 from workflows.fencing import FencingStory
 from workflows.messages import AbortRequest
 from workflows.patient import Errand, Patient
-from workflows.turns import Hopeless
+from workflows.turns import Hopeless, Turn
 
 
 class FencingStep:
@@ -70,11 +70,20 @@ class FencingStep:
         self._patient.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
         await self._patient.remember()
         self._errand.asked, self._patient.episode.restarts = workflow.now(), 0
-        end = await self._story.as_a_step()
+        try:
+            end = await self._story.as_a_step()
+        except Turn:
+            await self._remember_what_began()
+            raise
+        await self._remember_what_began()
         self._ended = True
         if end.outcome is Outcome.REFUSED:
             raise Hopeless(end.message)
         return end
+
+    async def _remember_what_began(self) -> None:
+        self._patient.tried = self._patient.tried or self._story.began
+        await self._patient.forget()
 
     async def give_up(self, why: str) -> None:
         """Nothing: what is proven stays so, and the next step may need it."""

@@ -72,8 +72,10 @@ class GivingUpStory:
         while True:
             if (abort := self.episode.abort_asked) is not None and not self._asked:
                 return await self._aborted(abort)
-            if not self._asked and not self.episode.permit and (refused := await self._permitted()):
-                return refused
+            if not self._asked and not self.episode.permit:
+                if refused := await self._permitted():
+                    return refused
+                continue  # what was said meanwhile is heard first (S20)
             if self.episode.held is not None and not self._asked:
                 await self.episode.wait_while_held()
                 continue

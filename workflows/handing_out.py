@@ -12,6 +12,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
+from activities.contracts.target import ActResult
 from policy.durations import format_duration
 from policy.episodes import Outcome, Phase, Step
 from policy.remediation.following import Progress, Told, follow
@@ -96,23 +97,21 @@ class HandingOut:
     async def _create(self) -> None:
         patient = self._patient
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
-        await patient.looks.before_destruction()
-        if patient.has_node:
-            await patient.desk.take_node_lease(theirs_matters=True)
-        await patient.remember()
-        self._may_stand = True
-        while (seen := await self._call(ExternalActivities.create, f"creates {self._called}")).deleting:
+        while (seen := await patient.act(self._send, covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
             await self._patient.wait(self._errand, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
-            await patient.looks.before_destruction()  # that may have taken long (S20)
-        self._pause = FIRST_LOOK
+        self._pause, patient.tried = FIRST_LOOK, True
         if seen.timed_out and seen.incident != self._episode.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._errand.asked = seen.created or workflow.now()
         self._errand.began = self._errand.asked  # as medik8s counts the time of a step
         self._errand.name, self._errand.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._errand.name}")
+
+    async def _send(self) -> External:
+        self._may_stand = True
+        return await self._call(ExternalActivities.create, f"creates {self._called}")
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
@@ -230,12 +229,8 @@ class Annotating:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
         if self._errand.asked is None:
             self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
-            await patient.looks.before_destruction()
-            await patient.remember()
-            summary, self._may_stand = "annotates the Machine for its bare-metal operator", True
-            done = await patient.call(
-                RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
-            )
+            done = await patient.act(self._annotate)
+            patient.tried = True
             self._errand.began = self._errand.asked = workflow.now()
             self._episode.note("annotate-external", "ok", done.detail)
         pause = FIRST_LOOK
@@ -249,6 +244,12 @@ class Annotating:
             self._episode.enter(doing="waits for the bare-metal operator")
             await patient.wait(self._errand, pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
+
+    async def _annotate(self) -> ActResult:
+        patient, summary, self._may_stand = self._patient, "annotates the Machine for its bare-metal operator", True
+        return await patient.call(
+            RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
+        )
 
     async def give_up(self, why: str) -> None:
         """The annotation goes, or its operator would act beside the next step."""

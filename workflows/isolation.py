@@ -194,13 +194,16 @@ class IsolationSequence:
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
             await look()
+            looked = workflow.now()
             proofs = await self._still_cut()
             if not proofs:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
                 return
             handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
-            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left)
+            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, looked)
             if result is None:
+                if workflow.now() - self._pacing.waited >= deadline:
+                    raise StepFailed("whether the paths are still cut was never read in time to act upon the look before it")
                 continue
             self.freed_pods += result.deleted_pods
             left = result.left
@@ -220,7 +223,9 @@ class IsolationSequence:
         proof = await self._volumes.prove_some(self._detached_from) if chosen else await self._volumes.prove(self._detached_from)
         return proofs if proof is None else (*proofs, proof)
 
-    async def _free_round(self, proofs: tuple[PathProof, ...], storage: CutStorage, left: Workload) -> FreeResult | None:
+    async def _free_round(
+        self, proofs: tuple[PathProof, ...], storage: CutStorage, left: Workload, looked: datetime
+    ) -> FreeResult | None:
         asked = FreeCutRequest(
             target=self._episode.target,
             proofs=proofs,
@@ -229,8 +234,9 @@ class IsolationSequence:
             holder=self._episode.holder,
         )
         request = await self._pacing.bounded(asked, left)
-        if request is None or self._episode.held is not None or self._episode.abort_asked is not None:
-            return None  # somebody spoke since the last look: the next one hears of it
+        spoken = self._episode.held is not None or self._episode.abort_asked is not None
+        if request is None or spoken or workflow.now() - looked > options.ACT_WINDOW:
+            return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
         self.freed = True
         try:
             return await workflow.execute_activity_method(

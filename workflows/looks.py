@@ -62,18 +62,23 @@ class Looks:
     async def before_destruction(self, *, removes: bool = False) -> None:
         """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with.
 
+        Nothing that may take long comes between it and the act: it is the caller's last await before that one (S20).
         removes: see LookRequest.
         """
         patience_ends = workflow.now() + LICENCE_PATIENCE
         pause = timedelta(seconds=2)
         while True:
             await self.may_go_on()
+            began = workflow.now()
             result = await self._look(destructive=True, need_matters=True, removes=removes)
             self._episode.note("last-look", result.verdict.value, result.reason)
             match result.verdict:
                 case LookVerdict.GO:
-                    if self._episode.abort_asked is None and self._episode.held is None:
-                        return  # else somebody spoke while we looked: what was seen is old once that is settled
+                    unheard = self._episode.abort_asked is not None or self._episode.held is not None
+                    if not unheard and workflow.now() - began <= options.ACT_WINDOW:
+                        return  # else what was seen is old: somebody spoke while we looked, or the answer took long (S45)
+                    if not unheard and workflow.now() >= patience_ends:
+                        raise Hopeless("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:

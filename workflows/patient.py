@@ -33,7 +33,7 @@ from workflows.bookkeeping import Bookkeeping
 from workflows.endings import End
 from workflows.episode import Episode
 from workflows.looks import Looks
-from workflows.turns import Hopeless, StepFailed, Turn, turn_for
+from workflows.turns import Hopeless, StepFailed, Turn, is_unclear, turn_for
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
@@ -100,6 +100,10 @@ class Patient:
     """Whether the remediation began in an earlier history."""
     blind: bool = False
     """Whether the last look at the Machine was not answered."""
+    tried: bool = False
+    """Whether anything was done about it, for all that is known: from then on it is remembered as remediated."""
+    _noted: str = ""
+    """What it was last told to remember."""
 
     @property
     def name(self) -> str:
@@ -132,6 +136,28 @@ class Patient:
         """What the scanner is asked for."""
         return self.episode.permit_request(self.pin.need)
 
+    async def act(self, send: Callable[[], Awaitable[Result]], *, covered: bool = False, removes: bool = False) -> Result:
+        """Have others begin something. Everything that may take long comes first, and the last look right before the act (S20).
+
+        covered: by the node's lease. removes: see `LookRequest`. Raises the turn of the look, or whatever `send` raises. That it
+        was done is the caller's to say (`tried`); here that it may have been, for all that its answer tells.
+        """
+        if covered and self.has_node:
+            await self.desk.take_node_lease(theirs_matters=True)
+        await self.remember()
+        try:
+            await self.looks.before_destruction(removes=removes)
+        except Turn:
+            await self.forget()
+            raise
+        try:
+            return await send()
+        except (ActivityError, Turn) as failed:
+            error = failed if isinstance(failed, ActivityError) else failed.__cause__
+            self.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
+            await self.forget()
+            raise
+
     async def remember(self) -> None:
         """Before anything is done that could fail: a patient that is lost from sight was remediated all the same."""
         if not (memory := self.memory) or not (self.has_node or self.pin.machine is not None):
@@ -142,7 +168,32 @@ class Patient:
         result: ActResult = await self.call(
             RemediationActivities.remember, request, options.cluster_write, "notes on the target what is done about it"
         )
+        self._noted = memory
         self.episode.note("remember", "ok", result.detail)
+
+    async def forget(self) -> None:
+        """Where nothing came of it: an attempt that never happened counts as no retry and is followed by no pause. What can't be
+        written now stays as it is, which only has the next remediation wait for longer."""
+        if self.tried or not self._noted:
+            return
+        machine, node = self.pin.remembers
+        request = RememberRequest(
+            target=self.episode.target,
+            memory=machine,
+            on_node=node,
+            machine=self.pin.machine,
+            machine_uid=self.pin.machine_uid,
+            instead_of=self._noted,
+        )
+        try:
+            result: ActResult = await self.call(
+                RemediationActivities.remember, request, options.cluster_write, "notes that nothing was done about it"
+            )
+        except Turn as turn:
+            self.episode.note("forget", "failed", turn.reason)
+            return
+        self._noted = ""
+        self.episode.note("forget", "ok", result.detail)
 
     async def follow(self, errand: Errand) -> Followed:
         """What has become of its Machine."""

@@ -291,6 +291,7 @@ class RemediationStory:
             retry=self._request.retry,
             failed=list(self._request.failed),
             goes_on=goes_on,
+            tried=goes_on,  # for all that is known
         )
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
         steps = ", ".join(step.name for step in pin.ladder)

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
 from activities.contracts.remediation import Followed, RemediationActivities
+from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
 from policy.durations import format_duration
 from policy.episodes import Outcome, Phase, Step
@@ -162,12 +163,8 @@ class Deletion(Replacing):
             raise Hopeless(f"no controller owns {patient.pin.machine.key}: nobody would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
-            await patient.looks.before_destruction(removes=True)
-            if patient.has_node:
-                await patient.desk.take_node_lease(theirs_matters=True)
-            await patient.remember()
             try:
-                found = await self._give_up()
+                found = await patient.act(self._give_up_unless_kept, covered=True, removes=True)
             except ActivityError as error:
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
@@ -182,8 +179,7 @@ class Deletion(Replacing):
                 if error_type(error) is ErrorType.TARGET_CHANGED and await self.goes():
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
                 raise turn_for(error, "the deletion can't be asked for") from error
-            if found.kept:
-                raise Vetoed(found.kept)
+            patient.tried = True
             self._episode.note("delete-machine", "asked", found.detail)
             return
         self._episode.note("delete-machine", "found", "its deletion was asked for before")
@@ -203,6 +199,12 @@ class Deletion(Replacing):
 
         gone = await self._patient.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
         return "" if gone else f"; {failing}"
+
+    async def _give_up_unless_kept(self) -> GiveUpResult:
+        found = await self._give_up()
+        if found.kept:
+            raise Vetoed(found.kept)
+        return found
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         pin, episode = self._patient.pin, self._episode
@@ -239,12 +241,16 @@ class OwnersTurn(Replacing):
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {patient.pin.owner} to remediate it")
         if await self.goes():
             return
-        await patient.looks.before_destruction(removes=True)
-        await patient.remember()
+        asked = await patient.act(self._request, removes=True)
+        patient.tried = True
+        self._episode.note("request-owner", "asked", asked.detail)
+
+    async def _request(self) -> ActResult:
+        patient = self._patient
+        assert patient.pin.machine is not None
         summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
         self._may_stand = True
-        asked = await patient.call(RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary)
-        self._episode.note("request-owner", "asked", asked.detail)
+        return await patient.call(RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary)
 
     async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""

@@ -29,6 +29,7 @@ from activities.cluster.livenode import (
     observe,
     put_annotation,
     readable_mark,
+    remove_annotation,
     utc_now,
 )
 from activities.cluster.machine_objects import (
@@ -155,6 +156,10 @@ class ClusterRemediation(RemediationActivities):
             adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),
+            remembers=(
+                annotations_of(document).get(LAST_REMEDIATION_ANNOTATION, "") if document is not None else "",
+                node.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if node is not None else "",
+            ),
         )
 
     async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> tuple[ObjectRef | None, JsonObject | None]:
@@ -417,19 +422,26 @@ class ClusterRemediation(RemediationActivities):
         require_cluster(request.target.cluster, self._cluster)
         done: list[ActResult] = []
         if request.machine is not None:
-            noted = {LAST_REMEDIATION_ANNOTATION: request.memory}
-            done.append(await self._annotate(request.machine, request.machine_uid, noted))
+            noted = {LAST_REMEDIATION_ANNOTATION: request.memory or None}
+            done.append(await self._annotate(request.machine, request.machine_uid, noted, instead_of=request.instead_of))
         if (pinned := request.target.pinned).uid:
-            done.append(await self._remember_on_node(pinned.node, pinned.uid, request.memory))
+            memory = request.memory if request.on_node is None else request.on_node
+            done.append(await self._remember_on_node(pinned.node, pinned.uid, memory, instead_of=request.instead_of))
         return ActResult(changed=any(each.changed for each in done), detail="; ".join(each.detail for each in done))
 
-    async def _remember_on_node(self, name: str, uid: str, memory: str, *, only_if_absent: bool = False) -> ActResult:
+    async def _remember_on_node(
+        self, name: str, uid: str, memory: str, *, only_if_absent: bool = False, instead_of: str = ""
+    ) -> ActResult:
         def decide(node: LiveNode) -> Edit:
             if node.view.uid != uid:
                 return Edit(detail="another Node has the name")
-            there = node.annotations.get(LAST_REMEDIATION_ANNOTATION)
-            if there == memory or (only_if_absent and there is not None):
+            there = node.annotations.get(LAST_REMEDIATION_ANNOTATION, "")
+            if there == memory or (only_if_absent and there):
                 return Edit(detail="noted already")
+            if instead_of and there != instead_of:
+                return Edit(detail="others have written it")
+            if not memory:
+                return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
             return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
 
         try:
@@ -447,15 +459,19 @@ class ClusterRemediation(RemediationActivities):
         *,
         only_if_absent: bool = False,
         unless_kept: bool = False,
+        instead_of: str = "",
     ) -> ActResult:
-        """Set annotations of that very Machine, None removes one; a gone Machine is left alone."""
+        """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
+        them say that now, "" for whatever they say."""
         connection, path = self._place(ref)
         for _ in range(ATTEMPTS):
             machine = await self._machine(ref)
             if machine is None or uid_of(machine) != uid:
                 return ActResult(changed=False, detail=f"{ref.key} is gone")
             there = annotations_of(machine)
-            if only_if_absent and any(key in there for key in values):
+            if (only_if_absent and any(key in there for key in values)) or (
+                instead_of and any(there.get(key) != instead_of for key in values)
+            ):
                 return ActResult(changed=False, detail="others have written it")
             differing = {key: value for key, value in values.items() if there.get(key) != value}
             if not differing:

@@ -42,6 +42,8 @@ class RemediationPin:
     adopted_paths: tuple[str, ...] = ()
     observation: Observation | None = None
     healthy_delay: timedelta = timedelta(0)
+    remembers: tuple[str, str] = ("", "")
+    """What the Machine and the Node remember of earlier remediations, "" for nothing."""
     refused: str = ""
     """Why no step of the ladder can be carried out, "" where one can."""
 
@@ -108,10 +110,16 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """Put what has been done about it on the target itself: on its Machine, and on its Node."""
+    """Put what has been done about it on the target itself: on its Machine, and on its Node.
+
+    on_node: where the Node is to remember another thing than the Machine. "": nothing. instead_of: only where that stands now,
+    "" for whatever does.
+    """
 
     target: Target
     memory: str
+    on_node: str | None = None
+    instead_of: str = ""
     machine: ObjectRef | None = None
     machine_uid: str = ""
 

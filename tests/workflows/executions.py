@@ -89,6 +89,8 @@ class Execution:
     attributes: dict[str, Payload] = field(default_factory=dict)
     """What it can be searched by."""
     suggests_rolling: bool = False
+    deaf_until: datetime | None = None
+    """Until when no worker takes its next task."""
     started: datetime = field(init=False)
     _seed: int = field(init=False)
     _instance: WorkflowInstance | None = None
@@ -133,7 +135,10 @@ class Execution:
             self._awake = True
             clockwork = self.clockwork
             lost = clockwork.chance(clockwork.perils.dies) and bool(self._history)
-            clockwork.after(TASK_TIMEOUT if lost else clockwork.moments(0.001, 0.01), self._work)
+            delay = TASK_TIMEOUT if lost else clockwork.moments(0.001, 0.01)
+            if self.deaf_until is not None:
+                delay, self.deaf_until = max(delay, self.deaf_until - clockwork.now), None
+            clockwork.after(delay, self._work)
 
     def signal(self, name: str, *arguments: Any) -> None:
         """Signal it."""

@@ -96,6 +96,8 @@ class KeptMachine:
     """What the scanner answers to who asks for a permit; then it grants."""
     permitted: bool = True
     """Whether the scanner knows of a permit, as who would delete the machine hears."""
+    scanner: asyncio.Event | None = None
+    """It answers nobody before this is set."""
     ended_at: datetime | None = None
     """The look that ended the hold, and the expiries of all that have ended."""
     expiries: list[datetime] = field(default_factory=list)
@@ -236,6 +238,8 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         self._world.acts.append("permit")
+        if self._world.scanner is not None:
+            await self._world.scanner.wait()
         answer = self._world.answers.popleft() if self._world.answers else PermitAnswer(decision=Decision.GRANTED, holder="us")
         self._world.permitted = self._world.permitted or answer.decision is Decision.GRANTED
         return answer

@@ -136,6 +136,8 @@ class Remediated:
     """What the controller of the objects makes of one."""
     memories: list[str] = field(default_factory=list)
     """What was written on the patient, in order."""
+    stands: tuple[str, str] = ("", "")
+    """What Machine and Node remember now."""
     deletions: list[datetime] = field(default_factory=list)
     """Whenever its deletion reached the API."""
     permit: bool = False
@@ -293,6 +295,7 @@ class ScriptedRemediation:
             adopted_paths=mark.paths if mark is not None else (),
             observation=world.node.observation(),
             healthy_delay=world.healthy_delay,
+            remembers=world.stands,
             refused=world.refused,
         )
 
@@ -364,8 +367,16 @@ class ScriptedRemediation:
         return ActResult(changed=True, detail="its owner is asked no more")
 
     def remember(self, request: RememberRequest) -> ActResult:
-        self.world.acts.append("remember")
-        self.world.memories.append(request.memory)
+        world = self.world
+        if request.instead_of:
+            world.acts.append("forget")
+            anew = (request.memory, request.memory if request.on_node is None else request.on_node)
+            pairs = zip(world.stands, anew, strict=True)
+            world.stands = tuple(new if there == request.instead_of else there for there, new in pairs)  # type: ignore[assignment]
+            return ActResult(changed=True, detail="noted no longer")
+        world.acts.append("remember")
+        world.memories.append(request.memory)
+        world.stands = (request.memory, request.memory)
         return ActResult(changed=True, detail="noted")
 
     # Objects of other controllers -----------------------------------------------------------------------------------

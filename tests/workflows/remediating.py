@@ -158,6 +158,10 @@ class Play:
         """The scanner says how the node is now."""
         self.execution.signal("observe", observation)
 
+    def lost(self, duration: timedelta) -> None:
+        """No worker is there for its next task for so long."""
+        self.execution.deaf_until = self.clockwork.now + duration
+
     def roll(self) -> None:
         """Its history is long: it is suggested to continue as new."""
         self.execution.suggests_rolling = True

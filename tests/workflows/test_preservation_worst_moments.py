@@ -142,6 +142,20 @@ async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, e
     assert result.outcome is Outcome.REPLACED
 
 
+async def test_an_abort_that_comes_while_a_permit_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
+    """S20: the person was answered that its deletion was not asked for, and the permit comes all the same."""
+    world = machine()
+    world.fails()
+    world.annotate("false")
+    world.scanner = asyncio.Event()
+    async with preserving(env, world) as run:
+        await run.until(lambda _: "permit" in world.acts)
+        await run.handle.execute_update("abort", {"who": "ada", "reason": "it is needed"}, result_type=str)
+        world.scanner.set()
+        result = await run.result()
+    assert (result.outcome, "delete" in world.acts) == (Outcome.ABORTED, False)
+
+
 async def test_until_the_servers_clock_says_that_the_time_is_over_it_is_looked_at_once_a_second(env: WorkflowEnvironment) -> None:
     """A hold never ends early, and the wait for a clock that is behind fills no history."""
     world = machine()

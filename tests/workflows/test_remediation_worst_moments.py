@@ -70,7 +70,7 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
         sent = play.clockwork.now
         play.did("give-up")
         assert play.clockwork.now - sent > options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-        assert world.acts[world.acts.index("give-up") - 3 :][:3] == ["follow", "look", "remember"]
+        assert world.acts[world.acts.index("give-up") - 3 :][:3] == ["follow", "remember", "look"]
         play.result()
 
 

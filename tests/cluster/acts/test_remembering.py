@@ -89,6 +89,31 @@ async def test_a_node_that_is_gone_takes_nothing_from_its_machine(world: World, 
     assert machine["metadata"]["annotations"][MEMORY] == NEW
 
 
+@pytest.mark.parametrize("before", [("", ""), (OLD, ""), (OLD, "an older one")])
+async def test_what_was_noted_of_an_attempt_that_never_happened_is_put_back(
+    before: tuple[str, str], world: World, remediation: ClusterRemediation
+) -> None:
+    """S28: to what either object said when the target was pinned, or to nothing."""
+    values = [{"metadata": {"annotations": {MEMORY: each or None}}} for each in before]
+    await world.others.patch(MACHINE_PATH, values[0])
+    await world.change_node(values[1])
+    found = await pinned(world, remediation, before[1], None)
+    assert found.remembers == before
+    await remediation.remember(await asked(world))
+    machine, node = found.remembers
+    back = replace(await asked(world, memory=machine), on_node=node, instead_of=NEW)
+    await remediation.remember(back)
+    assert await remembered(world) == before
+    assert not (await remediation.remember(back)).changed
+
+
+async def test_what_others_have_written_since_is_not_put_back(world: World, remediation: ClusterRemediation) -> None:
+    await remediation.remember(await asked(world))
+    await world.change_node({"metadata": {"annotations": {MEMORY: "of others"}}})
+    await remediation.remember(replace(await asked(world, memory=""), instead_of=NEW))
+    assert await remembered(world) == ("", "of others")
+
+
 async def test_a_check_of_nodes_goes_by_the_node_and_one_of_machines_by_the_machine(
     world: World, remediation: ClusterRemediation
 ) -> None:

@@ -1,0 +1,210 @@
+"""What is slow comes first and the last look last: whatever happens until then is heard before anything is asked of anybody."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome
+from policy.plan import Act, PlannedMethod, PowerDevice
+from policy.power import PowerState
+from policy.remediation.escalation import Step, Strategy
+from tests.workflows.attempts import START
+from tests.workflows.contract import LookVerdict
+from tests.workflows.remediated import Made, Remediated, SickNode, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import plan
+
+MINUTE = timedelta(minutes=1)
+SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
+OBJECT = "SelfNodeRemediation"
+DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+SWITCH = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+BACK = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=SWITCH)
+STEPS = [
+    (DELETE, "give-up"),
+    (step(Strategy.REQUEST_OWNER, 30 * MINUTE), "request-owner"),
+    (step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE), "annotate-external"),
+    (SELF, f"create {OBJECT}"),
+]
+WRITES = [(first, act, "remediation.remember") for first, act in STEPS] + [
+    (first, act, "target.take-lease") for first, act in STEPS if first.strategy in {Strategy.DELETE_MACHINE, Strategy.EXTERNAL}
+]
+"""What each step writes before its act, and what an API may take a minute for."""
+
+each_step = pytest.mark.parametrize(("first", "act"), STEPS, ids=[first.strategy.value for first, _ in STEPS])
+each_write = pytest.mark.parametrize(
+    ("first", "act", "slow"), WRITES, ids=[f"{first.strategy.value}, {slow}" for first, _, slow in WRITES]
+)
+
+
+def gets_well(world: Remediated) -> Callable[[], None]:
+    """The node says Ready."""
+    return lambda: setattr(world.node, "ready", True)
+
+
+# What happens meanwhile -----------------------------------------------------------------------------------------------
+
+
+@each_write
+def test_a_node_that_recovers_while_its_step_is_written_down_is_left_alone(first: Step, act: str, slow: str) -> None:
+    """S20."""
+    world = Remediated(ladder=(first,))
+    world.before[slow] = gets_well(world)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.count(act)) == (Outcome.RECOVERED, 0)
+
+
+@each_step
+def test_an_abort_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: Step, act: str) -> None:
+    """S20: the person was answered that nothing had been done yet."""
+    world = Remediated(ladder=(first,))
+    with Play(world) as play:
+        world.before["remediation.remember"] = lambda: play.abort() and None
+        result = play.result()
+    assert (result.outcome, world.count(act)) == (Outcome.ABORTED, 0)
+
+
+@each_step
+def test_a_hold_that_comes_while_a_step_is_written_down_is_heard_before_its_act(first: Step, act: str) -> None:
+    """S20."""
+    world = Remediated(ladder=(first,))
+    with Play(world) as play:
+        world.before["remediation.remember"] = lambda: play.hold() and None
+        play.until(lambda status: status.doing.startswith("held by"))
+        play.skip(5 * MINUTE)
+        assert world.count(act) == 0
+        play.resume()
+        play.did(act)
+        play.abort()
+        play.result()
+
+
+@each_step
+def test_who_objects_while_a_step_is_written_down_is_obeyed(first: Step, act: str) -> None:
+    """S15, S20: a veto, a lost permit or a quorum that is lost: the look finds all of them."""
+    world = Remediated(ladder=(first,))
+    world.before["remediation.remember"] = lambda: world.node.looks.append(LookVerdict.VETOED)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.count(act)) == (Outcome.RELEASED, 0)
+
+
+@each_step
+def test_a_look_that_was_long_ago_licenses_nothing(first: Step, act: str) -> None:
+    """S45: its answer lay about, since for a minute no worker went on with the workflow; the node has recovered meanwhile."""
+    world = Remediated(ladder=(first,))
+    with Play(world) as play:
+
+        def nobody_works() -> None:
+            play.lost(MINUTE)
+            play.clockwork.after(timedelta(seconds=1), gets_well(world))
+
+        world.after["target.last-look"] = nobody_works
+        result = play.result()
+    assert (result.outcome, world.count(act)) == (Outcome.RECOVERED, 0)
+
+
+def test_pods_behind_a_cut_are_not_freed_on_a_look_that_was_long_ago() -> None:
+    """S20, S45: to read that the path is cut may take long, and the node has recovered meanwhile."""
+    isolation = (PlannedMethod(name="cut", act=Act.CUT_PATH, device=SWITCH), PlannedMethod(name="free", act=Act.FREE_CUT_PODS))
+    node = SickNode(plan=plan(isolation=isolation, recovery=(BACK,)))
+    world = Remediated(ladder=(FENCE,), node=node)
+    with Play(world) as play:
+
+        def nobody_works() -> None:
+            play.lost(MINUTE)
+            play.clockwork.after(timedelta(seconds=1), gets_well(world))
+
+        play.did("event PathCut")
+        world.after["isolation.read-path"] = nobody_works
+        result = play.result()
+    assert (result.outcome, node.consequences(), node.paths) == (Outcome.RECOVERED, [], {SWITCH.endpoint: PowerState.ON})
+
+
+# What is remembered ---------------------------------------------------------------------------------------------------
+
+
+@each_step
+def test_an_attempt_that_the_last_look_forbids_is_not_remembered(first: Step, act: str) -> None:
+    """Else the machine's next failure would wait for a back-off, and count a retry, after nothing was done to it."""
+    world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
+    world.before["remediation.remember"] = gets_well(world)
+    with Play(world) as play:
+        play.result()
+    assert world.count("remember") == 1
+    assert world.stands == ("before", "before, on the Node")
+
+
+@each_step
+def test_an_attempt_that_was_carried_out_is_remembered(first: Step, act: str) -> None:
+    world = Remediated(ladder=(first,), stands=("before", "before"))
+    with Play(world) as play:
+        play.did(act)
+        play.abort()
+        play.result()
+    assert world.stands == (world.memories[-1],) * 2
+
+
+@pytest.mark.parametrize("befalls", ["after", "refused"])
+def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_refused_is_not(befalls: str) -> None:
+    """S33: of an answer that was lost nobody knows whether it was."""
+    world = Remediated(ladder=(DELETE,), stands=("before", "before"))
+    refused = failure(ErrorType.VETOED, "somebody says no")
+    world.errors["preservation.give-up"] = deque([befalls if befalls == "after" else refused])
+    with Play(world) as play:
+        play.result()
+    assert (world.stands == ("before", "before")) is (befalls == "refused")
+
+
+def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered() -> None:
+    """The earlier one is on its way out, and the node has recovered before another could be made."""
+    world = Remediated(ladder=(SELF,), stands=("before", "before"))
+    world.objects[OBJECT] = Made(name=OBJECT, created=START, several=False, goes_at=START + 5 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.ready = True
+        play.result()
+    assert world.stands == ("before", "before")
+
+
+def test_what_an_earlier_step_has_done_stays_remembered() -> None:
+    """The first was tried; that the look forbids the second takes nothing of that back."""
+    world = Remediated(ladder=(SELF, DELETE), stands=("before", "before"))
+    with Play(world) as play:
+        play.did(f"time-out {OBJECT}")
+        world.before["remediation.remember"] = gets_well(world)
+        result = play.result()
+    assert (result.outcome, world.count("give-up")) == (Outcome.RECOVERED, 0)
+    assert world.stands == (world.memories[-1],) * 2
+    assert world.remembered[-1] == (SELF.name,)
+
+
+def test_a_fencing_that_came_to_nothing_is_not_remembered() -> None:
+    """The node came back while it was waited for, and nothing was done to it."""
+    node = SickNode(plan=plan(wait_before_power=10 * MINUTE, isolation=()))
+    world = Remediated(ladder=(FENCE,), node=node, stands=("before", "before"))
+    with Play(world) as play:
+        play.until(lambda status: status.doing == "waits before power-management")
+        node.ready = True
+        play.tell(node.observation())
+        result = play.result()
+    assert (result.outcome, node.commands, world.stands) == (Outcome.RECOVERED, [], ("before", "before"))
+
+
+def test_a_memory_that_others_have_written_meanwhile_is_left_alone() -> None:
+    world = Remediated(ladder=(DELETE,), stands=("before", "before"))
+
+    def others() -> None:
+        world.stands, world.node.ready = ("theirs", "theirs"), True
+
+    world.after["remediation.remember"] = others
+    with Play(world) as play:
+        play.result()
+    assert world.stands == ("theirs", "theirs")
