@@ -19,6 +19,7 @@ class ErrorType(StrEnum):
 
     INVALID_CONFIG = "InvalidConfig"
     UNAUTHORIZED = "Unauthorized"
+    FORBIDDEN = "Forbidden"
     TARGET_CHANGED = "TargetChanged"
     NOT_FOUND = "NotFound"
     VETOED = "Vetoed"
@@ -49,7 +50,9 @@ FINAL = frozenset(
     }
 )
 """Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides.
-NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look."""
+NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look. Unauthorized is what a
+device or a cloud says: more tries would lock the account. Forbidden is what the Kubernetes API says to whoever may not, and for a
+moment after its start to everybody: it is tried again for a minute (`workflows/turns.py`), and nothing was done."""
 
 
 def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta | None = None) -> ApplicationError:

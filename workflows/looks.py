@@ -15,11 +15,10 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from policy.episodes import Need
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Unlicensed, Vetoed, turn_for
 
-LICENCE_PATIENCE = timedelta(minutes=30)
+LICENCE_PATIENCE = Unlicensed.patience
 """How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
-
 
 CLEAN_UP_LOOKS = 5
 CLEAN_UP_PAUSE = timedelta(seconds=10)

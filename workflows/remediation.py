@@ -51,7 +51,7 @@ from workflows.looks import LICENCE_PATIENCE, Looks
 from workflows.messages import AbortRequest
 from workflows.patient import Errand, NewHistory, Patient, StepOfLadder
 from workflows.replacing import Deletion, OwnersTurn, Replacing
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Vetoed
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Unlicensed, Vetoed
 
 TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 """Until a step that could not be begun is tried again."""
@@ -160,15 +160,19 @@ class RemediationStory:
     async def _carry_out(self, step: StepOfLadder) -> End:
         """A step that could not be begun is begun again for a while: nothing of that speaks against it."""
         ends, pause, errand = workflow.now() + LICENCE_PATIENCE, TRY_AGAIN, step.errand
+        waited = timedelta(0)
         while True:
             try:
                 return await step.carry_out()
             except StepFailed as turn:
-                if workflow.now() >= ends or timed_out(errand.began, errand.step.timeout, workflow.now()):
+                over = waited >= turn.patience if isinstance(turn, Unlicensed) else workflow.now() >= ends
+                if over or timed_out(errand.began, errand.step.timeout, workflow.now()):
                     raise
                 self.episode.note("step", "tried again", turn.reason)
                 self.episode.enter(doing=f"will try again: {turn.reason}")
+                began = workflow.now()
                 await self.episode.rest(pause, "before the step is tried again")
+                waited += workflow.now() - began
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _deletion_beside(self, step: StepOfLadder) -> Replacing | None:

@@ -13,10 +13,7 @@ from temporalio import workflow
 from policy.episodes import Step
 from policy.plan import FencingPlan
 from workflows.episode import Episode
-from workflows.looks import LICENCE_PATIENCE
 from workflows.turns import Hopeless, ProofLost, StepFailed, Unlicensed
-
-UNLICENSED_PAUSE = timedelta(seconds=10)
 
 
 class Tries:
@@ -30,19 +27,20 @@ class Tries:
     async def carry_out(self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None) -> None:
         """The last failure is the step's. tries: None, as often as the plan says for every step.
 
-        Waiting for the cluster Lease uses up patience, not tries."""
-        patience_ends = workflow.now() + LICENCE_PATIENCE
+        Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
         tries = tries or self._plan.tries
-        number = 1
+        number, waited = 1, timedelta(0)
         while True:
             self._episode.step, self._episode.try_number = step.value, number
             try:
                 await act()
-            except Unlicensed as waits:
-                if workflow.now() >= patience_ends:
-                    raise Hopeless(waits.reason) from waits
-                self._episode.enter(doing=f"waits for its licence: {waits.reason}")
-                await self._episode.rest(UNLICENSED_PAUSE, "until the licence is looked at again")
+            except Unlicensed as turn:
+                if waited >= turn.patience:
+                    raise Hopeless(turn.reason) from turn
+                self._episode.enter(doing=f"{turn.waits}: {turn.reason}")
+                began = workflow.now()
+                await self._episode.rest(turn.pause, "until the licence is looked at again")
+                waited += workflow.now() - began
             except StepFailed as failed:
                 self._episode.problem = failed.reason
                 self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")

@@ -6,7 +6,10 @@ once a mended worker is there.
 
 from __future__ import annotations
 
-from temporalio.exceptions import ActivityError, TimeoutType
+from datetime import timedelta
+from typing import ClassVar
+
+from temporalio.exceptions import ActivityError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from activities.errors import ErrorType, error_message, error_type
@@ -30,6 +33,20 @@ class ProofLost(StepFailed):
 
 class Unlicensed(StepFailed):
     """The cluster Lease is not ours just now: nothing was done and no try is used up; wait and look again (S38)."""
+
+    patience: ClassVar = timedelta(minutes=30)
+    """How long it is waited with before a person is asked."""
+    pause: ClassVar = timedelta(seconds=10)
+    waits: ClassVar = "waits for its licence"
+
+
+class Refused(Unlicensed):
+    """The Kubernetes API has refused what is not repeated without another look. For a moment after its start it refuses
+    everybody; after a minute of that a right is missing."""
+
+    patience: ClassVar = timedelta(minutes=1)
+    pause: ClassVar = timedelta(seconds=2)
+    waits: ClassVar = "waits until the Kubernetes API lets us"
 
 
 class Hopeless(Turn):
@@ -59,6 +76,9 @@ _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorTy
 def turn_for(error: ActivityError, what: str) -> Turn:
     """The turn that a failed activity means, `what` saying in people's words what it was about."""
     kind, reason = error_type(error), told_of(what, error)
+    if kind is ErrorType.FORBIDDEN:
+        # Whatever may be repeated has been, for a minute at least (`options.py`): only of single attempts another may help.
+        return Refused(reason) if error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED else Hopeless(reason)
     if kind in _HOPELESS:
         return Hopeless(reason)
     if kind is ErrorType.TARGET_CHANGED:

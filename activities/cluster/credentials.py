@@ -155,7 +155,7 @@ class KubeconfigCredentials(Credentials):
         user = getattr(loader, "_user", None)
         if user is not None and "exec" in user and not (configuration.api_key or configuration.cert_file):
             # The loader only logs why.
-            raise failure(ErrorType.UNAUTHORIZED, f"kubeconfig {source}: its exec plugin gave no credentials")
+            raise failure(ErrorType.FORBIDDEN, f"kubeconfig {source}: its exec plugin gave no credentials")
         self._loader = loader
         self.url = configuration.host
         self.proxy = configuration.proxy
@@ -210,7 +210,7 @@ def _read_token(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii")
     except (OSError, ValueError) as error:
-        raise failure(ErrorType.UNAUTHORIZED, f"cannot read the token file {path}: {type(error).__name__}") from error
+        raise failure(ErrorType.FORBIDDEN, f"cannot read the token file {path}: {type(error).__name__}") from error
 
 
 def _modified(file: str | None) -> float:

@@ -40,7 +40,7 @@ LONGEST_WORDS = 300
 
 SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
-FATAL = frozenset({ErrorType.UNAUTHORIZED, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
+FATAL = frozenset({ErrorType.FORBIDDEN, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
 """What no further round mends."""
 
 

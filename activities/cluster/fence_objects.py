@@ -44,7 +44,7 @@ async def _fetched(reader: ApiReader, namespace: str, wanted: ObjectName) -> Fou
     except ObjectNotFound:
         return None
     except ApplicationError as error:
-        if error_type(error) is not ErrorType.UNAUTHORIZED:
+        if error_type(error) is not ErrorType.FORBIDDEN:
             raise
         return Forbidden(reason=error.message)
     if wanted.kind is ShelfKind.SECRET:

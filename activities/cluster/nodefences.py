@@ -62,7 +62,7 @@ class NodeFences:
         try:
             return await self._write(name, request)
         except ApplicationError as error:
-            if error_type(error) is not ErrorType.UNAUTHORIZED:
+            if error_type(error) is not ErrorType.FORBIDDEN:
                 raise
             self._give_up(f"we may not write them: {error.message}")
             return False

@@ -156,7 +156,7 @@ async def checks_of(connections: Connections, resource: Resource, unreadable: li
         except ObjectNotFound:
             continue
         except ApplicationError as error:
-            if error_type(error) is not ErrorType.UNAUTHORIZED or resource is NODE_HEALTH_CHECKS:
+            if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
                 raise
             unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
             return []

@@ -94,7 +94,7 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
         case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
             return _typed(NamespaceEnding, ErrorType.TRANSIENT, line)
         case 401 | 403:
-            return failure(ErrorType.UNAUTHORIZED, line)
+            return failure(ErrorType.FORBIDDEN, line)
         case 404:
             return _typed(ObjectNotFound, ErrorType.NOT_FOUND, line)
         case 409 if status.reason == "AlreadyExists":

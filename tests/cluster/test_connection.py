@@ -80,8 +80,8 @@ async def test_preconditions_and_versions_conflict(connection: ClusterConnection
     ("status", "reading", "writing"),
     [
         (400, ErrorType.INVALID_CONFIG, ErrorType.INVALID_CONFIG),
-        (401, ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
-        (403, ErrorType.UNAUTHORIZED, ErrorType.UNAUTHORIZED),
+        (401, ErrorType.FORBIDDEN, ErrorType.FORBIDDEN),
+        (403, ErrorType.FORBIDDEN, ErrorType.FORBIDDEN),
         (404, ErrorType.NOT_FOUND, ErrorType.NOT_FOUND),
         (409, ErrorType.TRANSIENT, ErrorType.TRANSIENT),
         (422, ErrorType.INVALID_CONFIG, ErrorType.INVALID_CONFIG),
@@ -168,7 +168,7 @@ async def test_no_token_in_any_message_and_our_name_in_every_request(api: ApiSer
     async with ClusterConnection.to(api.url, token=secret) as connection:
         with pytest.raises(ApplicationError) as refused:
             await connection.get(NODES.path("node-1"))
-    assert error_type(refused.value) is ErrorType.UNAUTHORIZED
+    assert error_type(refused.value) is ErrorType.FORBIDDEN
     assert secret not in str(refused.value)
     assert secret not in repr(refused.value.__dict__)
     assert any(agent.startswith("nodewarden/") for agent in api.requests.reads)
@@ -210,7 +210,7 @@ async def test_a_token_file_that_rotates_is_read_again_after_a_401(api: ApiServe
         api.authorization.tokens.clear()
         with pytest.raises(ApplicationError) as gone:
             await connection.list_objects(NODES.path())
-        assert error_type(gone.value) is ErrorType.UNAUTHORIZED
+        assert error_type(gone.value) is ErrorType.FORBIDDEN
 
 
 async def test_version_and_cluster_uid_are_asked_once(api: ApiServer, connection: ClusterConnection) -> None:

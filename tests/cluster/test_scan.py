@@ -472,3 +472,20 @@ async def test_a_check_that_is_being_deleted_counts_no_more(person: ApiClient, o
     fresh = await open_scan()
     report = await observe(fresh, asked())
     assert (report.checks, report.candidates, report.view.stale) == ((), (), "")
+
+
+async def test_kinds_that_are_refused_for_a_moment_after_a_restart_are_followed_like_any_other(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: a server that was just started refuses everybody (403), then some kinds (429), until it has read what it needs."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan()
+    restarting = api.faults.add(Fault(accident=Accident.STATUS, status=403, verb="list"))
+    waiting = asyncio.ensure_future(observe(scan, asked()))
+    await asyncio.sleep(0.5)
+    api.faults.remove(restarting)
+    api.faults.add(Fault(accident=Accident.STATUS, status=429, verb="list", path="healthchecks", count=2, retry_after=1))
+    report = await observe_until(scan, await waiting, lambda report: bool(report.checks) and not report.view.stale)
+    assert report.view.notice == ""
+    assert report.inventory == 4

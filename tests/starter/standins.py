@@ -336,7 +336,7 @@ class DeviceCheckStandIn:
         if request.node.startswith("unreadable"):
             raise ApplicationError("the cluster can't be read: no answer", type="Unreachable", non_retryable=True)
         if request.node.startswith("forbidden"):
-            raise ApplicationError("the cluster can't be read: nodes is forbidden", type="Unauthorized", non_retryable=True)
+            raise ApplicationError("the cluster can't be read: nodes is forbidden", type="Forbidden", non_retryable=True)
         well = DeviceRow(
             node="node-1",
             endpoint="ipmi://10.0.0.1:623",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
-from temporalio.api.enums.v1 import TimeoutType
+from temporalio.api.enums.v1 import RetryState, TimeoutType
 from temporalio.api.failure.v1 import Failure
 from temporalio.bridge.proto.activity_result import ActivityResolution, Cancellation, Success
 from temporalio.bridge.proto.activity_result import Failure as ActivityFailed
@@ -205,7 +205,17 @@ class Activity:
         outer = Failure(message="Activity task failed", cause=failure)
         outer.activity_failure_info.activity_id = self.command.activity_id
         outer.activity_failure_info.activity_type.name = self.command.activity_type
+        outer.activity_failure_info.retry_state = self._retry_state(failure)
         self._resolve(ActivityResolution(failed=ActivityFailed(failure=outer)))
+
+    def _retry_state(self, failure: Failure) -> RetryState.ValueType:
+        """Why there is no further attempt."""
+        policy, application = self.command.retry_policy, failure.application_failure_info
+        if application.non_retryable or application.type in policy.non_retryable_error_types:
+            return RetryState.RETRY_STATE_NON_RETRYABLE_FAILURE
+        if self.number == policy.maximum_attempts:
+            return RetryState.RETRY_STATE_MAXIMUM_ATTEMPTS_REACHED
+        return RetryState.RETRY_STATE_TIMEOUT
 
     def _pause(self, failure: Failure, delay: timedelta | None) -> timedelta | None:
         """How long until the next attempt; None: there is none."""

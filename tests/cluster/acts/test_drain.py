@@ -203,7 +203,7 @@ async def test_a_namespace_that_is_being_terminated_takes_its_pods_along(ready: 
 async def test_a_right_that_is_missing_is_no_reason_to_wait(ready: World) -> None:
     await ready.add_pod("web", owner="ReplicaSet")
     ready.server.faults.add(Fault(accident=Accident.STATUS, method="POST", path="eviction", status=403))
-    with refused(ErrorType.UNAUTHORIZED, "eviction"):
+    with refused(ErrorType.FORBIDDEN, "eviction"):
         await drain(ready)
 
 

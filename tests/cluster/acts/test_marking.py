@@ -137,5 +137,5 @@ async def test_a_lost_answer_is_ambiguous_and_the_next_call_finds_its_own_work(w
 async def test_missing_rights_are_said(world: World, status: int) -> None:
     request = await world.act()
     world.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=status))
-    with refused(ErrorType.UNAUTHORIZED):
+    with refused(ErrorType.FORBIDDEN):
         await world.target.mark(request)

@@ -174,7 +174,7 @@ class TestDeleting:
     async def test_missing_rights_are_said_when_nothing_can_be_done(self, off: World) -> None:
         await off.add_pod("web")
         off.server.faults.add(Fault(accident=Accident.STATUS, method="DELETE", status=403))
-        with refused(ErrorType.UNAUTHORIZED):
+        with refused(ErrorType.FORBIDDEN):
             await delete(off)
         assert await off.pods() == ["web"]
 

@@ -1,0 +1,112 @@
+"""A Kubernetes API that has just been restarted refuses everybody until it knows who may do what: some tenths of a second.
+
+Nobody is asked for that, wherever in an episode it comes; for a refusal that lasts longer than a minute somebody is (S35).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome
+from policy.plan import Freeing
+from policy.remediation.escalation import Strategy
+from tests.workflows.fencing_run import fencing
+from tests.workflows.remediated import Remediated, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import World, clock, plan
+from workflows.fencing import Fencing
+from workflows.messages import PersonRequest
+
+OBJECT = "SelfNodeRemediation"
+FORBIDDEN = failure(ErrorType.FORBIDDEN, "403 Forbidden: nodes is forbidden: User nodewarden cannot list resource nodes")
+RESTART = timedelta(milliseconds=500)
+FOR_EVER = timedelta(days=365)
+
+
+@dataclass
+class Refusing(World):
+    """An API that refuses one act of its own: from the first time that it is asked for, for so long."""
+
+    refused: str = ""
+    lasts: timedelta = RESTART
+    refusals: list[datetime] = field(default_factory=list)
+
+    async def act(self, name: str) -> None:
+        if name == self.refused and clock() - (self.refusals or [clock()])[0] < self.lasts:
+            self.refusals.append(clock())
+            raise FORBIDDEN
+        await super().act(name)
+
+
+# `read`, `off` and `on` are refused where the device's password is read from a Secret.
+ACTS = ("mark", "look", "read", "off", "taint", "untaint", "glance", "on", "uncordon")
+
+
+@pytest.mark.parametrize("refused", ACTS)
+async def test_a_refusal_that_passes_parks_nobody(env: WorkflowEnvironment, refused: str) -> None:
+    """S35: nobody has to mend anything, and the machine may be off meanwhile."""
+    world = Refusing(plan=plan(tries=1, restarts=0), refused=refused)
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert world.refusals
+    assert result.outcome is Outcome.RECOVERED
+    assert "event NeedsHuman" not in world.acts
+    assert (world.count("off"), world.count("on")) == (1, 1)
+
+
+async def test_deleting_pods_outlives_a_refusal_that_passes(env: WorkflowEnvironment) -> None:
+    """S35, S2: and the proof was read again before the deletion that was carried out."""
+    world = Refusing(plan=plan(tries=1, restarts=0, freeing=Freeing.DELETION), refused="delete-workload")
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.acts[world.acts.index("delete-workload") - 1] == "read"
+
+
+@pytest.mark.parametrize("refused", ["look", "taint", "off"])
+async def test_a_refusal_that_lasts_for_a_minute_is_told_to_a_person(env: WorkflowEnvironment, refused: str) -> None:
+    """S35: a right is missing, and only a person can give it. Once it is there, a word is enough."""
+    world = Refusing(plan=plan(tries=1, restarts=0), refused=refused, lasts=FOR_EVER)
+    async with fencing(env, world) as run:
+        assert "nodes is forbidden" in (await run.parked()).problem
+        tried = world.refusals[-1] - world.refusals[0]
+        assert timedelta(seconds=30) < tried < timedelta(seconds=90)
+        world.lasts = RESTART
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the right is there now"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+@pytest.mark.parametrize(
+    ("strategy", "method", "act"),
+    [
+        (Strategy.DELETE_MACHINE, "preservation.give-up", "give-up"),
+        (Strategy.EXTERNAL, "remediation.create-object", f"create {OBJECT}"),
+        (Strategy.ANNOTATE_EXTERNAL, "remediation.annotate-external", "annotate-external"),
+    ],
+)
+def test_a_step_of_a_ladder_outlives_a_refusal_that_passes(strategy: Strategy, method: str, act: str) -> None:
+    """S35: the next step may be a worse one."""
+    world = Remediated(ladder=(step(strategy), step(Strategy.REBOOT)))
+    world.errors[method] = deque([FORBIDDEN] * 2)
+    with Play(world) as play:
+        play.did(act)
+        assert not [entry for entry in play.record() if (entry.act, entry.outcome) == ("step", "failed")]
+        if strategy is not Strategy.DELETE_MACHINE:
+            play.abort()
+        play.result()
+
+
+def test_a_deletion_that_is_refused_for_good_is_the_next_steps_turn_after_a_minute() -> None:
+    """S35: of a ladder a right that is missing fails the step, and not a person's patience."""
+    world = Remediated(ladder=(step(Strategy.DELETE_MACHINE), step(Strategy.EXTERNAL)))
+    world.errors["preservation.give-up"] = deque([FORBIDDEN] * 1000)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        assert timedelta(minutes=1) <= play.passed < timedelta(minutes=3)
+        play.abort()
+        play.result()
