@@ -112,6 +112,7 @@ class System:
         self.namespace = namespace or temporal.namespaces[0]
         self.cluster_name = cluster_name
         self.workers: list[WorkerProcess] = []
+        self.real_api: RealApiServer | None = None
         self.config = folder / "nodewarden.yaml"
         self._shape = (nodes, zones)
         self._pace = pace or Pace()
@@ -161,7 +162,7 @@ class System:
         nodes, zones = self._shape
         where: dict[str, Any] = {}
         if (programs := assets()) is not None:
-            api = await self._stack.enter_async_context(RealApiServer(programs, self.folder / "api"))
+            api = self.real_api = await self._stack.enter_async_context(RealApiServer(programs, self.folder / "api"))
             where = {"api_url": api.url, "api_token": api.token, "api_certificate_authority": api.certificate_authority}
             where["api_audit_log"] = api.audit_log
         return SimulatedCluster(

@@ -54,6 +54,7 @@ class RealApiServer:
         self._member = f"test-{secrets.token_hex(8)}"
         self._etcd_port, self._peer_port, self._port = free_ports(HOST, 3)
         self._processes: list[asyncio.subprocess.Process] = []
+        self._signing_key = _private_key()
 
     @property
     def url(self) -> str:
@@ -82,6 +83,14 @@ class RealApiServer:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stop()
+
+    async def restart(self) -> None:
+        """SIGKILL to kube-apiserver, and start it anew at once on what etcd has; returns when it is ready."""
+        server = self._processes.pop()
+        server.kill()
+        await server.wait()
+        async with asyncio.timeout(READY_WITHIN):
+            await self._start_server()
 
     async def _start_etcd(self) -> None:
         client, peer = f"http://{HOST}:{self._etcd_port}", f"http://{HOST}:{self._peer_port}"
@@ -116,7 +125,7 @@ class RealApiServer:
     async def _start_server(self) -> None:
         tokens, key = self._folder / "tokens.csv", self._folder / "service-accounts.pem"
         _write_privately(tokens, f'{self.token},admin,admin,"system:masters"\n'.encode())
-        _write_privately(key, _private_key())
+        _write_privately(key, self._signing_key)
         policy = self._folder / "audit-policy.json"
         write_policy(policy)
         server = await self._launch(
@@ -157,7 +166,7 @@ class RealApiServer:
             return False  # no certificate yet, nobody listens yet, or not ready yet
 
     async def _launch(self, program: str, *arguments: str) -> asyncio.subprocess.Process:
-        with (self._folder / f"{program}.log").open("wb") as log:
+        with (self._folder / f"{program}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *mortal.command(str(self._programs / program), *arguments),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -289,7 +289,8 @@ async def test_a_node_that_became_healthy_is_only_cleaned(system: System, afterm
     assert after.result.outcome is Outcome.RECOVERED
     assert after.result.off_proof is None
     assert after.commands == []
-    assert [name for name in after.asked if name.startswith("power-management")] == []
+    untaint = "power-management.untaint-out-of-service"  # whoever adopts marks takes the taint off first, where one is left
+    assert [name for name in after.asked if name.startswith("power-management") and name != untaint] == []
     begun = after.history.events[0].workflow_execution_started_event_attributes
     assert f'"{NeedKind.CLEAN_UP.value}"' in begun.input.payloads[0].data.decode()
     assert await left_over(system.cluster, after.before) == []

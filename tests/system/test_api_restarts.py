@@ -1,0 +1,94 @@
+"""The API server is killed after a machine was switched off, and comes back: forbidden to us first, then half ready, then well.
+
+Nodewarden works with the rights that are shipped, since an administrator is never refused. On a real kube-apiserver it is a real
+SIGKILL; the simulated one answers in the same order and in the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import yaml
+
+from policy.episodes import Outcome
+from simulator.api.faults import restarting
+from simulator.resources import Resource
+from tests.deploy.manifests import documents, path_of
+from tests.system.canary import RUN
+from tests.system.conftest import MakeSystem
+from tests.system.harness import System
+from tests.system.questions import commands
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+
+ACCOUNT = "nodewarden"
+SERVICE_ACCOUNTS = Resource(api_version="v1", kind="ServiceAccount", plural="serviceaccounts")
+FORBIDDEN, INITIALIZING = 12, 6
+"""Requests that a simulated server refuses while it comes back: more than any single act tries at once."""
+
+
+async def under_shipped_rights(system: System) -> None:
+    """Workers that start from now on are the service account of deploy/rbac.yaml."""
+    for document in documents("rbac.yaml"):
+        if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
+            await system.client.create(path_of(document), document)
+    token = await token_of_account(system)
+    kubeconfig = yaml.safe_load(system.cluster.kubeconfig_path.read_text())
+    kubeconfig["users"][0]["user"] = {"token": token}
+    ours = system.folder / "of-nodewarden" / "kubeconfig"
+    ours.parent.mkdir()
+    ours.touch(mode=0o600)
+    ours.write_text(yaml.safe_dump(kubeconfig))
+    settings = yaml.safe_load(system.config.read_text())
+    settings["clusters"][system.cluster_name]["kubeconfig"] = str(ours)
+    system.config.write_text(yaml.safe_dump(settings))
+
+
+async def token_of_account(system: System) -> str:
+    if system.cluster.api is not None:
+        token = f"{RUN.value}of-the-service-account"
+        system.cluster.api.authorization.tokens[token] = f"system:serviceaccount:{ACCOUNT}:{ACCOUNT}"
+        return token
+    path = SERVICE_ACCOUNTS.path(ACCOUNT, namespace=ACCOUNT, subresource="token")
+    body: dict[str, Any] = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    return str((await system.client.create(path, body))["status"]["token"])
+
+
+async def restart_api(system: System) -> None:
+    """Killed, away for a moment, and back."""
+    if system.real_api is not None:
+        await system.real_api.restart()
+        return
+    api = system.cluster.api
+    assert api is not None
+    await api.stop()
+    await asyncio.sleep(0.5)
+    for fault in restarting(forbidden=FORBIDDEN, initializing=INITIALIZING, user_agent="^nodewarden/"):
+        api.faults.add(fault)
+    await api.start()
+
+
+@pytest.mark.parametrize("seconds_after", [0.0, 1.2])
+async def test_an_api_server_that_is_killed_after_the_power_off_leaves_no_machine_off(
+    make_system: MakeSystem, seconds_after: float
+) -> None:
+    """S32, S33: a right that is missing for the moment is waited for; the episode ends by itself and nobody is asked."""
+    system = await make_system(nodes=5, zones=3)
+    await under_shipped_rights(system)
+    await system.start_worker()
+    await system.apply_policy()
+    await system.start_scanner()
+    await system.settled()
+    before = system.break_node(system.node_of_pod("demo/database-0"))
+
+    def is_off() -> bool:
+        return any(each.command == "off" for each in commands(system, before.node))
+
+    await system.until(is_off, f"{before.node} is switched off", seconds=40)
+    await asyncio.sleep(seconds_after)
+    await restart_api(system)
+    result = await system.ended(before, seconds=100)
+    assert (result.outcome, result.left_off) == (Outcome.RECOVERED, False), result.message
+    assert await system.judge(before, result) == []
