@@ -32,6 +32,8 @@ class EventReason(StrEnum):
     QUARANTINE_LIFTED = "QuarantineLifted"
     PATH_RESTORED = "PathRestored"
     NODE_POWERED_OFF = "NodePoweredOff"
+    PARTLY_SWITCHED_ON = "PartlySwitchedOn"
+    """The machine is on, but not all of its devices could be switched on."""
     WORKLOADS_FREED = "WorkloadsFreed"
     WORKLOADS_NOT_FREED = "WorkloadsNotFreed"
     """The licence ended before any consequence began (S6)."""
@@ -61,6 +63,7 @@ WARNINGS = frozenset(
         EventReason.STEP_RETRIED,
         EventReason.STEP_FAILED,
         EventReason.FLOW_RESTARTED,
+        EventReason.PARTLY_SWITCHED_ON,
         EventReason.WORKLOADS_LEFT,
         EventReason.NEEDS_HUMAN,
         EventReason.REMEDIATION_STEP_FAILED,
