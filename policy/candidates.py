@@ -230,7 +230,7 @@ def _under_which(
             if not verdict.calls_for_action:
                 continue
             refused = _impossible(known.checks[key], target)
-            choices.append((verdict.expired or NEVER, key, verdict.since or NEVER, refused))
+            choices.append((verdict.expired or NEVER, key, verdict.since or target.changed, refused))
     _, key, since, refused = min(choices)
     return since, key, refused
 
@@ -278,7 +278,9 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
     if key in known.requests:
         return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
-    target, verdict = min(said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or NEVER, pair[0].key))
+    target, verdict = min(
+        said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or pair[0].changed, pair[0].key)
+    )
     view, machine = target.node, target.machine
     steps, _ = possible(check, body_of(target)) if not refused else ((), "")
     ladder = () if fences_only(check, steps) else steps
@@ -289,7 +291,8 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         node=target.victim_name,
         uid=view.uid if view else "",
         check=check.ref,
-        since=verdict.since or NEVER,
+        since=verdict.since or target.changed,
+        dated=verdict.since is not None,
         reason=verdict.reason,
         message=verdict.message,
         template=check.template,

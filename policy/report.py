@@ -123,7 +123,8 @@ class Candidate:
     person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
     Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
     was made. memory: what its Machine or Node remembers, as it stands there. in_flight: of each check that limits how many of its
-    targets are remediated at once, by key, that number.
+    targets are remediated at once, by key, that number. dated: whether somebody says since when it offends; else `since` is the
+    last change of its Machine, good for an order and nothing else.
     """
 
     node: str
@@ -157,6 +158,7 @@ class Candidate:
     fresh: bool = False
     created: datetime | None = None
     in_flight: tuple[tuple[str, int], ...] = ()
+    dated: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

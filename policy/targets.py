@@ -64,6 +64,18 @@ class Target:
         self.updating = node is not None and being_updated(node)
 
     @property
+    def changed(self) -> datetime:
+        """When its Machine's status last changed, for all that it says, else when it was made: instead of the beginning of what
+        nobody dates, such as that a Machine is marked, has failed or has lost its Node."""
+        machine = self.machine
+        if machine is None:
+            return NEVER
+        moments = [each.since for each in machine.conditions if each.since is not None]
+        if machine.last_updated is not None:
+            moments.append(machine.last_updated)
+        return max(moments, default=machine.created or NEVER)
+
+    @property
     def name(self) -> str:
         """The object that the check selects, by its own name."""
         if self.machine is not None:

@@ -357,7 +357,7 @@ class Granting:
             reason=f"{candidate.check.key}: {candidate.message or candidate.reason}",
             check=candidate.check,
             requester=candidate.check.key,
-            since=candidate.since,
+            since=candidate.since if candidate.dated else None,
             cause=candidate.reason,
             object_uid=candidate.object_uid,
             delegate=candidate.delegate,

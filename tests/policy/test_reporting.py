@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from policy.admission import admit
 from policy.healthcheck import Dialect, HealthCheck
 from policy.ledger import Ledger
-from policy.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.held import CONDITION
 from policy.remediation.escalation import Strategy
 from policy.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.reporting import NOT_COVERED
 from policy.verdicts import Health
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, check_ref, mark_text
+from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 from tests.policy.test_ledger import ledger_of
 
@@ -47,6 +50,36 @@ def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:
     assert len(parts.candidates) == MAXIMUM_CANDIDATES
     assert parts.candidates_left_out == 5
     assert [candidate.node for candidate in parts.candidates[:2]] == ["sick-054", "sick-053"]
+
+
+@pytest.mark.parametrize(
+    ("check", "ailing"),
+    [
+        (openshift("pool", maxUnhealthy="100%"), {"dialect": Dialect.OPENSHIFT, "phase": "Failed", "last_updated": ago(30)}),
+        (openshift("pool", maxUnhealthy="100%"), {"dialect": Dialect.OPENSHIFT, "node_name": "n-gone", "last_updated": ago(30)}),
+        (cluster_api("prod", limit="100%"), {"annotations": {REMEDIATE_ANNOTATION: ""}, "last_updated": None}),
+        (cluster_api("prod", limit="100%"), {"failure": "no such image", "last_updated": None, "created": ago(30)}),
+    ],
+    ids=["failed", "its Node is gone", "marked", "failed for good"],
+)
+def test_what_nobody_dates_waits_no_longer_than_what_fails_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
+    """One permit at a time, and one newly sick node at each look: the Machine's turn comes before theirs."""
+    ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(**ailing), NOW)  # type: ignore[arg-type]
+    served = list[str]()
+    for look in range(5):
+        moment = NOW + timedelta(minutes=look)
+        fell_silent = moment - timedelta(seconds=15)
+        ledger.put_node(a_node(f"sick-{look}", "Unknown", (NOW - fell_silent).total_seconds()), moment)
+        parts = ledger.report_parts(moment)
+        (admitted,) = admit(a_report(*parts.candidates, checks=parts.checks), (), cap=1, now=moment).admitted
+        served.append(admitted.machine or admitted.node)
+        assert admitted.dated is (not admitted.machine), "what stands for a beginning is told from one"
+        ledger.put_node(a_node(admitted.node), moment)
+        if admitted.machine:
+            break
+    assert served == ["machines/m1"]
 
 
 def test_what_cannot_be_acted_on_never_crowds_out_what_can() -> None:
