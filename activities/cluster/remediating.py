@@ -47,6 +47,7 @@ from activities.cluster.machine_objects import (
 )
 from activities.cluster.machine_reading import CAPI_VERSIONS, Connections, Subject, cluster_of, find_check, machines_of
 from activities.cluster.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE, decode_machine
+from activities.cluster.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.owning import machine_of
 from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -135,6 +136,8 @@ class ClusterRemediation(RemediationActivities):
         if node is None and document is None and not request.adopts:
             raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        require_kind(need, OF_A_REMEDIATION)
+        need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile
         named = bool(request.strategies) or request.ladder is not None
         check = await self._check(need, ref, node.view if node is not None else None, named=named)
         owner = controller_of(document) if document is not None else ""

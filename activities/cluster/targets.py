@@ -17,6 +17,7 @@ from activities.cluster.looks import LastLook, PermitBook
 from activities.cluster.machine_reading import Connections
 from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
 from activities.cluster.mirroring import EpisodeTeller, tell_or_log
+from activities.cluster.needs import kinds_for, require_kind, with_live_delegate
 from activities.cluster.nodefences import NodeFences
 from activities.cluster.nodelease import release_node_lease, take_node_lease
 from activities.cluster.plans import plan_for
@@ -82,6 +83,8 @@ class ClusterTarget(TargetActivities):
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        require_kind(need, kinds_for(activity.info().workflow_type))
+        need = await with_live_delegate(self._connection, need, view.name)
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need

@@ -87,10 +87,10 @@ STICKY = timedelta(milliseconds=500)
 
 @asynccontextmanager
 async def fencing(
-    env: WorkflowEnvironment, world: World, *, client: Client | None = None, **changes: object
+    env: WorkflowEnvironment, world: World, *, client: Client | None = None, id_ends: str = "", **changes: object
 ) -> AsyncIterator[Run]:
     """Start a fencing of `NODE` in a cluster of its own, so that tests may run side by side. client: of its workers, where it is
-    not the environment's."""
+    not the environment's. id_ends: what follows the node's name in the workflow id."""
     cluster = f"c{uuid.uuid4().hex[:8]}"
     request = FencingInput(
         **({"cluster": cluster, "node": NODE, "need": world.need, "permit_granted": True, "holder": "us"} | changes)  # type: ignore[arg-type]
@@ -111,7 +111,8 @@ async def fencing(
             await stack.enter_async_context(
                 worker(client or env.client, task_queue=activities_queue, activities=served_by(target, *contracts))
             )
-        handle = await env.client.start_workflow(Fencing.run, request, id=episode_id(cluster, NODE), task_queue=queue)
+        workflow_id = f"{episode_id(cluster, NODE)}{id_ends}"
+        handle = await env.client.start_workflow(Fencing.run, request, id=workflow_id, task_queue=queue)
         run = Run(env, world, handle, restart_worker)
         try:
             yield run

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from temporalio.client import WorkflowFailureError
@@ -277,10 +278,11 @@ async def test_a_terminated_predecessors_act_is_waited_out_before_power_is_touch
     assert any(timer >= timedelta(seconds=45) for timer in timers)  # longest act, its window to begin, and the margin
 
 
-async def test_an_episode_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment) -> None:
+@pytest.mark.parametrize("of", [{"node": "node-8"}, {"id_ends": "-2"}], ids=["another node's", "one that begins alike"])
+async def test_an_episode_under_a_foreign_id_fails_at_once(env: WorkflowEnvironment, of: dict[str, Any]) -> None:
     """S13: the workflow id is the mutex, so no other id may hold a node."""
     world = World()
-    async with fencing(env, world, node="node-8") as run:
+    async with fencing(env, world, **of) as run:
         with pytest.raises(WorkflowFailureError) as failed:
             await run.result()
     assert isinstance(failed.value.cause, ApplicationError)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio import activity
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
@@ -506,6 +506,19 @@ async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -
         await scan.release(FencingInput(cluster=scan.cluster, node="node-1", incident="one"))
         # nobody runs under node-2's id, so its place is given up again as soon as it is told
         await scan.until(lambda status: not status.queue)
+
+
+@pytest.mark.parametrize("ends", ["", "-2"], ids=["another node's", "one that begins alike"])
+async def test_a_permit_is_for_the_node_whose_id_its_episode_holds(env: WorkflowEnvironment, ends: str) -> None:
+    """S13: any other workflow could run beside the node's own episode."""
+    world = ScriptedCluster()
+    world.show(report())
+    async with scanning(env, world) as scan:
+        held = episode_id(scan.cluster, "node-1" if ends else "node-2") + ends
+        request = PermitRequest(node="node-1", workflow_id=held, incident="i-1", by_person=True)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await scan.handle.execute_update(HealthScanner.request_permit, request)
+        assert (await scan.until(lambda status: True)).permits == ()
 
 
 async def test_a_request_without_any_policy_takes_the_lease_first(env: WorkflowEnvironment) -> None:

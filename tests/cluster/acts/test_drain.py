@@ -306,6 +306,7 @@ class TestNotReady:
             (["ReadWriteMany"], True, False),
             (["ReadOnlyMany"], True, False),
             (["ReadWriteOnce", "ReadOnlyMany"], True, True),
+            (["OfAReleaseToCome"], True, True),
         ],
     )
     async def test_only_what_one_machine_writes_and_is_attached_holds_a_pod(

@@ -93,6 +93,20 @@ async def test_an_object_that_has_changed_since_it_was_seen_begins_nothing(
         await pin(asked, why)
 
 
+async def test_whose_lease_does_not_count_the_object_itself_says(asked: World) -> None:
+    """S20: whoever starts a workflow may name an object that is there, and somebody who services the node."""
+    named = replace(await need(asked), delegate="somebody's maintenance")
+    assert (await pin(asked, named)).need.delegate == OPERATOR
+
+
+async def test_an_object_that_asks_for_another_node_is_no_need_of_this_one(asked: World) -> None:
+    """S9, S41."""
+    await asked.others.create(REMEDIATIONS, remediation("node-8"))
+    other = replace(await need(asked), check=replace(REF, name="node-8"), object_uid="")
+    with refused(ErrorType.INVALID_CONFIG, "asks for node node-8, not for node-7"):
+        await pin(asked, other)
+
+
 async def test_an_object_that_has_its_answer_begins_nothing(asked: World) -> None:
     """S33: a scan may not have seen the answer yet; the node would go down a second time."""
     why = await need(asked)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.remediating import ClusterRemediation
 from activities.contracts.target import PinResult
 from activities.errors import ErrorType
-from policy.episodes import FencingInput, Need, NeedKind
+from policy.episodes import FencingInput, Need, NeedKind, RemediationInput
 from policy.healthcheck import ObjectRef
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import (
@@ -45,9 +46,9 @@ def asked(**fields: Any) -> FencingInput:
     return replace(FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT), **fields)
 
 
-async def pin(world: World, *, run_id: str = "run-1", **fields: Any) -> PinResult:
+async def pin(world: World, *, run_id: str = "run-1", workflow_type: str = "Fencing", **fields: Any) -> PinResult:
     environment = ActivityEnvironment()
-    environment.info = replace(environment.info, workflow_run_id=run_id)
+    environment.info = replace(environment.info, workflow_run_id=run_id, workflow_type=workflow_type)
     result: PinResult = await environment.run(world.target.pin, asked(**fields))
     return result
 
@@ -100,6 +101,33 @@ async def test_a_request_for_another_cluster_is_refused(ready: World) -> None:
 async def test_without_a_need_the_request_is_a_persons(ready: World) -> None:
     result = await pin(ready, reason="fan failure", requester="ada")
     assert result.need == Need(kind=NeedKind.PERSON, reason="fan failure", requester="ada")
+
+
+async def test_that_a_machine_is_to_be_cut_off_only_its_own_preservation_may_say(ready: World) -> None:
+    """S21: to that need its preservation is no veto. The input of a workflow may say anything, its type may not."""
+    need = Need(kind=NeedKind.PRESERVATION, reason="as somebody has written it")
+    for kind in ("Fencing", "Remediation"):
+        with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of"):
+            await pin(ready, workflow_type=kind, need=need)
+    assert (await pin(ready, workflow_type="Preservation", need=need)).need == need
+    with refused(ErrorType.INVALID_CONFIG, "expected one of preservation, got person"):
+        await pin(ready, workflow_type="Preservation")
+
+
+@pytest.mark.parametrize("kind", [NeedKind.PRESERVATION, NeedKind.CLEAN_UP, NeedKind.FOREIGN_OBJECT])
+async def test_a_remediation_is_for_a_check_or_a_person(ready: World, kind: NeedKind) -> None:
+    """S21."""
+    remediation = ClusterRemediation(CLUSTER, ready.connection)
+    request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=Need(kind=kind, check=CHECK_REF))
+    with refused(ErrorType.INVALID_CONFIG, "need.kind: expected one of check, person"):
+        await ActivityEnvironment().run(remediation.pin, request)
+
+
+@pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
+async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: World, kind: NeedKind) -> None:
+    """S20: a delegate is the operator of an object that asks, and no word of whoever starts a workflow."""
+    need = Need(kind=kind, check=CHECK_REF, delegate="somebody's maintenance")
+    assert (await pin(ready, need=need)).need.delegate == ""
 
 
 async def test_a_given_need_is_kept(ready: World) -> None:
