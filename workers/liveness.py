@@ -3,6 +3,8 @@
 Without it Temporal can only wait until an attempt's whole time is over. Which activities say when they are missed is
 `workflows/options.py` (`heartbeat_timeout`); how often is ours. A power command and a consequence say nothing: their
 workflow waits out their full deadline in any case (S34).
+
+A worker that is lost may be there again: an attempt knows until when it is waited for, and writes nothing after that (S45).
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import Any
 
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.attempt import ATTEMPT_ENDS
 
 BEATS_PER_TIMEOUT = 4
 
@@ -26,7 +30,11 @@ class Liveness(Interceptor):
 
 class _Beside(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        timeout = activity.info().heartbeat_timeout
+        info = activity.info()
+        if info.start_to_close_timeout is not None:
+            # Counted by Temporal from its own beginning of the attempt: a worker may stand still before it has read its task.
+            ATTEMPT_ENDS.set(info.started_time + info.start_to_close_timeout)
+        timeout = info.heartbeat_timeout
         if timeout is None:
             return await self.next.execute_activity(input)
         beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT))

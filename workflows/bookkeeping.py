@@ -22,6 +22,7 @@ from activities.contracts.target import (
     NoteOffRequest,
     RestoreRequest,
     TargetActivities,
+    UntaintRequest,
 )
 from activities.errors import error_message
 from policy.episodes import Phase, Step
@@ -29,7 +30,7 @@ from policy.healthcheck import ObjectRef
 from policy.permits import Release
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Turn, Vetoed, turn_for
+from workflows.turns import Hopeless, Turn, Vetoed, turn_for
 
 NODE_LEASE_SECONDS = 600
 UNMARK_PAUSE = timedelta(seconds=10)
@@ -59,20 +60,21 @@ class Bookkeeping:
         except ActivityError as error:
             raise turn_for(error, summary) from error
 
-    async def untaint(self) -> ActResult:
-        """Remove our out-of-service taint; our mark says whether one stands."""
+    async def untaint(self, *, ours: bool = False) -> ActResult:
+        """Remove our out-of-service taint. ours: see UntaintRequest. Raises Hopeless where another episode calls it its own."""
+        request = UntaintRequest(target=self._episode.target, ours=ours, not_after=workflow.now() + options.WRITE_WINDOW)
         try:
             return await workflow.execute_activity_method(
-                FreeingActivities.untaint_out_of_service,
-                ActRequest(target=self._episode.target),
-                **self._writing("power-management: removes our taint"),
+                FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
             )
         except ActivityError as error:
-            raise turn_for(error, "the out-of-service taint can't be removed") from error
+            turn = turn_for(error, "the out-of-service taint can't be removed")
+            raise (Hopeless(turn.reason) if isinstance(turn, Vetoed) else turn) from error
 
     async def take_node_lease(self, *, theirs_matters: bool) -> None:
         """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""
-        request = NodeLeaseRequest(target=self._episode.target, seconds=NODE_LEASE_SECONDS)
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = NodeLeaseRequest(target=self._episode.target, seconds=NODE_LEASE_SECONDS, not_after=not_after)
         try:
             result = await workflow.execute_activity_method(
                 TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")
@@ -94,11 +96,11 @@ class Bookkeeping:
         except ActivityError as error:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
 
-    async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False) -> None:
-        """Recovery: undo what carries our mark, however long the API is away."""
+    async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False, tainted: bool = False) -> None:
+        """Recovery: undo what carries our mark, however long the API is away. tainted: see RestoreRequest."""
 
         async def remove() -> None:
-            result = await self._mark_schedulable(keep_cordon=keep_cordon)
+            result = await self._mark_schedulable(keep_cordon=keep_cordon, tainted=tainted)
             self._episode.note("mark-schedulable", "ok", result.detail)
 
         self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
@@ -132,10 +134,10 @@ class Bookkeeping:
         self._episode.problem = ""
         return True
 
-    async def _mark_schedulable(self, *, keep_cordon: bool) -> ActResult:
+    async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
         summary = "recovery: marks the node schedulable"
         not_after = workflow.now() + options.WRITE_WINDOW
-        request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon)
+        request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon, tainted=tainted)
         try:
             return await workflow.execute_activity_method(IsolationActivities.mark_schedulable, request, **self._writing(summary))
         except ActivityError as error:
@@ -143,7 +145,8 @@ class Bookkeeping:
 
     async def note_off(self, off_proven: datetime | None) -> None:
         """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36). Never blocks."""
-        request = NoteOffRequest(target=self._episode.target, off_proven=off_proven)
+        not_after = workflow.now() + options.TOLD_WITHIN
+        request = NoteOffRequest(target=self._episode.target, off_proven=off_proven, not_after=not_after)
         told = "is" if off_proven else "is no longer"
         try:
             await workflow.execute_activity_method(

@@ -64,7 +64,8 @@ class Endings:
             self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
         left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
         keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
-        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon)
+        tainted = case.freeing.may_be_tainted
+        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
         return End(outcome=outcome, message=f"{message}{left}")
 
     async def give_back_paths(self, *, patient: bool) -> str:

@@ -10,7 +10,14 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import ActRequest, FreeDumpingRequest, FreeingActivities, FreeRequest, FreeResult, Workload
+from activities.contracts.target import (
+    ActRequest,
+    FreeDumpingRequest,
+    FreeingActivities,
+    FreeRequest,
+    FreeResult,
+    Workload,
+)
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import OffProof, Step
 from policy.fencing import freeing_choice
@@ -42,8 +49,9 @@ class FreeingSequence:
         self._freed_off = self._freed_dumping = 0
         self._left_dumping: Workload | None = None
         self.left_over = ""
-        self._tainted = self._may_stand = False
-        """Whether our taint stands, and whether it may for all that we know: an answer may have been lost."""
+        self._tainted = False
+        self.may_be_tainted = False
+        """Whether a taint of ours may stand, for all that we know: an answer may have been lost."""
         self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
 
     @property
@@ -159,13 +167,13 @@ class FreeingSequence:
             )
         except ActivityError as error:
             raise turn_for(error, "the Node can't be deleted") from error
-        self._tainted = self._may_stand = False
+        self._tainted = self.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
 
     async def pause(self) -> None:
         """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
         taken its effect stand on a machine that somebody else switches on (S32)."""
-        if self._may_stand:
+        if self.may_be_tainted:
             try:
                 await self.untaint()
             except Turn as turn:
@@ -178,16 +186,18 @@ class FreeingSequence:
         await self._episode.wait_while_held()
 
     async def untaint(self) -> None:
-        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands."""
+        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we have
+        done ourselves: a mark may be removed by hand."""
         self._episode.enter(doing="removes the out-of-service taint")
-        result = await self._desk.untaint()
-        self._tainted = self._may_stand = False
+        result = await self._desk.untaint(ours=self.may_be_tainted)
+        self._tainted = self.may_be_tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 
     async def _taint(self) -> bool:
         """False: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
-        before, self.began, self._may_stand = self.began, True, True
+        before, self.began = self.began, True
+        perhaps, self.may_be_tainted = self.may_be_tainted, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.taint_out_of_service,
@@ -204,6 +214,7 @@ class FreeingSequence:
                 return False
             raise turn_for(error, "the out-of-service taint can't be set") from error
         self._tainted = True
+        self.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
         self._episode.note("taint-out-of-service", "ok", result.detail)
         return True
 

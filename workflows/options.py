@@ -28,6 +28,9 @@ ACT_WINDOW = timedelta(seconds=15)
 WRITE_WINDOW = timedelta(seconds=90)
 """A write that has not been carried out this long after it was decided is not carried out at all, whoever still holds it."""
 
+TOLD_WITHIN = timedelta(seconds=20)
+"""What people are told by then, or not at all."""
+
 LOST_WORKER = timedelta(seconds=4)
 """A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
 
@@ -62,7 +65,7 @@ def report(cluster: str) -> ActivityConfig:
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
-        schedule_to_close_timeout=timedelta(seconds=20),
+        schedule_to_close_timeout=TOLD_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES),
     )
 

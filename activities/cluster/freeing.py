@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.cut_workload import behind_cut
 from activities.cluster.fence_config import live_policies, switched_off
-from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster
+from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster, taint_beside_mark
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import (
     Clock,
@@ -52,6 +52,7 @@ from activities.contracts.target import (
     FreeingActivities,
     FreeRequest,
     FreeResult,
+    UntaintRequest,
     Workload,
 )
 from activities.errors import ErrorType, error_type, failure
@@ -194,19 +195,19 @@ class ClusterFreeing(FreeingActivities):
         return replace(await count(self._connection, standing, OUR_TAINT), per_minute=await self._limit())
 
     @activity.defn(name="power-management.untaint-out-of-service")
-    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
+    async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
         """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
             in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
-            mark = readable_mark(node.view)
-            if mark is None or not is_ours(mark, target):
-                return Edit(detail=f"left alone: the node is held by {owner(mark)}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            if not mark.out_of_service:
+            mark = readable_mark(node.view)
+            if mark is None or not is_ours(mark, target):
+                return taint_beside_mark(node, mark, ours=request.ours)
+            if not (mark.out_of_service or (request.ours and OUR_TAINT in node.taints)):
                 return Edit(detail="no out-of-service taint of ours on it")
             operations = (*write_mark(node, replace(mark, out_of_service=False)), *remove_taint(node, OUR_TAINT))
             return Edit(detail="removed our out-of-service taint", operations=operations)

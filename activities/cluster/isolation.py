@@ -150,14 +150,13 @@ class ClusterIsolation(IsolationActivities):
 
         def decide(node: LiveNode) -> Edit:
             in_time(request.not_after, self._clock(), f"restoring Node/{target.pinned.node}")
-            found = readable_mark(node.view)
-            if found is None:
-                return Edit(detail="no mark of ours on it")
-            if not is_ours(found, target):
-                return Edit(detail=f"left alone: it carries the mark of {owner(found)}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
-            return _way_back(node, found if not request.keep_cordon else replace(found, cordoned=False))
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return taint_beside_mark(node, found, ours=request.tainted)
+            ours = replace(found, out_of_service=found.out_of_service or request.tainted)
+            return _way_back(node, ours if not request.keep_cordon else replace(ours, cordoned=False))
 
         try:
             return await edit_node(self._connection, target.pinned.node, decide)
@@ -185,6 +184,19 @@ def require_cluster(asked: str, served: str) -> None:
 def another_machine(node: LiveNode, target: Target) -> bool:
     """Whether restoring must keep off this node: a restoring act compares the machine, not the Node object (S9)."""
     return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
+
+
+def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
+    """Of a node that does not carry our mark (any more) only the out-of-service taint is ours to remove, where the episode knows
+    that it has set it: it must not stand on a machine that is switched on (S32). Raises Vetoed where the mark of another episode
+    says that the taint is its own."""
+    if not ours or OUR_TAINT not in node.taints:
+        return Edit(detail=f"left alone: the node is held by {owner(mark)}")
+    if mark is not None and mark.out_of_service:
+        problem = f"Node/{node.view.name}: {owner(mark)} calls the out-of-service taint its own, so we can't remove it"
+        raise failure(ErrorType.VETOED, problem)
+    detail = f"removed our out-of-service taint; the node is held by {owner(mark)}"
+    return Edit(detail=detail, operations=remove_taint(node, OUR_TAINT))
 
 
 def _way_back(node: LiveNode, mark: Mark) -> Edit:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 import orjson
 
+from activities.attempt import ATTEMPT_ENDS
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.decoding import decode_node
 from activities.cluster.paths import NODES
@@ -110,11 +111,11 @@ async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[
 
 
 def in_time(not_after: datetime | None, now: datetime, act: str) -> None:
-    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since."""
-    if not_after is not None and now > not_after:
-        raise failure(
-            ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {not_after.isoformat()} and it is {now.isoformat()}"
-        )
+    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since. Whoever writes asks this last, since the
+    worker may have stood still after it had read (S45)."""
+    limit = min((each for each in (not_after, ATTEMPT_ENDS.get()) if each is not None), default=None)
+    if limit is not None and now > limit:
+        raise failure(ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {limit.isoformat()} and it is {now.isoformat()}")
 
 
 def readable_mark(node: NodeView) -> Mark | None:

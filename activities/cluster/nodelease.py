@@ -11,7 +11,7 @@ from datetime import datetime
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.leases import LeaseView, micro_time, read_lease
-from activities.cluster.livenode import Clock, utc_now
+from activities.cluster.livenode import Clock, in_time, utc_now
 from activities.cluster.paths import LEASES, NAMESPACES
 from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.contracts.target import NodeLeaseRequest, NodeLeaseResult
@@ -44,13 +44,17 @@ async def foreign_holder(connection: ClusterConnection, node: str, now: datetime
 
 
 async def take_node_lease(connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now) -> NodeLeaseResult:
-    """Take, renew or take over (once lapsed) the node's lease; say who has it otherwise."""
+    """Take, renew or take over (once lapsed) the node's lease; say who has it otherwise. One that is taken too late would be held
+    for its whole duration with nobody to give it back."""
     path = node_lease_path(request.target.pinned.node)
     for _ in range(ATTEMPTS):
-        now = clock()
         try:
             document = await connection.get(path)
         except ObjectNotFound:
+            document = None
+        now = clock()  # after the reading: the worker may have stood still meanwhile
+        in_time(request.not_after, now, f"taking the lease of Node/{request.target.pinned.node}")
+        if document is None:
             if await _create(connection, request, now):
                 return NodeLeaseResult(held=True, holder=IDENTITY)
             continue

@@ -79,6 +79,7 @@ class ClusterPreservation(PreservationActivities):
         require_cluster(request.cluster, self._cluster)
         for _ in range(ATTEMPTS):
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+            in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
             now = self._connection.now() if self._clock is utc_now else self._clock()
             if sight.held is None or (why := _another(sight, request)):
                 gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
@@ -274,6 +275,7 @@ class ClusterPreservation(PreservationActivities):
         """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
         if sight.node is None:
             return
+        in_time(request.not_after, self._clock(), f"claiming Node/{sight.node.view.name} for a deletion")
         claim = claim_of(self._clock(), request.incident)
         operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: claim})
         await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
@@ -282,6 +284,7 @@ class ClusterPreservation(PreservationActivities):
         assert sight.machine is not None
         metadata = sight.machine["metadata"]
         path = self._keeping.path_of(request.machine)
+        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
         try:
             await self._keeping.connection_of(request.machine).delete(
                 path, uid=metadata["uid"], resource_version=metadata["resourceVersion"]

@@ -246,6 +246,7 @@ class ClusterRemediation(RemediationActivities):
             if deleting_since(machine) is not None or stands.get("status") == "False":
                 return {}
             _require_not_kept(machine, request.machine)
+            in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
             said = Said(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
             if condition_of_machine(machine, SUCCEEDED).get("status") != "False":
@@ -260,7 +261,7 @@ class ClusterRemediation(RemediationActivities):
         """The shipped annotation, and the one of the proposal."""
         await self._require_leave(request, f"annotating {request.machine.key}")
         values = {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
-        return await self._annotate(request.machine, request.machine_uid, values, unless_kept=True)
+        return await self._annotate(request.machine, request.machine_uid, values, unless_kept=True, not_after=request.not_after)
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
@@ -443,6 +444,7 @@ class ClusterRemediation(RemediationActivities):
                 return Edit(detail="noted already")
             if instead_of and there != instead_of:
                 return Edit(detail="others have written it")
+            in_time(None, self._clock(), f"noting on Node/{name} what was done")
             if not memory:
                 return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
             return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
@@ -463,6 +465,7 @@ class ClusterRemediation(RemediationActivities):
         only_if_absent: bool = False,
         unless_kept: bool = False,
         instead_of: str = "",
+        not_after: datetime | None = None,
     ) -> ActResult:
         """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
         them say that now, "" for whatever they say."""
@@ -481,6 +484,7 @@ class ClusterRemediation(RemediationActivities):
                 return ActResult(changed=False, detail="so already")
             if unless_kept:
                 _require_not_kept(machine, ref)
+            in_time(not_after, self._clock(), f"annotating {ref.key}")
             metadata = {"uid": uid, "resourceVersion": machine["metadata"]["resourceVersion"], "annotations": differing}
             try:
                 await connection.patch_merge(path, {"metadata": metadata})

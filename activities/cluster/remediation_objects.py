@@ -363,6 +363,7 @@ class ClusterRemediationObjects(ExternalActivities):
                 return _told(found)
             metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
             path = place.path(found["metadata"]["name"])
+            in_time(request.not_after, self._clock(), f"annotating {place.called}")
             try:
                 return _told(await place.connection.patch_merge(path, {"metadata": {**metadata, "annotations": annotations}}))
             except (ObjectConflict, ObjectNotFound):

@@ -137,6 +137,7 @@ class ClusterTarget(TargetActivities):
         require_cluster(target.cluster, self._cluster)
 
         def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"noting on Node/{target.pinned.node} whether it is off")
             found = readable_mark(node.view)
             if found is None or not is_ours(found, target):
                 return Edit(detail=f"left alone: the node is held by {owner(found)}")

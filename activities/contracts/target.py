@@ -130,11 +130,23 @@ class PathRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it."""
+    """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it. tainted:
+    as `ours` of an UntaintRequest."""
 
     target: Target
     not_after: datetime | None = None
     keep_cordon: bool = False
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntaintRequest:
+    """Take our out-of-service taint off. ours: the episode knows that it has set it, whatever our mark says by now, which anybody
+    may remove. `not_after`: as of an ActRequest."""
+
+    target: Target
+    ours: bool = False
+    not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,12 +229,14 @@ class FreeDumpingRequest:
 class NodeLeaseRequest:
     """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand.
 
-    adopted: the incident whose marks this one adopted; what that one had taken is released with our own.
+    adopted: the incident whose marks this one adopted; what that one had taken is released with our own. not_after: it is not
+    taken after that moment.
     """
 
     target: Target
     seconds: int = 300
     adopted: str = ""
+    not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,10 +263,14 @@ class EventRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteOffRequest:
-    """Note on the node since when it is proven off, None once it no longer is. For people and for DataAtRisk (S36)."""
+    """Note on the node since when it is proven off, None once it no longer is. For people and for DataAtRisk (S36).
+
+    `not_after`: as of an ActRequest; a note that comes late would call a machine off that runs.
+    """
 
     target: Target
     off_proven: datetime | None
+    not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,5 +450,8 @@ class FreeingActivities(ABC):
 
     @activity.defn(name="power-management.untaint-out-of-service")
     @abstractmethod
-    async def untaint_out_of_service(self, request: ActRequest) -> ActResult:
-        """Remove the out-of-service taint if our mark says it is ours."""
+    async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
+        """Remove the out-of-service taint if our mark, or the episode, says that it is ours.
+
+        Vetoed where the episode knows that it is ours and another one's mark claims it.
+        """

@@ -41,6 +41,7 @@ from activities.contracts.target import (
     NodeLeaseRequest,
     RestoreRequest,
     Target,
+    UntaintRequest,
 )
 from policy.device_check import DeviceEventReason, DeviceTidings
 from policy.drain import DrainOptions
@@ -296,7 +297,7 @@ async def _episode(worker: ClusterConnection) -> None:
     freed = await environment.run(freeing.delete_workload, free)
     assert (freed.deleted_pods, freed.deleted_attachments) == (1, 1)
     assert (await environment.run(freeing.read_workload, act)).pods == 0
-    assert (await environment.run(freeing.untaint_out_of_service, act)).changed
+    assert (await environment.run(freeing.untaint_out_of_service, UntaintRequest(target=act.target))).changed
 
     for _ in range(2):  # told, then counted
         await environment.run(

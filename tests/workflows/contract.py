@@ -67,6 +67,7 @@ from activities.contracts.target import (
     TaintRequest,
     Target,
     TargetActivities,
+    UntaintRequest,
     Workload,
 )
 from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
@@ -116,6 +117,7 @@ __all__ = [
     "ScanRequest",
     "TaintRequest",
     "Target",
+    "UntaintRequest",
     "VolumeRequest",
     "VolumesResult",
     "Workload",

@@ -215,11 +215,15 @@ class NodeActs(Acting):
     def read_workload(self, request: Any) -> contract.Workload:
         return contract.Workload(pods=self.machine.pods, attachments=0, per_minute=self.per_minute)
 
-    def untaint_out_of_service(self, request: contract.ActRequest) -> contract.ActResult:
+    def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
         machine, mark = self.machine, self.machine.mark
-        if machine.present and mark is not None and self._is_ours(mark, request.target) and not self._is_another(request.target):
-            machine.out_of_service = machine.out_of_service and not mark.out_of_service
+        if not machine.present or self._is_another(request.target):
+            return contract.ActResult(changed=False, detail="left alone")
+        if mark is not None and self._is_ours(mark, request.target):
+            machine.out_of_service = machine.out_of_service and not (mark.out_of_service or request.ours)
             machine.mark = replace(mark, out_of_service=False)
+        elif request.ours:
+            machine.out_of_service = machine.out_of_service and mark is not None and mark.out_of_service
         return contract.ActResult(changed=True, detail="untainted")
 
     # What the real activities require --------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
+from policy.episodes import Outcome
 from policy.permits import Decision, PermitAnswer
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
-from workflows.messages import AcknowledgeRequest
+from workflows.messages import AcknowledgeRequest, PersonRequest
 
 
 async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:
@@ -65,3 +66,44 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
         world.silent = set(world.power)
         await run.until(lambda status: "will try again" in status.doing)
         assert not world.tainted
+
+
+async def test_a_taint_of_ours_goes_before_power_on_though_our_mark_was_removed_by_hand(env: WorkflowEnvironment) -> None:
+    """S32: nothing of ours that frees pods stands on a machine that runs, whatever the Node says of us by then."""
+    world = World()
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.mark = None
+        world.gates["taint"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.acts.index("untaint") < world.acts.index("on")
+    assert not world.tainted
+
+
+async def test_a_taint_of_ours_that_cannot_be_removed_keeps_the_machine_off_and_asks_a_person(env: WorkflowEnvironment) -> None:
+    """S32: another episode has come to call it its own."""
+    world = World()
+    world.untaint_errors = deque([failure(ErrorType.VETOED, "another episode calls the out-of-service taint its own")])
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "calls the out-of-service taint its own" in status.problem
+        assert "before power-off" not in status.problem
+        assert "on" not in world.acts
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="settled"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+
+
+async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark_was_removed_by_hand(
+    env: WorkflowEnvironment,
+) -> None:
+    """S32, S35: whoever switches it on later must not lose its pods again."""
+    world = World(plan=plan(power_on=False))
+    world.gates["taint"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.mark = None
+        world.gates["taint"].set()
+        assert (await run.result()).outcome is Outcome.FENCED_OFF
+    assert not world.tainted

@@ -115,6 +115,7 @@ class World:
     off_errors: deque[ApplicationError] = field(default_factory=deque)
     on_errors: deque[ApplicationError] = field(default_factory=deque)
     free_errors: deque[ApplicationError] = field(default_factory=deque)
+    untaint_errors: deque[ApplicationError] = field(default_factory=deque)
     detach_errors: deque[ApplicationError] = field(default_factory=deque)
     terminate_errors: deque[ApplicationError] = field(default_factory=deque)
     stays: int = 0
@@ -367,8 +368,8 @@ class ScriptedTarget:
         if self.world.unmark_errors:
             raise self.world.unmark_errors.popleft()
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
+        self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
-        self.world.tainted = False
         return contract.ActResult(changed=True, detail="uncordoned")
 
     async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
@@ -447,8 +448,12 @@ class ScriptedTarget:
         limit = self.world.per_minute
         return contract.Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
 
-    async def untaint_out_of_service(self, request: contract.ActRequest) -> contract.ActResult:
+    async def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
         await self.world.act("untaint")
+        if self.world.untaint_errors:
+            raise self.world.untaint_errors.popleft()
+        if not (self.world.marked or request.ours):
+            return contract.ActResult(changed=False, detail="left alone: the node is held by nobody")
         self.world.tainted = False
         return contract.ActResult(changed=True, detail="untainted")
 

@@ -103,7 +103,7 @@ async def test_k07_ours_stands_beside_the_others_and_only_ours_is_removed(off: W
     await off.freeing.taint_out_of_service(await off.free())
     assert [_written(each) for each in await taints(off)] == VECTORS["K07"]["after_add"]
     assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
-    await off.freeing.untaint_out_of_service(await off.act())
+    await off.freeing.untaint_out_of_service(await off.untaint())
     assert [_written(each) for each in await taints(off)] == before
 
 
@@ -123,7 +123,7 @@ class TestUntainting:
         before = await taints(off)
         await off.freeing.taint_out_of_service(await off.free())
         off.server.requests.reset()
-        result = await off.freeing.untaint_out_of_service(await off.act())
+        result = await off.freeing.untaint_out_of_service(await off.untaint())
         assert result.changed
         assert await taints(off) == before
         assert await off.mark() == our_mark(cordoned=True)
@@ -132,27 +132,27 @@ class TestUntainting:
     async def test_a_second_call_writes_nothing(self, off: World) -> None:
         """S33."""
         await off.freeing.taint_out_of_service(await off.free())
-        await off.freeing.untaint_out_of_service(await off.act())
+        await off.freeing.untaint_out_of_service(await off.untaint())
         writes = off.writes
-        assert not (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert not (await off.freeing.untaint_out_of_service(await off.untaint())).changed
         assert off.writes == writes
 
     async def test_a_taint_that_a_person_removed_already_is_only_noted(self, off: World) -> None:
         await off.mark_as_ours(cordoned=True, out_of_service=True)
-        assert (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
         assert await off.mark() == our_mark(cordoned=True)
 
     async def test_a_persons_taint_stays(self, off: World) -> None:
         """S28."""
         await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
-        assert not (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert not (await off.freeing.untaint_out_of_service(await off.untaint())).changed
         assert OUT_OF_SERVICE in await taints(off)
 
     async def test_the_taint_of_another_incident_stays(self, off: World) -> None:
         """S28."""
         await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
         await off.put_mark(replace(our_mark(out_of_service=True), incident="incident-2"))
-        result = await off.freeing.untaint_out_of_service(await off.act())
+        result = await off.freeing.untaint_out_of_service(await off.untaint())
         assert not result.changed
         assert "incident-2" in result.detail
         assert OUT_OF_SERVICE in await taints(off)
@@ -161,16 +161,16 @@ class TestUntainting:
         """S17: what restores is not blocked."""
         await off.freeing.taint_out_of_service(await off.free())
         await off.hold_cluster_lease("temporal.other:7233/default")
-        assert (await off.freeing.untaint_out_of_service(await off.act())).changed
+        assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
 
     async def test_a_node_that_is_gone_needs_nothing(self, off: World) -> None:
-        request = await off.act()
+        request = await off.untaint()
         await off.delete_node()
         assert not (await off.freeing.untaint_out_of_service(request)).changed
 
     async def test_another_machine_is_left_alone(self, off: World) -> None:
         """S9."""
-        request = await off.act()
+        request = await off.untaint()
         await off.recreate_node(provider_id="metal://rack-3/8", system_uuid="other", taints=(OUT_OF_SERVICE,))
         await off.mark_as_ours(out_of_service=True)
         assert "another machine" in (await off.freeing.untaint_out_of_service(request)).detail
@@ -182,5 +182,80 @@ class TestUntainting:
         late = {"key": "team.example/late", "effect": "NoExecute"}
         changed = [late, OUT_OF_SERVICE, GPU]
         off.connection.before_writes.append(lambda: off.change_node({"spec": {"taints": changed}}))
-        await off.freeing.untaint_out_of_service(await off.act())
+        await off.freeing.untaint_out_of_service(await off.untaint())
         assert await taints(off) == [late, GPU]
+
+    @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
+    async def test_a_taint_of_that_key_with_another_value_or_effect_is_somebody_elses(
+        self, off: World, change: dict[str, str]
+    ) -> None:
+        """S28, S32: a person took ours off and put his own there, which our mark knows nothing of."""
+        theirs = OUT_OF_SERVICE | change
+        await off.mark_as_ours(cordoned=True, out_of_service=True)
+        await off.change_node({"spec": {"taints": [theirs, GPU]}})
+        await off.freeing.untaint_out_of_service(await off.untaint(ours=True))
+        assert await taints(off) == [theirs, GPU]
+        await off.mark_as_ours(out_of_service=True)
+        await off.isolation.mark_schedulable(await off.restore(tainted=True))
+        assert await taints(off) == [theirs, GPU]
+
+
+class TestWithoutOurMark:
+    """S32: anybody may remove a mark; the episode knows what it has done, and what it has done must not stand on a machine that
+    runs."""
+
+    @pytest.fixture
+    async def tainted(self, off: World) -> World:
+        await off.freeing.taint_out_of_service(await off.free())
+        await off.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
+        return off
+
+    async def assert_only_ours_is_gone(self, world: World) -> None:
+        left = await taints(world)
+        assert OUT_OF_SERVICE not in left
+        assert GPU in left
+
+    async def test_ours_goes_all_the_same(self, tainted: World) -> None:
+        result = await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
+        assert result.changed
+        await self.assert_only_ours_is_gone(tainted)
+        assert await tainted.mark() is None
+
+    async def test_it_goes_with_the_end_of_the_episode_too(self, tainted: World) -> None:
+        """S35: nothing else of the node is touched."""
+        await tainted.change_node({"spec": {"unschedulable": True}})
+        assert (await tainted.isolation.mark_schedulable(await tainted.restore(tainted=True))).changed
+        await self.assert_only_ours_is_gone(tainted)
+        assert (await tainted.node())["spec"]["unschedulable"] is True
+
+    async def test_a_mark_that_came_back_from_before_the_taint_changes_nothing(self, tainted: World) -> None:
+        await tainted.mark_as_ours(cordoned=True)
+        await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
+        await self.assert_only_ours_is_gone(tainted)
+
+    async def test_an_episode_that_has_set_none_takes_none_off(self, tainted: World) -> None:
+        """S28: it is spelled as a person is told to spell it."""
+        assert not (await tainted.freeing.untaint_out_of_service(await tainted.untaint())).changed
+        assert not (await tainted.isolation.mark_schedulable(await tainted.restore())).changed
+        assert OUT_OF_SERVICE in await taints(tainted)
+
+    async def test_it_goes_from_a_node_that_another_episode_has_taken_over(self, tainted: World) -> None:
+        other = replace(our_mark(cordoned=True), incident="incident-2")
+        await tainted.put_mark(other)
+        assert (await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))).changed
+        await self.assert_only_ours_is_gone(tainted)
+        assert await tainted.mark() == other
+
+    async def test_what_the_other_episode_calls_its_own_can_not_be_removed_and_that_is_said(self, tainted: World) -> None:
+        """S13: it frees pods under a proof of its own."""
+        await tainted.put_mark(replace(our_mark(out_of_service=True), incident="incident-2"))
+        with refused(ErrorType.VETOED, "incident-2"):
+            await tainted.freeing.untaint_out_of_service(await tainted.untaint(ours=True))
+        assert OUT_OF_SERVICE in await taints(tainted)
+
+    async def test_another_machine_under_the_name_keeps_its_taint(self, tainted: World) -> None:
+        """S9."""
+        request = await tainted.untaint(ours=True)
+        await tainted.recreate_node(provider_id="metal://rack-3/8", system_uuid="other", taints=(OUT_OF_SERVICE,))
+        assert not (await tainted.freeing.untaint_out_of_service(request)).changed
+        assert OUT_OF_SERVICE in await taints(tainted)

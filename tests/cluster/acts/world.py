@@ -23,7 +23,15 @@ from activities.cluster.freeing import ClusterFreeing
 from activities.cluster.isolation import ClusterIsolation
 from activities.cluster.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
 from activities.cluster.targets import ClusterTarget
-from activities.contracts.target import ActRequest, FreeRequest, LookRequest, NodeLeaseRequest, RestoreRequest, Target
+from activities.contracts.target import (
+    ActRequest,
+    FreeRequest,
+    LookRequest,
+    NodeLeaseRequest,
+    RestoreRequest,
+    Target,
+    UntaintRequest,
+)
 from activities.errors import ErrorType, error_type
 from policy.episodes import Acknowledgement, Need, NeedKind, OffProof, Pinned, Reading
 from policy.healthcheck import ObjectRef
@@ -67,11 +75,18 @@ OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshut
 
 
 class InterruptedConnection(ClusterConnection):
-    """Our connection, with a moment between our read and our write in which a test lets others act."""
+    """Our connection, with a moment between our read and our write in which a test lets others act, or time pass."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.before_writes: deque[Callable[[], Awaitable[Any]]] = deque()
+        self.after_reads: Callable[[], None] = lambda: None
+
+    async def get_bytes(self, *args: Any, **options: Any) -> bytes:
+        try:
+            return await super().get_bytes(*args, **options)
+        finally:
+            self.after_reads()
 
     async def _write(self, *args: Any, **options: Any) -> bytes:
         if self.before_writes:
@@ -360,12 +375,17 @@ class World:
     async def restore(self, target: Target | None = None, **fields: Any) -> RestoreRequest:
         return RestoreRequest(target=target or await self.pinned(), **fields)
 
+    async def untaint(self, target: Target | None = None, **fields: Any) -> UntaintRequest:
+        return UntaintRequest(target=target or await self.pinned(), **fields)
+
     async def look(self, target: Target | None = None, *, need: Need | None = None, **fields: Any) -> LookRequest:
         need = need or Need(kind=NeedKind.PERSON, reason="a test asks", requester="tester")
         return LookRequest(target=target or await self.pinned(), need=need, **{"holder": HOLDER, **fields})
 
-    async def lease_request(self, target: Target | None = None, *, seconds: int = 120) -> NodeLeaseRequest:
-        return NodeLeaseRequest(target=target or await self.pinned(), seconds=seconds)
+    async def lease_request(
+        self, target: Target | None = None, *, seconds: int = 120, not_after: datetime | None = None
+    ) -> NodeLeaseRequest:
+        return NodeLeaseRequest(target=target or await self.pinned(), seconds=seconds, not_after=not_after)
 
     async def free(
         self,
