@@ -137,19 +137,20 @@ async def _cluster_serving(
             retries=settings.remediation.retries(),
         )
     )
+    target = ClusterTarget(
+        name,
+        connection,
+        permits,
+        machines=machines,
+        fences=fences,
+        source=settings.policy_source(),
+        takeover=settings.scan.takeover,
+    )
     return Serving(
         queue=cluster_queue(name),
         activities=activities_of(
             scan,
-            ClusterTarget(
-                name,
-                connection,
-                permits,
-                machines=machines,
-                fences=fences,
-                source=settings.policy_source(),
-                takeover=settings.scan.takeover,
-            ),
+            target,
             ClusterMirror(name, connection, fences=fences),
             ClusterFenceDevices(
                 name,
@@ -158,8 +159,8 @@ async def _cluster_serving(
                 fence_namespace=settings.fence_namespace,
                 looked_after=lambda: bool(scan.view.check_objects),
             ),
-            ClusterIsolation(name, connection, own_node=settings.node_name),
-            ClusterFreeing(name, connection, own_node=settings.node_name, source=settings.policy_source()),
+            ClusterIsolation(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterFreeing(name, connection, target.last_look, own_node=settings.node_name, source=settings.policy_source()),
             ClusterRemediation(name, connection, machines=machines, own_node=settings.node_name),
             ClusterPreservation(
                 name,

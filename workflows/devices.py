@@ -89,17 +89,17 @@ class Devices:
         self.said: dict[str, PowerState] = {}
         """The latest word of each device."""
 
-    async def command_off(self, device: PowerDevice) -> Commanded:
-        """One off. A turn that is not about this device alone is raised."""
-        return await self._command(self._words.off, device, self._words.off_act, self._words.off_step)
+    async def command_off(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised."""
+        return await self._command(self._words.off, device, licensed_until, self._words.off_act, self._words.off_step)
 
-    async def command_on(self, device: PowerDevice) -> Commanded:
-        """One on. A turn that is not about this device alone is raised."""
-        return await self._command(self._words.on, device, self._words.on_act, self._words.on_step)
+    async def command_on(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """One on, as an off."""
+        return await self._command(self._words.on, device, licensed_until, self._words.on_act, self._words.on_step)
 
-    async def terminate(self, device: PowerDevice) -> Commanded:
-        """Give a cloud machine up. A turn that is not about this device alone is raised."""
-        return await self._command(PowerActivities.terminate, device, "terminate", self._words.off_step)
+    async def terminate(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """Give a cloud machine up, as an off."""
+        return await self._command(PowerActivities.terminate, device, licensed_until, "terminate", self._words.off_step)
 
     async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
         """Whether a machine is given up. What can't be read is not (S3)."""
@@ -160,12 +160,12 @@ class Devices:
         self.said[device.endpoint] = reading.state
         return reading
 
-    async def _command(self, command: Command, device: PowerDevice, act: str, step: str) -> Commanded:
+    async def _command(self, command: Command, device: PowerDevice, licensed_until: datetime, act: str, step: str) -> Commanded:
         summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
         try:
             result: CommandResult = await workflow.execute_activity_method(
                 command,
-                self._request(device, not_after=workflow.now() + options.ACT_WINDOW),
+                self._request(device, not_after=licensed_until),
                 **(options.power_command(device.site, self._plan) | {"summary": summary}),
             )
         except ActivityError as error:

@@ -303,7 +303,7 @@ class Episode:
             await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
         self._heard = self._news
 
-    async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[None]]) -> None:
+    async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
         """Wait that long, looking again at every news: whoever comes back or is aborted meanwhile is not acted upon."""
         due = workflow.now() + duration
         while (remaining := due - workflow.now()) > timedelta(0):

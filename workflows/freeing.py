@@ -5,6 +5,7 @@ What a consequence does to the API is `activities/cluster/freeing.py`, which che
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -30,7 +31,7 @@ from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.pacing import Pacing
 from workflows.power import PowerSequence
-from workflows.turns import Turn, never_began, turn_for
+from workflows.turns import Hopeless, Turn, Vetoed, never_began, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -158,7 +159,7 @@ class FreeingSequence:
 
     async def _delete_node(self) -> None:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
-        request = await self._licence()
+        request = replace(await self._licence(), need=self._looks.need)
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_node,
@@ -166,7 +167,9 @@ class FreeingSequence:
                 **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
             )
         except ActivityError as error:
-            raise turn_for(error, "the Node can't be deleted") from error
+            turn = turn_for(error, "the Node can't be deleted")
+            # The machine is off and its workloads are free: whoever wants the Node kept has to say what is to become of it.
+            raise (Hopeless(turn.reason) if isinstance(turn, Vetoed) else turn) from error
         self._tainted = self.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
 
@@ -186,8 +189,8 @@ class FreeingSequence:
         await self._episode.wait_while_held()
 
     async def untaint(self) -> None:
-        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we have
-        done ourselves: a mark may be removed by hand."""
+        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we
+        have done ourselves: a mark may be removed by hand."""
         self._episode.enter(doing="removes the out-of-service taint")
         result = await self._desk.untaint(ours=self.may_be_tainted)
         self._tainted = self.may_be_tainted = False

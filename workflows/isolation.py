@@ -156,7 +156,7 @@ class IsolationSequence:
             raise turn_for(error, "the node can't be tainted") from error
         self._episode.note("taint", "ok", result.detail)
 
-    async def free_left_over(self, look: Callable[[], Awaitable[None]]) -> None:
+    async def free_left_over(self, look: Callable[[], Awaitable[object]]) -> None:
         """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
         the machine is to come back."""
         if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
@@ -186,7 +186,7 @@ class IsolationSequence:
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
             await self._desk.tell("VolumesDetached", ", ".join(each.volume for each in proof.volumes))
 
-    async def _free_cut_pods(self, look: Callable[[], Awaitable[None]]) -> None:
+    async def _free_cut_pods(self, look: Callable[[], Awaitable[object]]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
         deadline = workflow.now() + self._plan.free_timeout

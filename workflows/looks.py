@@ -15,7 +15,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from policy.episodes import Need
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetChanged, Turn, Unlicensed, Vetoed, turn_for
+from workflows.turns import AbortAsked, Hopeless, NeedGone, TargetChanged, Turn, Unlicensed, Vetoed, turn_for
 
 LICENCE_PATIENCE = Unlicensed.patience
 """How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
@@ -31,7 +31,7 @@ class Looks:
         """gone: why the need is gone, for all that the episode itself knows; "" while it stands. deadline: from then on nothing
         more is begun."""
         self._episode = episode
-        self._need = need
+        self.need = need
         self._gone = gone
         self.deadline = deadline
 
@@ -58,24 +58,27 @@ class Looks:
             if self.deadline is not None:
                 self.deadline += workflow.now() - since  # nobody can use time that a person keeps from him
 
-    async def before_destruction(self, *, removes: bool = False) -> None:
+    async def before_destruction(self, *, removes: bool = False) -> datetime:
         """The last look: returns only when everything says go; else raises the turn. An unlicensed act is waited with.
 
-        Nothing that may take long comes between it and the act: it is the caller's last await before that one (S20).
+        Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
+        the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
         removes: see LookRequest.
         """
         patience_ends = workflow.now() + LICENCE_PATIENCE
         pause = timedelta(seconds=2)
         while True:
             await self.may_go_on()
-            began = workflow.now()
+            licensed_until = workflow.now() + options.ACT_WINDOW
             result = await self._look(destructive=True, need_matters=True, removes=removes)
             self._episode.note("last-look", result.verdict.value, result.reason)
             match result.verdict:
                 case LookVerdict.GO:
                     unheard = self._episode.abort_asked is not None or self._episode.held is not None
-                    if not unheard and workflow.now() - began <= options.ACT_WINDOW:
-                        return  # else what was seen is old: somebody spoke while we looked, or the answer took long (S45)
+                    if not unheard and workflow.now() < licensed_until:
+                        return (
+                            licensed_until  # else what was seen is old: somebody spoke while we looked, or the answer took long
+                        )
                     if not unheard and workflow.now() >= patience_ends:
                         raise Hopeless("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
@@ -99,7 +102,7 @@ class Looks:
         which may be long where it is queued for."""
         since, phase = workflow.now(), self._episode.phase
         self._episode.permit = False
-        request = self._episode.permit_request(self._need)
+        request = self._episode.permit_request(self.need)
         await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
         return workflow.now() - since
 
@@ -107,18 +110,24 @@ class Looks:
         late = self.deadline is not None and workflow.now() > self.deadline
         return self._gone() or ("its time is over" if late else "")
 
-    async def before_restoring(self) -> None:
+    async def before_restoring(self) -> datetime:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
 
-        Who preserves, holds or services a machine that is off wants it off: it stays so until a person resumes (S21).
+        Who preserves, holds or services a machine that is off wants it off, and who has taken the node over may have switched it
+        off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
+        begin, as `before_destruction` does.
         """
-        result = await self._look(destructive=False, need_matters=False)
-        if result.verdict is LookVerdict.TARGET_CHANGED:
-            raise TargetChanged(result.reason)
-        if result.verdict is LookVerdict.VETOED:
-            raise Hopeless(f"the machine is left off: {result.reason}")
-        if result.verdict is not LookVerdict.GO:
-            raise StepFailed(f"it can't be seen whether the machine is to be left off: {result.reason}")
+        while True:
+            licensed_until = workflow.now() + options.ACT_WINDOW
+            result = await self._look(destructive=False, need_matters=False)
+            if result.verdict is LookVerdict.TARGET_CHANGED:
+                raise TargetChanged(result.reason)
+            if result.verdict is LookVerdict.VETOED:
+                raise Hopeless(f"the machine is left off: {result.reason}")
+            if result.verdict is not LookVerdict.GO:
+                raise Unlicensed(f"it can't be seen whether the machine is to be left off: {result.reason}")
+            if workflow.now() < licensed_until:
+                return licensed_until
 
     async def before_others_act(self) -> None:
         """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't
@@ -170,7 +179,7 @@ class Looks:
     async def _look(self, *, destructive: bool, need_matters: bool, removes: bool = False) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
-            need=self._need,
+            need=self.need,
             holder=self._episode.holder,
             destructive=destructive,
             need_matters=need_matters,

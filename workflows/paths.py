@@ -70,9 +70,9 @@ class Paths:
             await self._desk.take_node_lease(theirs_matters=not self.touched)
             await self._note(device, device.endpoint, cut=True)
             self._cut[device.endpoint] = None
-            await self._looks.before_destruction()
+            licensed_until = await self._looks.before_destruction()
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
-            commanded = await self._devices.command_off(device)
+            commanded = await self._devices.command_off(device, licensed_until)
             if commanded.failed is not None:
                 raise commanded.failed
             self._cut[device.endpoint] = ended = commanded.ended_at
@@ -103,8 +103,7 @@ class Paths:
         await self._desk.take_node_lease(theirs_matters=not self.touched)
         await self._note(device, device.endpoint + QUARANTINE, cut=True)
         self._cut[device.endpoint + QUARANTINE] = None
-        await self._looks.before_destruction()
-        await self._quarantines.apply(device)
+        await self._quarantines.apply(device, await self._looks.before_destruction())
         await self._desk.tell("Quarantined", f"{device.endpoint} is behind its quarantine group")
 
     # Giving back ----------------------------------------------------------------------------------------------------
@@ -146,8 +145,7 @@ class Paths:
             self._episode.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:
-        await self._looks.before_restoring()
-        commanded = await self._devices.command_on(device)
+        commanded = await self._devices.command_on(device, await self._looks.before_restoring())
         if commanded.failed is not None:
             raise commanded.failed
         readings = await self._devices.read_until([device], PowerState.ON, self._plan.off_timeout)
@@ -157,8 +155,7 @@ class Paths:
         await self._desk.tell("PathRestored", f"{device.endpoint} is read as on")
 
     async def _lift(self, device: PowerDevice) -> None:
-        await self._looks.before_restoring()
-        await self._quarantines.lift(device)
+        await self._quarantines.lift(device, await self._looks.before_restoring())
         await self._note(device, device.endpoint + QUARANTINE, cut=False)
         await self._desk.tell("QuarantineLifted", f"{device.endpoint} has its security groups back")
 

@@ -21,6 +21,9 @@ from workflows.devices import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.episode import Episode
 from workflows.turns import Hopeless, ProofLost, StepFailed, Turn
 
+Look = Callable[[], Awaitable[datetime]]
+"""A last look; it answers until when the act that follows may begin."""
+
 
 class PowerSequence:
     """The devices of one node: off until proven, read again before each consequence, on until read as on."""
@@ -86,7 +89,7 @@ class PowerSequence:
         """Whether an off commanded earlier in this episode turns out to be proven now (a lost answer, a slow device)."""
         return bool(self._commanded()) and await self._prove()
 
-    async def switch_off(self, look: Callable[[], Awaitable[None]]) -> None:
+    async def switch_off(self, look: Look) -> None:
         """Off, level after level until one is proven off; each command right after a last look (S20).
 
         Raises the last level's failure where none is, and whatever turn the look finds.
@@ -99,13 +102,13 @@ class PowerSequence:
                 raise failed
             self._episode.note("power-off", "level failed", f"{number} of {len(self._plan.levels)}: {failed.reason}")
 
-    async def _command_off(self, level: tuple[PowerDevice, ...], look: Callable[[], Awaitable[None]]) -> Turn | None:
+    async def _command_off(self, level: tuple[PowerDevice, ...], look: Look) -> Turn | None:
         """One off to every device of the level, all before any reading (S4). Answers why one can't be commanded."""
         for device in level:
             await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
-            await look()
+            licensed_until = await look()
             self._episode.enter(doing="commands power off")
-            commanded = await self._devices.command_off(device)
+            commanded = await self._devices.command_off(device, licensed_until)
             if commanded.failed is not None:
                 return commanded.failed
             self._is_switched_off(device, commanded.ended_at)
@@ -196,21 +199,25 @@ class PowerSequence:
 
     # On -------------------------------------------------------------------------------------------------------------
 
-    async def turn_on(self) -> None:
-        """Command on and read until on. The proof of off ends here (S6); a failing on never sends another off (S5).
+    async def turn_on(self, look: Look) -> None:
+        """Command on, after a look that holds until then, and read until on. The proof of off ends here (S6); a failing on never
+        sends another off (S5).
 
         Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
         must say on again; a device of another one may be as silent as it was before. Each is commanded, whatever becomes of the
         others: one of two supplies may be enough, and what is raised where one fails is for the caller to weigh with `says_on`.
         """
+        licensed_until = await look()
         if not self._plan.levels:
             return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")
         needed = self._proven or next(reversed(self._commanded()), self._plan.levels[0])
         failures: dict[str, Turn] = {}
         for device in self._to_switch_on(needed):
+            if workflow.now() >= licensed_until:
+                licensed_until = await look()
             asked_at = self._episode.moment()
-            failed = (await self._devices.command_on(device)).failed
+            failed = (await self._devices.command_on(device, licensed_until)).failed
             if failed is None:
                 self._is_switched_on(asked_at)
             elif device in needed:
@@ -230,18 +237,18 @@ class PowerSequence:
         if any(reading.state is not PowerState.ON for reading in readings):
             raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s: {states(readings)}")
 
-    async def terminate(self, look: Callable[[], Awaitable[None]]) -> None:
+    async def terminate(self, look: Look) -> None:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
         before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
         for device in self._proven or self._plan.devices[:1]:
             unheard = True
             while unheard:
-                await look()
+                licensed_until = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._proven:
                     raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
                 unheard = self._episode.held is not None or self._episode.abort_asked is not None
-            commanded = await self._devices.terminate(device)
+            commanded = await self._devices.terminate(device, licensed_until)
             if commanded.failed is not None:
                 raise commanded.failed
             self._given_up[device.endpoint] = commanded.machine or self._given_up.get(device.endpoint, "")

@@ -73,14 +73,11 @@ class PowerManagement:
     async def try_on(self) -> None:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
         await self._freeing.wait_while_held()
+        self._heed_an_abort()
         await self._desk.take_node_lease(theirs_matters=False)
         await self._freeing.untaint()
         await self._desk.note_off(None)
-        await self._looks.before_restoring()
-        if self._power.powered_on_at is None:
-            self._sighting.remember_boot()
-        self._heed_an_abort()
-        await self._power.turn_on()
+        await self._power.turn_on(self._last_look_before_on)
 
     async def switch_on(self) -> None:
         """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
@@ -149,9 +146,17 @@ class PowerManagement:
         self._episode.note("off-proven", "acknowledged", f"by {word.who}: {word.why}")
         return True
 
-    async def _last_look_before_off(self) -> None:
-        await self._looks.before_destruction()
+    async def _last_look_before_off(self) -> datetime:
+        licensed_until = await self._looks.before_destruction()
         self._sighting.pin_boot()
+        return licensed_until
+
+    async def _last_look_before_on(self) -> datetime:
+        licensed_until = await self._looks.before_restoring()
+        if self._power.powered_on_at is None:
+            self._sighting.remember_boot()
+        self._heed_an_abort()
+        return licensed_until
 
     async def _seen_down(self) -> None:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than

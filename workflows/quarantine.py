@@ -6,6 +6,8 @@ lost loses nothing.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -25,14 +27,14 @@ class Quarantines:
         self._plan = plan
         self._known: dict[str, Quarantine] = {}
 
-    async def apply(self, device: PowerDevice) -> None:
+    async def apply(self, device: PowerDevice, licensed_until: datetime) -> None:
         """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""
         self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
         request = PowerRequest(
             target=self._episode.target,
             device=device,
             deadline=self._plan.act_deadline,
-            not_after=workflow.now() + options.ACT_WINDOW,
+            not_after=licensed_until,
         )
         try:
             found = await workflow.execute_activity_method(
@@ -45,13 +47,14 @@ class Quarantines:
         self._known[device.endpoint] = found
         self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
 
-    async def lift(self, device: PowerDevice) -> None:
+    async def lift(self, device: PowerDevice, licensed_until: datetime) -> None:
         """Give its groups back, as far as nobody else has changed them meanwhile."""
         request = LiftRequest(
             target=self._episode.target,
             device=device,
             quarantine=self._known.get(device.endpoint),
             deadline=self._plan.act_deadline,
+            not_after=licensed_until,
         )
         summary = f"recovery: lifts the quarantine of {device.endpoint}"
         try:

@@ -47,13 +47,15 @@ class Volumes:
         """What a run before this one has had detached: it is read like our own before anything is freed."""
         self._ended = dict(detached) | self._ended
 
-    async def detach_all(self, device: PowerDevice, look: Callable[[], Awaitable[None]], patience: timedelta) -> PathProof | None:
+    async def detach_all(
+        self, device: PowerDevice, look: Callable[[], Awaitable[datetime]], patience: timedelta
+    ) -> PathProof | None:
         """Detach everything but what the machine boots from. The proof, None where nothing is attached; StepFailed otherwise."""
         for volume in await self._attached(device):
             if volume not in self._tried:
-                await look()
+                licensed_until = await look()
                 self._episode.enter(doing=f"detaches {volume}")
-                await self._detach(device, volume)
+                await self._detach(device, volume, licensed_until)
         if not self._ended:
             self._episode.note("detach-volumes", "ok", "no volume is attached")
             return None
@@ -70,7 +72,7 @@ class Volumes:
         self._episode.note("check-volumes", "ok", _states(readings))
 
     async def detach_chosen(
-        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[None]], patience: timedelta
+        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[datetime]], patience: timedelta
     ) -> PathProof | None:
         """Have those leave the machine, and no others: by themselves if they do, as a volume does that no pod mounts any more.
 
@@ -88,9 +90,9 @@ class Volumes:
                 break
             for volume in left:
                 if workflow.now() >= unasked and volume not in self._tried:
-                    await look()
+                    licensed_until = await look()
                     self._episode.enter(doing=f"detaches {volume}", until=deadline)
-                    await self._detach_if_here(device, volume)
+                    await self._detach_if_here(device, volume, licensed_until)
                     deadline = workflow.now() + patience  # an answer that was lost has been waited out
             if workflow.now() >= deadline:
                 self._tried.clear()
@@ -123,10 +125,10 @@ class Volumes:
         if roots:
             raise Hopeless(f"{', '.join(roots)} is what the machine boots from: that is never detached")
 
-    async def _detach_if_here(self, device: PowerDevice, volume: str) -> None:
+    async def _detach_if_here(self, device: PowerDevice, volume: str, licensed_until: datetime) -> None:
         """One that Kubernetes has moved to another machine since it was listed is none of ours to detach."""
         try:
-            await self._detach(device, volume)
+            await self._detach(device, volume, licensed_until)
         except TargetChanged as turn:
             if any(each.volume == volume for each in await self._list(device)):
                 raise
@@ -149,11 +151,11 @@ class Volumes:
             raise turn_for(error, device.endpoint) from error
         return found.volumes
 
-    async def _detach(self, device: PowerDevice, volume: str) -> None:
+    async def _detach(self, device: PowerDevice, volume: str, licensed_until: datetime) -> None:
         try:
             result = await workflow.execute_activity_method(
                 PowerActivities.detach_volume,
-                self._request(device, volume, not_after=workflow.now() + options.ACT_WINDOW),
+                self._request(device, volume, not_after=licensed_until),
                 **(options.power_command(device.site, self._plan) | {"summary": f"isolation: detaches {volume}"}),
             )
         except ActivityError as error:

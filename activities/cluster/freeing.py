@@ -4,6 +4,9 @@ Each consequence checks everything anew in the activity that writes: the proof c
 the cluster Lease is held, and the live Node is the pinned one, still down, on the boot that was fenced, and ours. A reading
 that licenses it is fresh because the workflow reads the power just before and bounds `not_after` by it (S2). What is in the
 way is told by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
+
+What protects a machine (a preservation, an exclusion, somebody's lease) does not keep its workloads from running elsewhere: a
+consequence takes nothing from the machine. A hold does, and so does the off switch. Only the deletion of the Node takes more.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from activities.cluster.fence_config import live_policies, switched_off
 from activities.cluster.isolation import OUR_TAINT, another_machine, require_cluster, taint_beside_mark
 from activities.cluster.leases import cluster_lease_problem
 from activities.cluster.livenode import (
+    EDIT_ATTEMPTS,
     Clock,
     Edit,
     LiveNode,
@@ -52,6 +56,9 @@ from activities.contracts.target import (
     FreeingActivities,
     FreeRequest,
     FreeResult,
+    LookRequest,
+    LookResult,
+    LookVerdict,
     UntaintRequest,
     Workload,
 )
@@ -61,6 +68,7 @@ from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_nod
 from policy.fencing import paths_cut, proof_stands
 from policy.kdump import dead_stands, normal_address
 from policy.marks import Mark
+from policy.vetoes import held_by
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
@@ -76,13 +84,16 @@ class ClusterFreeing(FreeingActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
+        look: Callable[[LookRequest], Awaitable[LookResult]],
         *,
         own_node: str = "",
         clock: Clock = utc_now,
         source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
+        """look: the last look at this cluster (`looks.py`)."""
         self._cluster = cluster
         self._connection = connection
+        self._look = look
         self._own_node = own_node
         self._source = source
         self._clock = clock
@@ -143,17 +154,46 @@ class ClusterFreeing(FreeingActivities):
 
     @activity.defn(name="power-management.delete-node")
     async def delete_node(self, request: FreeRequest) -> ActResult:
-        """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9)."""
+        """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9).
+
+        Read before the last look, and deleted only in that version: whatever is written on it meanwhile is looked at.
+        """
         await self._require_licence(request)
-        node = await find_node(self._connection, request.target.pinned.node)
-        if node is None:
-            return ActResult(changed=False, detail="the Node is gone already")
-        mark = self._require_fenced(request, node)
-        if mark.paths:
-            problem = f"Node/{node.view.name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
-            raise failure(ErrorType.INVALID_CONFIG, problem)
-        deleted = await self._delete(NODES.path(node.view.name), node.view.uid)
-        return ActResult(changed=deleted, detail=f"deleted Node/{node.view.name}, uid {node.view.uid}")
+        name = request.target.pinned.node
+        for _ in range(EDIT_ATTEMPTS):
+            node = await find_node(self._connection, name)
+            if node is None or node.view.deleting:
+                return ActResult(changed=False, detail=f"the Node is {'gone' if node is None else 'being deleted'} already")
+            mark = self._require_fenced(request, node)
+            if mark.paths:
+                problem = f"Node/{name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
+                raise failure(ErrorType.INVALID_CONFIG, problem)
+            await self._require_look(request)
+            self._require_time(request)
+            try:
+                await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
+            except ObjectConflict:
+                continue
+            except ObjectNotFound:
+                return ActResult(changed=False, detail="the Node is gone already")
+            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {node.view.uid}")
+        raise failure(
+            ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our look and our delete"
+        )
+
+    async def _require_look(self, request: FreeRequest) -> None:
+        """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half
+        done."""
+        look = LookRequest(target=request.target, need=request.need, holder=request.holder, need_matters=False)
+        result = await self._look(look)
+        refused = {
+            LookVerdict.VETOED: ErrorType.VETOED,
+            LookVerdict.TARGET_CHANGED: ErrorType.TARGET_CHANGED,
+            LookVerdict.NOT_LICENSED: ErrorType.NOT_LICENSED,
+            LookVerdict.NEED_GONE: ErrorType.VETOED,
+        }
+        if result.verdict is not LookVerdict.GO:
+            raise failure(refused[result.verdict], f"Node/{request.target.pinned.node} is not deleted: {result.reason}")
 
     @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
@@ -260,7 +300,7 @@ class ClusterFreeing(FreeingActivities):
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
         off = switched_off(policies, node.view if node is not None else None)
-        if off or (node is not None and (off := switched_off_node(node.view))):
+        if off or (node is not None and (off := switched_off_node(node.view) or held_by(node.view))):
             # The node is off already; what is left to do waits for the switch, and then for a person.
             raise failure(ErrorType.NOT_LICENSED, off)
         return policies.pods_per_minute

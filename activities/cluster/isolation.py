@@ -7,6 +7,7 @@ origin behind; taints likewise. Evicting its pods is `drain.py`, freeing the wor
 from dataclasses import replace
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.drain import Draining
@@ -25,6 +26,7 @@ from activities.cluster.livenode import (
     uncordon,
     utc_now,
 )
+from activities.cluster.machine_reading import Connections, read_subject
 from activities.cluster.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
 from activities.cluster.refusals import ObjectNotFound
 from activities.contracts.target import (
@@ -40,9 +42,12 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.identity import same_machine
+from policy.inventory import of_one_cluster
+from policy.machines import MachineView
 from policy.marks import Mark
 from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
-from policy.vetoes import preserved_by
+from policy.targets import MACHINE
+from policy.vetoes import preserved_by, preserved_on
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
@@ -54,10 +59,19 @@ PLAIN_EFFECTS = ("NoSchedule", "PreferNoSchedule")
 class ClusterIsolation(IsolationActivities):
     """Served by the workers of one cluster's queue."""
 
-    def __init__(self, cluster: str, connection: ClusterConnection, *, own_node: str = "", clock: Clock = utc_now) -> None:
-        """own_node: the node this worker runs on, "" where not known."""
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+    ) -> None:
+        """machines: where Cluster API's objects live, if elsewhere. own_node: the node this worker runs on, "" if not known."""
         self._cluster = cluster
         self._connection = connection
+        self._elsewhere = Connections(nodes=connection, machines=machines or connection)
         self._clock = clock
         self._draining = Draining(connection, own_node=own_node, clock=clock)
 
@@ -143,10 +157,18 @@ class ClusterIsolation(IsolationActivities):
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
 
-        A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21).
+        A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21). Where its Machine can't be read,
+        that is not known, and the node stays as it is until it can be.
         """
         target = request.target
         require_cluster(target.cluster, self._cluster)
+        machines: tuple[MachineView, ...] = ()
+        unread: ApplicationError | None = None
+        try:
+            if not target.pinned.node.startswith(MACHINE):
+                machines = (await read_subject(self._elsewhere, None, target.pinned.node)).machines
+        except ApplicationError as error:
+            unread = error
 
         def decide(node: LiveNode) -> Edit:
             in_time(request.not_after, self._clock(), f"restoring Node/{target.pinned.node}")
@@ -156,7 +178,10 @@ class ClusterIsolation(IsolationActivities):
             if found is None or not is_ours(found, target):
                 return taint_beside_mark(node, found, ours=request.tainted)
             ours = replace(found, out_of_service=found.out_of_service or request.tainted)
-            return _way_back(node, ours if not request.keep_cordon else replace(ours, cordoned=False))
+            ours = replace(ours, cordoned=False) if request.keep_cordon else ours
+            if unread is not None and ours.cordoned and node.view.unschedulable:
+                raise unread
+            return _way_back(node, ours, machines)
 
         try:
             return await edit_node(self._connection, target.pinned.node, decide)
@@ -199,13 +224,14 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
     return Edit(detail=detail, operations=remove_taint(node, OUR_TAINT))
 
 
-def _way_back(node: LiveNode, mark: Mark) -> Edit:
+def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...]) -> Edit:
     if mark.paths:
         # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
         return _keep_for_paths(node, mark)
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
-    preserved, left = preserved_by(node.view), ""
+    on_machine = (preserved_on(each, node.view) for each in machines if of_one_cluster(each, node.view))
+    preserved, left = preserved_by(node.view) or next(filter(None, on_machine), ""), ""
     if mark.cordoned and node.view.unschedulable:
         if preserved:
             # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).

@@ -76,6 +76,21 @@ async def cluster_lease_problem(connection: ClusterConnection, holder: str, now:
     return ""
 
 
+async def cluster_lease_taken(connection: ClusterConnection, holder: str, now: datetime) -> str:
+    """Who else than `holder` may hold the cluster Lease at this moment (live read), in a sentence; "" where nobody does."""
+    try:
+        lease = read_lease(await connection.get(CLUSTER_LEASE))
+    except ObjectNotFound:
+        return ""
+    lapsed = (
+        lease.renewed is not None and lease.duration is not None and now - lease.renewed > STALE_AFTER_DURATIONS * lease.duration
+    )
+    if lapsed or lease.holder in ("", holder):
+        return ""
+    us = repr(holder or "a named scanner")
+    return f"Lease {CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME} is held by {lease.holder!r}, not by {us}"
+
+
 def micro_time(moment: datetime) -> str:
     """A moment as Leases and Events write it."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,9 +1,9 @@
 """The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
 
 Never from the watch cache, and never with a guess: what cannot be read is no leave to act. Restoring acts (power on) look too,
-but only at the machine's identity and at who says "hands off"; they need no licence, since no brake may keep a node down. A look
-does not act: consequences look again themselves, in the activity that writes (`freeing.py`). Where all says go, the rest of a
-control plane is looked at as well before a member of it is taken (`control_planes.py`).
+but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no licence, since no
+brake may keep a node down. A look does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
+Where all says go, the rest of a control plane is looked at as well before a member of it is taken (`control_planes.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.control_planes import Member, objection_now
 from activities.cluster.fence_config import lease_renewed, live_policies, switched_off
 from activities.cluster.fencing_requests import find_request, is_another
-from activities.cluster.leases import LeaseView, cluster_lease_problem
+from activities.cluster.leases import LeaseView, cluster_lease_problem, cluster_lease_taken
 from activities.cluster.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.machine_reading import Connections, Subject, find_check, read_subject
+from activities.cluster.marks import is_ours, owner
 from activities.cluster.node_events import events_on_node
 from activities.cluster.nodelease import foreign_lease
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.durations import format_duration
-from policy.episodes import Need, NeedKind
+from policy.episodes import Kind, Need, NeedKind
 from policy.errors import PolicyError
 from policy.fence_policies import (
     DEFAULT_SOURCE,
@@ -41,7 +42,7 @@ from policy.fence_policies import (
 from policy.fencing_requests import is_taken_up, why_withdrawn
 from policy.healthcheck import HealthCheck
 from policy.identity import compare_identity
-from policy.marks import is_deleted_by
+from policy.marks import Mark, is_deleted_by, mark_of
 from policy.node_events import NodeEvent
 from policy.remediation.control_plane import Blocked, Objection, taking_of
 from policy.report import Observation
@@ -193,7 +194,7 @@ class LastLook:
             ),
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(name, now), None, doubts),
-                _read("the cluster Lease", self._lease_problem(request), "", doubts),
+                self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
             ),
             asyncio.gather(
@@ -223,10 +224,12 @@ class LastLook:
         observation = _observation(request, sight)
         if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
-        if not request.destructive and not request.need_matters and (veto := _veto(request, sight)):
+        if request.restores and (veto := _veto(request, sight)):
             return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
         if sight.doubts:
             return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
+        if request.restores:
+            return _in_other_hands(request, sight)
         need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
         if need.verdict is not LookVerdict.GO:
             return need
@@ -293,9 +296,15 @@ class LastLook:
         return await lease_renewed(self._connection, request.target.pinned.node)
 
     async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
+        node = request.target.pinned.node
+        if request.restores:
+            named = await read_subject(self._elsewhere, None, node)
+            if not named.machines and request.need.kind is NeedKind.CHECK:
+                named = await read_subject(self._elsewhere, request.need, node)
+            return replace(named, kept_out="")  # what keeps a machine out of remediation does not keep it down
         if need is None and not request.destructive:
-            return Subject()  # what keeps a machine out of remediation does not keep it down
-        return await read_subject(self._elsewhere, need, request.target.pinned.node, whole=whole)
+            return Subject()
+        return await read_subject(self._elsewhere, need, node, whole=whole)
 
     async def _asking(self, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         if not request.need_matters:
@@ -308,10 +317,16 @@ class LastLook:
             case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
                 return None
 
-    async def _lease_problem(self, request: LookRequest) -> str:
+    async def _lease(self, request: LookRequest, doubts: list[_Doubt]) -> str:
+        """What the cluster Lease says against the act, "" for nothing. A restoring one needs it only without our mark."""
+        what = "the cluster Lease"
+        if request.restores:
+            taken = cluster_lease_taken(self._connection, request.holder, self._own_clock())
+            return await _read(what, taken, f"{what} could not be read", [])
         if not request.destructive:
             return ""
-        return await cluster_lease_problem(self._connection, request.holder, self._own_clock())
+        problem = cluster_lease_problem(self._connection, request.holder, self._own_clock())
+        return await _read(what, problem, "", doubts)
 
     async def _permit(self, request: LookRequest) -> tuple[bool, str]:
         if not request.destructive:
@@ -331,6 +346,9 @@ class LastLook:
             case NeedKind.PRESERVATION:
                 if sight.node is None or not preserved_as_failed(sight.node.view):
                     return _Answer(verdict=LookVerdict.NEED_GONE, reason="its Node does not say that it is kept as failed")
+                if not _preserves(request, sight):
+                    reason = f"the machine is kept, and only its preservation may cut it off; {_held_by(sight)}"
+                    return _Answer(verdict=LookVerdict.VETOED, reason=reason)
                 return _Answer(verdict=LookVerdict.GO)
             case NeedKind.CHECK:
                 return self._need_of_check(request, sight)
@@ -407,12 +425,48 @@ def _veto(request: LookRequest, sight: _Sight) -> str:
         return f"the node's lease is held by {sight.lease.holder!r}"
     if sight.subject.kept_out:
         return sight.subject.kept_out
-    node, preserving = sight.node.view if sight.node is not None else None, request.need.kind is NeedKind.PRESERVATION
+    node, preserving = sight.node.view if sight.node is not None else None, _preserves(request, sight)
     if not preserving and (
         kept := next(filter(None, (preserved_on(each, node) for each in sight.subject.machines_of(node))), "")
     ):
         return kept
     return veto_of(node, preserving=preserving) if node is not None else ""
+
+
+def _preserves(request: LookRequest, sight: _Sight) -> bool:
+    """Whether who asks is the preservation that holds the node: not because its need says so, which anybody may give to an
+    episode that switches off, but because its own mark does (S21)."""
+    mark = _mark(sight)
+    by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
+    return by_itself and mark is not None and is_ours(mark, request.target) and mark.kind == Kind.PRESERVATION.value
+
+
+def _in_other_hands(request: LookRequest, sight: _Sight) -> _Answer:
+    """Before something is given back: another episode may have switched the machine off since (S5, S38). Our own mark on the Node
+    says that none has: whoever takes the node over writes his own first, and waits until nothing of ours can be in flight. Where
+    there is no mark, only another deployment's Lease stops us: one that is missing or has lapsed keeps no machine off (S17)."""
+    try:
+        mark = mark_of(sight.node.view) if sight.node is not None else None
+    except PolicyError as error:
+        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=str(error))
+    if mark is not None:
+        if is_ours(mark, request.target):
+            return _Answer(verdict=LookVerdict.GO)
+        return _Answer(verdict=LookVerdict.VETOED, reason=_held_by(sight))
+    if sight.lease_problem:
+        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{sight.lease_problem}, and the Node does not carry our mark")
+    return _Answer(verdict=LookVerdict.GO)
+
+
+def _mark(sight: _Sight) -> Mark | None:
+    try:
+        return mark_of(sight.node.view) if sight.node is not None else None
+    except PolicyError:
+        return None
+
+
+def _held_by(sight: _Sight) -> str:
+    return f"the node is held by {owner(_mark(sight))}"
 
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:

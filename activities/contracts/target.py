@@ -6,7 +6,7 @@ Whatever writes does look and write in one activity, with uid and resourceVersio
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -68,7 +68,9 @@ class LookVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
-    """Live last look before a destructive act (S20). destructive False: restoring; only providerID is compared (S9).
+    """Live last look before a destructive act (S20). destructive False: only providerID is compared (S9). Where the need does not
+    matter either, the look is one before power, a path or a network is given back, and its licence is that nobody wants the
+    machine left as it is (on its Machine, too, S21) and that no other episode or deployment has it by now (S38).
 
     removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
     is switched off or starts anew, and goes on being counted there (S15).
@@ -80,6 +82,11 @@ class LookRequest:
     destructive: bool = True
     need_matters: bool = True
     removes: bool = False
+
+    @property
+    def restores(self) -> bool:
+        """Whether it is one before something is given back."""
+        return not self.destructive and not self.need_matters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +169,8 @@ class FreeRequest:
     """A consequence: refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2).
 
     not_after bounds the freshness: set by the workflow to shortly after the last reading. at_most: the portion of pods that the
-    scanner lets go; None: it was not asked for any, and where a cluster limits how many go in a minute none goes.
+    scanner lets go; None: it was not asked for any, and where a cluster limits how many go in a minute none goes. need: of the
+    episode, for the last look before the Node is deleted.
     """
 
     target: Target
@@ -170,6 +178,7 @@ class FreeRequest:
     not_after: datetime
     holder: str
     at_most: int | None = None
+    need: Need = field(default_factory=Need)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +434,11 @@ class FreeingActivities(ABC):
     @activity.defn(name="power-management.delete-node")
     @abstractmethod
     async def delete_node(self, request: FreeRequest) -> ActResult:
-        """Delete the Node object itself: for those who never want the machine back under it. A gone Node: nothing."""
+        """Delete the Node object itself: for those who never want the machine back under it. A gone Node: nothing.
+
+        It takes more than the workloads of a machine that is off, so that a whole last look comes right before it (S20, S21).
+        Errors: Vetoed, TargetChanged, NotLicensed as of that look.
+        """
 
     @activity.defn(name="isolation.free-cut-pods")
     @abstractmethod

@@ -141,10 +141,10 @@ class PowerService(PowerActivities):
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no brake holds it."""
+        deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
-        return QuarantineLifted(
-            groups=await _typed(driver.lift_quarantine(request.quarantine, Deadline.within(request.deadline)))
-        )
+        _refuse_late(request)
+        return QuarantineLifted(groups=await _typed(driver.lift_quarantine(request.quarantine, deadline)))
 
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:

@@ -251,7 +251,7 @@ async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
     target = ClusterTarget(CLUSTER, worker, Permits(), source=PolicySource(policies=FencePolicies(skip_lost_storage=True)))
-    isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, own_node="node-0")
+    isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0")
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     await _answer(target)
     await _pin(target, UNSELECTED, person)  # named by no check: found as the only template there is

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from datetime import timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
@@ -107,3 +108,29 @@ async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark
         world.gates["taint"].set()
         assert (await run.result()).outcome is Outcome.FENCED_OFF
     assert not world.tainted
+
+
+@pytest.mark.parametrize(("look", "after", "command"), [("look", "event NodeIsolated", "off"), ("glance", "note-on", "on")])
+async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
+    env: WorkflowEnvironment, look: str, after: str, command: str
+) -> None:
+    """S20, S45: a look whose answer came late licenses no command as if it were fresh; another deployment may have the node by
+    then. That no command may be sent beyond its look's window the world watches itself."""
+    world, lost = World(), 2
+    real = world.act
+
+    async def lose_the_look(name: str) -> None:
+        nonlocal lost
+        hangs = name == look and lost and world.acts[-1] in {after, look}
+        await real(name)
+        if hangs:
+            lost -= 1
+            await asyncio.Event().wait()  # until the attempt's time is over
+
+    world.act = lose_the_look  # type: ignore[method-assign]
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    looks = [act for act in world.acts[: world.acts.index(command)] if act == look]
+    assert lost == 0
+    assert world.acts[world.acts.index(command) - 1] == look
+    assert len(looks) >= 4, "two that were lost, one that came too late, one that holds"

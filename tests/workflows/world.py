@@ -25,6 +25,7 @@ from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
 from policy.report import Observation
 from tests.workflows import contract
+from workflows import options
 
 CLUSTER = "prod"
 NODE = "node-7"
@@ -143,6 +144,8 @@ class World:
     mark: Mark | None = None
     """What stands on the node; `left_by` makes one of an episode that was terminated."""
     tainted: bool = False
+    looked_at: datetime | None = None
+    """When the latest look was asked for."""
     proof_read: bool = False
     """Whether every device has been read OFF since the last command, and none ON."""
     contradicted: bool = False
@@ -228,6 +231,11 @@ class World:
         if word is None and {reading.endpoint for reading in request.proof.readings} not in self.levels():
             self.broken.append(f"S4: {name} with a proof of {len(request.proof.readings)} of {len(self.power)} devices")
 
+    def command(self, request: contract.PowerRequest, name: str) -> None:
+        """S45: whoever looked did so no longer ago than the window of an act, whatever stood still meanwhile."""
+        if self.looked_at is None or request.not_after is None or request.not_after > self.looked_at + options.ACT_WINDOW:
+            self.broken.append(f"S45: {name} may be sent until {request.not_after}, looked for was at {self.looked_at}")
+
     def levels(self) -> list[set[str]]:
         """The endpoints of each level."""
         return [{device.endpoint for device in level} for level in self.plan.levels]
@@ -290,6 +298,7 @@ class ScriptedTarget:
             world.ready = world.lingers >= 0
         if world.look_errors:
             raise world.look_errors.popleft()
+        world.looked_at = activity.info().scheduled_time
         verdict = contract.LookVerdict.GO
         if not request.destructive and world.glances:
             verdict = world.glances.popleft()
@@ -476,6 +485,7 @@ class ScriptedTarget:
 
     async def power_off(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
+        world.command(request, "off")
         if world.off_errors:
             raise world.off_errors.popleft()
         if endpoint in world.silent:
@@ -499,6 +509,7 @@ class ScriptedTarget:
 
     async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
+        world.command(request, "on")
         if world.on_errors:
             raise world.on_errors.popleft()
         if world.tainted:

@@ -203,7 +203,7 @@ class TestLicence:
 
     async def test_nothing_on_the_node_this_worker_runs_on(self, off: World, consequence: Consequence) -> None:
         """S16: that we run proves that it is not off."""
-        here = ClusterFreeing("prod", off.connection, own_node=NODE, clock=off.clock)
+        here = ClusterFreeing("prod", off.connection, off.target.last_look, own_node=NODE, clock=off.clock)
         with refused(ErrorType.OWN_NODE):
             await consequence(here, await off.free())
         await assert_untouched(off)

@@ -179,6 +179,6 @@ async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_nobody_s
 
 async def test_a_worker_frees_nothing_of_its_own_node_behind_a_cut(cut: World) -> None:
     """S16: whoever runs it is not cut off from what its pods write."""
-    freeing = ClusterFreeing(CLUSTER, cut.connection, own_node=NODE, clock=cut.clock)
+    freeing = ClusterFreeing(CLUSTER, cut.connection, cut.target.last_look, own_node=NODE, clock=cut.clock)
     with refused(ErrorType.OWN_NODE):
         await freeing.free_cut_pods(await request(cut))

@@ -121,7 +121,7 @@ async def test_another_episodes_node_is_not_freed(dumping: World) -> None:
 async def test_a_worker_never_frees_the_node_it_runs_on(dumping: World) -> None:
     """S16: whoever asks is alive."""
     asked = await request(dumping)
-    here = ClusterFreeing("prod", dumping.connection, own_node=NODE, clock=dumping.clock)
+    here = ClusterFreeing("prod", dumping.connection, dumping.target.last_look, own_node=NODE, clock=dumping.clock)
     with refused(ErrorType.OWN_NODE):
         await here.free_while_dumping(asked)
     await assert_untouched(dumping)

@@ -13,12 +13,12 @@ import pytest
 from activities.cluster import looks
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
-from policy.episodes import Need, NeedKind
+from policy.episodes import Kind, Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, TAINT
 from simulator.api.faults import Accident, Fault
-from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, refused
+from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, our_mark, refused
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -211,13 +211,35 @@ class TestVetoes:
         kept = {"type": CONDITION, "status": "True", "reason": "Preserved by user.", "message": "x"}
         await licensed.change_node({"status": {"conditions": [kept]}}, subresource="status")
         await licensed.change_node({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})
-        assert (await look(licensed, need=isolating)).verdict is LookVerdict.GO
+        await licensed.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value))
+        ours = await licensed.pinned(kind=Kind.PRESERVATION.value)
+        assert (await look(licensed, target=ours, need=isolating)).verdict is LookVerdict.GO
         assert (await look(licensed)).verdict is not LookVerdict.GO  # S21: nobody fences it
-        assert (await look(licensed, need=isolating, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+        back = await look(licensed, target=ours, need=isolating, destructive=False, need_matters=False)
+        assert back.verdict is LookVerdict.GO
         await licensed.change_node({"metadata": {"annotations": {HOLD: "true"}}})
-        assert (await look(licensed, need=isolating)).verdict is LookVerdict.VETOED
+        assert (await look(licensed, target=ours, need=isolating)).verdict is LookVerdict.VETOED
         licensed.permits.answer = (False, "nobody has it")
-        assert (await look(licensed, need=isolating)).verdict is LookVerdict.NOT_LICENSED
+        assert (await look(licensed, target=ours, need=isolating)).verdict is LookVerdict.NOT_LICENSED
+
+    @pytest.mark.parametrize("holds", ["nobody", "a fencing", "another preservation"])
+    async def test_who_only_says_that_he_preserves_it_is_no_preservation(self, licensed: World, holds: str) -> None:
+        """S21: a fencing with that need, given from outside, would switch off a machine that is kept."""
+        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+        kept = {"type": CONDITION, "status": "True", "reason": "Preserved by user.", "message": "x"}
+        await licensed.change_node({"status": {"conditions": [kept]}}, subresource="status")
+        await licensed.change_node({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})
+        if holds == "a fencing":
+            await licensed.mark_as_ours()
+        elif holds == "another preservation":
+            await licensed.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value, incident="incident-2"))
+        said = Need(kind=NeedKind.PRESERVATION, reason="kept, to be cut off")
+        for kind in (Kind.FENCING, Kind.REMEDIATION, Kind.PRESERVATION):
+            target = await licensed.pinned(kind=kind.value)
+            assert (await look(licensed, target=target, need=said)).verdict is LookVerdict.VETOED
+            back = await look(licensed, target=target, need=said, destructive=False, need_matters=False)
+            assert back.verdict is LookVerdict.VETOED
+            assert PRESERVE_ANNOTATION in back.reason
 
     @pytest.mark.parametrize("destructive", [True, False])
     @pytest.mark.parametrize("value", ["now", "when-failed", "auto-preserved", "true"])
@@ -328,9 +350,13 @@ class TestLicence:
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert words in result.reason
 
+    @pytest.mark.parametrize("marked", [True, False])
     @pytest.mark.parametrize("lose", [_no_lease, _held_by_another, _long_silent, _without_permit])
-    async def test_restoring_is_not_blocked_by_it(self, licensed: World, lose: Losing) -> None:
+    async def test_restoring_is_not_blocked_by_it(self, licensed: World, lose: Losing, marked: bool) -> None:
+        """S17. Only where another deployment holds the cluster it takes our own mark on the Node: see TestOtherHands."""
         await lose(self, licensed)
+        if marked or (await licensed.cluster_lease_holder()) not in {"", HOLDER}:
+            await licensed.mark_as_ours()
         result = await look(licensed, destructive=False, need_matters=False)
         assert result.verdict is LookVerdict.GO
 
@@ -343,6 +369,49 @@ class TestLicence:
         await licensed.hold_cluster_lease("")
         assert (await look(licensed, holder="")).verdict is LookVerdict.NOT_LICENSED
         assert (await look(licensed, holder=HOLDER)).verdict is LookVerdict.NOT_LICENSED
+
+
+class TestOtherHands:
+    """S5, S38: an on that comes after another deployment's off undoes its proof. Whoever takes a node over writes his mark first,
+    and then waits until nothing of his predecessor can be in flight."""
+
+    OTHER = "temporal.other:7233/default"
+
+    async def back(self, world: World) -> LookResult:
+        return await look(world, destructive=False, need_matters=False)
+
+    @pytest.mark.parametrize("mark", [{"incident": "incident-2"}, {"workflow_id": "episode/another-name/node-7"}])
+    async def test_a_node_that_another_episode_holds_is_left_as_it_is(self, licensed: World, mark: dict[str, str]) -> None:
+        await licensed.put_mark(replace(our_mark(), **mark))
+        result = await self.back(licensed)
+        assert result.verdict is LookVerdict.VETOED
+        assert next(iter(mark.values())) in result.reason
+
+    async def test_our_mark_serves_though_another_holds_the_cluster(self, licensed: World) -> None:
+        """S17: our machine is off, and nobody else will switch it on."""
+        await licensed.mark_as_ours()
+        await licensed.hold_cluster_lease(self.OTHER)
+        assert (await self.back(licensed)).verdict is LookVerdict.GO
+
+    @pytest.mark.parametrize("there", [True, False])
+    async def test_without_our_mark_another_s_lease_is_waited_for(self, licensed: World, there: bool) -> None:
+        request = await licensed.look(need=CHECK_NEED, destructive=False, need_matters=False)
+        await licensed.hold_cluster_lease(self.OTHER)
+        if not there:
+            await licensed.delete_node()
+        result = await licensed.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert self.OTHER in result.reason
+        await licensed.hold_cluster_lease(self.OTHER, renewed=NOW - timedelta(minutes=5))
+        assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO  # S17: it has lapsed
+
+    async def test_what_cannot_be_read_is_nobody_s_word(self, licensed: World) -> None:
+        """S3: neither that nobody else holds the cluster, nor that the node is ours."""
+        await licensed.put_mark("somebody's")
+        assert (await self.back(licensed)).verdict is LookVerdict.NOT_LICENSED
+        await licensed.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})
+        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/"))
+        assert (await self.back(licensed)).verdict is LookVerdict.NOT_LICENSED
 
 
 class TestDoubt:
@@ -408,6 +477,7 @@ class TestDoubt:
         assert PRESERVE_ANNOTATION in result.reason
 
     async def test_restoring_does_not_depend_on_what_it_does_not_need(self, licensed: World) -> None:
+        await licensed.mark_as_ours()
         licensed.permits.error = RuntimeError("connection refused")
         licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/|nodehealthchecks/"))
         assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO

@@ -120,7 +120,7 @@ class World:
         self.permits = Permits()
         self.target = ClusterTarget(CLUSTER, connection, self.permits, clock=self.clock)
         self.isolation = ClusterIsolation(CLUSTER, connection, own_node="node-1", clock=self.clock)
-        self.freeing = ClusterFreeing(CLUSTER, connection, own_node="node-1", clock=self.clock)
+        self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, own_node="node-1", clock=self.clock)
 
     def clock(self) -> datetime:
         return self.now
@@ -269,6 +269,15 @@ class World:
             if not error.already_exists:
                 raise
             await self.others.patch(LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPACE), lease)
+
+    async def cluster_lease_holder(self) -> str:
+        try:
+            lease = await self.others.get(LEASES.path(CLUSTER_LEASE_NAME, namespace=CLUSTER_LEASE_NAMESPACE))
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return ""
+        return lease["spec"].get("holderIdentity") or ""
 
     async def hold_node_lease(
         self, holder: str, *, renewed: datetime = NOW, seconds: int = 600, transitions: int = 3
