@@ -125,7 +125,9 @@ class Looks:
             if result.verdict is LookVerdict.VETOED:
                 raise Hopeless(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
-                raise Unlicensed(f"it can't be seen whether the machine is to be left off: {result.reason}")
+                unseen = f"it can't be seen whether the machine is to be left off: {result.reason}"
+                self._episode.note("last-look", result.verdict.value, unseen)
+                raise Unlicensed(unseen)
             if workflow.now() < licensed_until:
                 return licensed_until
 

@@ -233,7 +233,7 @@ class World:
 
     def command(self, request: contract.PowerRequest, name: str) -> None:
         """S45: whoever looked did so no longer ago than the window of an act, whatever stood still meanwhile."""
-        if self.looked_at is None or request.not_after is None or request.not_after > self.looked_at + options.ACT_WINDOW:
+        if self.looked_at is not None and (request.not_after is None or request.not_after > self.looked_at + options.ACT_WINDOW):
             self.broken.append(f"S45: {name} may be sent until {request.not_after}, looked for was at {self.looked_at}")
 
     def levels(self) -> list[set[str]]:
@@ -298,7 +298,7 @@ class ScriptedTarget:
             world.ready = world.lingers >= 0
         if world.look_errors:
             raise world.look_errors.popleft()
-        world.looked_at = activity.info().scheduled_time
+        world.looked_at = activity.info().scheduled_time if activity.in_activity() else None
         verdict = contract.LookVerdict.GO
         if not request.destructive and world.glances:
             verdict = world.glances.popleft()
