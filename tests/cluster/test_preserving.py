@@ -331,6 +331,21 @@ async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surro
     assert (await world.person.list(MACHINES))["items"] == []
 
 
+@pytest.mark.parametrize("remediates", [True, False])
+async def test_another_machine_that_has_taken_the_name_is_not_deleted(world: Surroundings, *, remediates: bool) -> None:
+    """S9: its owner has made it in the place of the one that was pinned, under the same name, and it has failed as well."""
+    await world.has(node(), machine("Failed"))
+    pinned = (await world.machine())["metadata"]["uid"]
+    await world.person.delete(f"{MACHINES}/w-7")
+    await world.has(None, machine("Failed"))
+    await leased(world)
+    with pytest.raises(ApplicationError, match="another Machine has that name now"):
+        await world.give_up(machine_uid=pinned, remediates=remediates)
+    assert (await world.machine())["metadata"]["uid"] != pinned
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
 @pytest.mark.parametrize("where", ["/api/v1/nodes/node-7", f"{MACHINES}/w-7"])
 async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: str) -> None:
     """S27: on either object."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from policy.healthcheck import ObjectRef
 from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.automatic import choose
@@ -42,6 +44,50 @@ def test_s26_false_beats_a_selection_that_was_made_before_it() -> None:
 def test_s25_what_has_ended_is_not_preserved_by_an_old_selection() -> None:
     machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
     assert not decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
+
+
+@pytest.mark.parametrize("automatic", [Automatic.NOTHING, Automatic.SELECTED])
+def test_s25_what_has_ended_is_not_preserved_by_the_word_of_an_old_selection(automatic: Automatic) -> None:
+    """It stands on the object since then: a crash came between the two writes of the end."""
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
+    assert not decide(machine, now=NOW, timeout=HOURS, automatic=automatic).preserved
+
+
+ENDS = {
+    "its time is over": {"now": NOW},
+    "a person releases it": {"now": NOW - HOURS, "released": "released by ada: seen enough"},
+    "the pool keeps fewer": {"now": NOW - HOURS, "automatic": Automatic.RELEASED},
+}
+
+
+WORDS = ("now", "when-failed", "auto-preserved")
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@pytest.mark.parametrize(
+    ("end", "word"),
+    [
+        *(("its time is over", word) for word in WORDS),
+        *(("a person releases it", word) for word in WORDS),
+        ("the pool keeps fewer", "auto-preserved"),
+    ],
+)
+def test_s25_a_preservation_that_has_ended_takes_the_word_along_that_began_it(end: str, word: str, ready: str) -> None:
+    """S28: whoever looks next, and the machine is as sick as before, does not find itself asked to keep it once more."""
+    machine = replace(held(ready, **{PRESERVE_ANNOTATION: word}), expiry=NOW)
+    ended = carried_out(machine, effects(decide(machine, timeout=HOURS, **ENDS[end])))  # type: ignore[arg-type]
+    assert (ended.expiry, ended.annotations.get(PRESERVE_ANNOTATION)) == (None, None)
+    assert not decide(ended, now=NOW, timeout=HOURS).preserved
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("failed", [True, False])
+def test_s26_a_release_that_comes_before_the_preservation_has_begun_takes_the_word_along(word: str, failed: bool) -> None:
+    """Else the next look would begin what a person has just ended."""
+    machine = held(failed=failed, **{PRESERVE_ANNOTATION: word})
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS, released="released by ada: seen enough")))
+    assert PRESERVE_ANNOTATION not in after.annotations
+    assert not decide(after, now=NOW, timeout=HOURS).preserved
 
 
 def test_a_machine_that_is_well_is_not_preserved_as_failed_by_an_old_selection() -> None:
