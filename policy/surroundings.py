@@ -21,7 +21,8 @@ ETCD_NAMESPACE = "openshift-etcd"
 class EtcdGuard:
     """OpenShift's guard of etcd: its PodDisruptionBudgets' allowances, and whether each node's guard pod says Ready.
 
-    A node without an entry has no guard pod. `known` False: this is no OpenShift, or nobody looked.
+    A node without an entry has no guard pod. `known` False: this is no OpenShift, or nobody looked. Known without a budget and
+    without a guard pod: who looked saw neither.
     """
 
     known: bool = False
@@ -32,6 +33,9 @@ class EtcdGuard:
         """Why that control-plane node may not be disrupted, "" when it may; the rule of the NodeHealthCheck operator."""
         if not self.known:
             return ""
+        if not (self.disruptions_allowed or self.guards):
+            seen = f"neither a PodDisruptionBudget nor a guard pod of etcd can be seen in {ETCD_NAMESPACE}"
+            return f"{seen}: nobody knows what etcd can do without"
         if len(self.disruptions_allowed) != 1:
             return f"expected one PodDisruptionBudget in {ETCD_NAMESPACE}, found {len(self.disruptions_allowed)}"
         if self.disruptions_allowed[0] >= 1 or self.guards.get(node) not in {"True", "Unknown"}:

@@ -39,6 +39,7 @@ from policy.remediation.control_plane import (
     StaticPod,
     Taking,
     component_of,
+    is_of_openshift,
     members_from_machines,
     members_from_nodes,
     objection_to,
@@ -137,16 +138,20 @@ def _ready(pod: JsonObject) -> str:
 
 
 async def _of_openshift(connection: ClusterConnection, pods: list[JsonObject], member: Member) -> Objection | None:
-    """The rule of the NodeHealthCheck operator, where there is what it asks for."""
-    theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
-    if not theirs or member.node is None:
+    """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing."""
+    if member.node is None or not _is_openshift(pods, member.node):
         return None
+    theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
     budgets = await connection.list_objects(DISRUPTION_BUDGETS.path(namespace=ETCD_NAMESPACE))
     allowances = tuple(int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets)
     guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
-    guard = EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards)
+    guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)
     why = guard.objection(member.node.name)
     return Objection(rule=Blocked.QUORUM, why=why) if why else None
+
+
+def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:
+    return is_of_openshift(node) or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
 
 
 # Cluster API ----------------------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from policy.fields import Fields
+from policy.inventory import OPENSHIFT_MACHINE_ANNOTATION
 from policy.machines import REMEDIATE_ANNOTATION, MachineView
 from policy.nodes import NodeView
 from policy.remediation import etcd
 from policy.remediation.memory import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules, read_memory
 from policy.remedies import OWNER_REMEDIATED
+from policy.surroundings import CURRENT_CONFIG_ANNOTATION
 
 ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
 COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
@@ -143,6 +145,11 @@ def component_of(namespace: str, labels: Mapping[str, str]) -> Component | None:
     return next(
         (found for (space, key, value), found in _LABELS.items() if space == namespace and labels.get(key) == value), None
     )
+
+
+def is_of_openshift(node: NodeView) -> bool:
+    """Whether OpenShift's operators of machines or of their configuration say that the node is theirs."""
+    return any(key in node.annotations for key in (CURRENT_CONFIG_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION))
 
 
 def members_from_nodes(

@@ -80,8 +80,19 @@ async def look(world: World, *, need: Need = PERSON, **fields: Any) -> LookResul
     return await world.target.last_look(await world.look(need=need, **fields))
 
 
+async def budget(world: World, name: str = "etcd", *, allowed: int) -> None:
+    """A budget of OpenShift's etcd."""
+    place = {"namespace": "openshift-etcd"}
+    await world.others.create(DISRUPTION_BUDGETS.path(**place), {"metadata": {"name": name}, "spec": {"minAvailable": 2}})
+    status = {"status": {"disruptionsAllowed": allowed}}
+    await world.others.patch(DISRUPTION_BUDGETS.path(name, subresource="status", **place), status)
+
+
 async def replaced_by(world: World, owner: str) -> dict[str, str]:
-    """Its Machine, which such an owner replaces. Returns what ties the Node to it."""
+    """Its Machine, which such an owner replaces; OpenShift's own guard of etcd has nothing against it. Returns what ties the Node
+    to it."""
+    await world.others.create(NAMESPACES.path(), {"metadata": {"name": "openshift-etcd"}})
+    await budget(world, allowed=1)
     await OPENSHIFT.install(world.others)
     await OPENSHIFT.add_machine(world.others, machine_of(NODE), node=NODE)
     reference = {"apiVersion": "machine.openshift.io/v1", "kind": owner, "name": "cluster", "uid": "u", "controller": True}
@@ -222,13 +233,7 @@ class TestOpenShift:
         if guard:
             labels = {"app": "guard"}
             await static_pod(world, NODE, "etcd-guard", namespace="openshift-etcd", labels=labels, ready=guard, mirror=False)
-        await self.budget(world, "etcd", allowed)
-
-    async def budget(self, world: World, name: str, allowed: int) -> None:
-        place = {"namespace": "openshift-etcd"}
-        await world.others.create(DISRUPTION_BUDGETS.path(**place), {"metadata": {"name": name}, "spec": {"minAvailable": 2}})
-        status = {"status": {"disruptionsAllowed": allowed}}
-        await world.others.patch(DISRUPTION_BUDGETS.path(name, subresource="status", **place), status)
+        await budget(world, allowed=allowed)
 
     @pytest.mark.parametrize(("allowed", "guard", "verdict"), [(1, "True", GO), (0, "True", WAIT), (0, "False", GO), (0, "", GO)])
     async def test_its_budget_and_its_guard_are_asked(self, allowed: int, guard: str, verdict: LookVerdict, world: World) -> None:
@@ -238,9 +243,26 @@ class TestOpenShift:
         assert result.verdict is verdict, result.reason
         assert ("PodDisruptionBudget" in result.reason) is (verdict is WAIT)
 
+    @pytest.mark.parametrize("sign", ["pods of its etcd", "its machine config", "its Machine API"])
+    async def test_where_neither_budget_nor_guard_is_to_be_seen_no_member_is_taken(self, sign: str, world: World) -> None:
+        """S15: whoever can't see what guards etcd does not know what etcd can do without."""
+        ties = {
+            "pods of its etcd": {},
+            "its machine config": {"machineconfiguration.openshift.io/currentConfig": "rendered-master-1"},
+            "its Machine API": {"machine.openshift.io/machine": "openshift-machine-api/master-0"},
+        }[sign]
+        await members(world, "True", "True", ties=ties)
+        if not ties:
+            await world.others.create(NAMESPACES.path(), {"metadata": {"name": "openshift-etcd"}})
+            for node in (NODE, "member-2", "member-3"):
+                await static_pod(world, node, namespace="openshift-etcd", labels={"app": "etcd"})
+        result = await look(world)
+        assert result.verdict is WAIT
+        assert "neither a PodDisruptionBudget nor a guard pod of etcd can be seen in openshift-etcd" in result.reason
+
     async def test_of_two_budgets_nobody_knows_which_counts(self, world: World) -> None:
         await self.guarded(world, allowed=1)
-        await self.budget(world, "another", 1)
+        await budget(world, "another", allowed=1)
         assert (await look(world)).verdict is WAIT
 
 
