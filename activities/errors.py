@@ -24,6 +24,7 @@ class ErrorType(StrEnum):
     NOT_FOUND = "NotFound"
     VETOED = "Vetoed"
     OWN_NODE = "OwnNode"
+    WRONG_CLOCK = "WrongClock"
     NOT_SUPPORTED = "NotSupported"
     NOT_PROVEN = "NotProven"
     NOT_LICENSED = "NotLicensed"
@@ -52,12 +53,13 @@ FINAL = frozenset(
 """Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides.
 NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look. Unauthorized is what a
 device or a cloud says: more tries would lock the account. Forbidden is what the Kubernetes API says to whoever may not, and for a
-moment after its start to everybody: it is tried again for a minute (`workflows/turns.py`), and nothing was done."""
+moment after its start to everybody: it is tried again for a minute (`workflows/turns.py`), and nothing was done. So it is with
+WrongClock, by which a worker leaves something to another one."""
 
 
 def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta | None = None) -> ApplicationError:
     """The ApplicationError to raise in an activity. `retry_after` is a server's own Retry-After."""
-    benign = kind in {ErrorType.RATE_LIMITED, ErrorType.TRANSIENT, ErrorType.EXPIRED}
+    benign = kind in {ErrorType.RATE_LIMITED, ErrorType.TRANSIENT, ErrorType.EXPIRED, ErrorType.WRONG_CLOCK}
     return ApplicationError(
         message,
         *details,

@@ -24,6 +24,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from workers.liveness import Liveness
 from workers.settings import WorkerSettings
+from workers.timekeeping import Timekeeping
 from workers.together import alongside
 
 _log = logging.getLogger(__name__)
@@ -87,7 +88,8 @@ def build(client: Client, serving: Serving, settings: WorkerSettings, *, deploym
         graceful_shutdown_timeout=settings.graceful_shutdown,
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
-        interceptors=[Liveness()],
+        # Workflows have Temporal's time, and so has what only talks to Temporal.
+        interceptors=[Liveness()] if serving.workflows else [Liveness(), Timekeeping()],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

@@ -16,6 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, GivenUpRequest, PowerActivities, PowerRequest
+from activities.errors import ErrorType, error_type
 from policy.episodes import GivenUpReading, Reading
 from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
@@ -26,6 +27,9 @@ from workflows.turns import Hopeless, StepFailed, Turn, told_of, turn_for
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
 """Polls back off to this, so that a long wait stays a short history."""
+
+DECLINED_BEFORE_UNKNOWN = 5
+"""So often in a row workers may decline a reading because of their own clocks."""
 
 Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
 
@@ -141,13 +145,9 @@ class Devices:
     async def _read(self, device: PowerDevice) -> Reading:
         """A reading, of the moment at which it was asked for: it is no older. A device that can't be read is UNKNOWN, never off
         (S3), unless it can never be read."""
-        step, asked_at = self._words.off_step, self._episode.moment()
+        asked_at = self._episode.moment()
         try:
-            reading = await workflow.execute_activity_method(
-                self._words.read,
-                self._request(device),
-                **(options.power_read(device.site, self._plan) | {"summary": f"{step}: reads {device.endpoint}"}),
-            )
+            reading = await self._asked(device)
         except ActivityError as error:
             turn = turn_for(error, device.endpoint)
             if isinstance(turn, Hopeless):
@@ -159,6 +159,18 @@ class Devices:
         reading = replace(reading, at=asked_at)
         self.said[device.endpoint] = reading.state
         return reading
+
+    async def _asked(self, device: PowerDevice) -> Reading:
+        """Where a worker declines because of its own clock, that says nothing of the device: another one is asked."""
+        config, declined = options.power_read(device.site, self._plan), 0
+        config["summary"] = f"{self._words.off_step}: reads {device.endpoint}"
+        while True:
+            try:
+                return await workflow.execute_activity_method(self._words.read, self._request(device), **config)
+            except ActivityError as error:
+                declined += 1
+                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == DECLINED_BEFORE_UNKNOWN:
+                    raise
 
     async def _command(self, command: Command, device: PowerDevice, licensed_until: datetime, act: str, step: str) -> Commanded:
         summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"

@@ -41,12 +41,12 @@ class Unlicensed(StepFailed):
 
 
 class Refused(Unlicensed):
-    """The Kubernetes API has refused what is not repeated without another look. For a moment after its start it refuses
-    everybody; after a minute of that a right is missing."""
+    """What is not repeated without another look was refused, and may not be the next time. The Kubernetes API refuses everybody
+    for a moment after its start; after a minute of that a right is missing. A worker with a wrong clock leaves all to others."""
 
     patience: ClassVar = timedelta(minutes=1)
     pause: ClassVar = timedelta(seconds=2)
-    waits: ClassVar = "waits until the Kubernetes API lets us"
+    waits: ClassVar = "was refused, and tries again"
 
 
 class Hopeless(Turn):
@@ -76,6 +76,8 @@ _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorTy
 def turn_for(error: ActivityError, what: str) -> Turn:
     """The turn that a failed activity means, `what` saying in people's words what it was about."""
     kind, reason = error_type(error), told_of(what, error)
+    if kind is ErrorType.WRONG_CLOCK:
+        return Refused(reason)
     if kind is ErrorType.FORBIDDEN:
         # Whatever may be repeated has been, for a minute at least (`options.py`): only of single attempts another may help.
         return Refused(reason) if error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED else Hopeless(reason)

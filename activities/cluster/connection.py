@@ -25,6 +25,7 @@ import msgspec
 import orjson
 from yarl import URL
 
+from activities.clocks import about
 from activities.cluster.credentials import (
     Credentials,
     ExplicitCredentials,
@@ -141,6 +142,14 @@ class ClusterConnection:
         """The address, for messages to people."""
         return self._credentials.url
 
+    @property
+    def skewed(self) -> str:
+        """What people should know of the two clocks, "" where they agree."""
+        skew = self.clock_skew
+        if skew is None or abs(skew) <= TOLERATED_SKEW:
+            return ""
+        return f"the API server's clock is {about(skew)} this worker's, and the earlier one counts: one of them is wrong"
+
     def now(self) -> datetime:
         """The earlier of our clock and the server's, where the two differ by more than an answer takes.
 
@@ -148,12 +157,11 @@ class ClusterConnection:
         each by its own clock. Whoever is wrong, and it may be one server of several: the earlier clock makes us wait, the later
         one would call every timeout expired.
         """
-        now, skew = datetime.now(UTC), self.clock_skew
-        skewed = skew is not None and abs(skew) > TOLERATED_SKEW
+        now, skew, skewed = datetime.now(UTC), self.clock_skew, bool(self.skewed)
         if skewed != self._skewed:
             self._skewed = skewed
             if skewed:
-                log.warning("%s: our clock and the API server's differ by %s: the earlier one is used", self.url, skew)
+                log.warning("%s: %s", self.url, self.skewed)
             else:
                 log.info("%s: our clock agrees with the API server's again", self.url)
         return now + min(skew, timedelta(0)) if skew is not None and skewed else now

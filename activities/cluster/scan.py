@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from temporalio import activity
 
+from activities.clocks import wrong_clock
 from activities.cluster.at_risk import RiskKeeping
 from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.connection import ClusterConnection
@@ -147,6 +148,7 @@ class ClusterScan(ScanActivities):
                 marks=marks,
                 watching=request.watching,
                 begun=request.begun,
+                doubt=wrong_clock.get(),
             )
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()

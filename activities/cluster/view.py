@@ -177,14 +177,15 @@ class ClusterView:
         marks: Marks = NO_MARKS,
         watching: Collection[str] = (),
         begun: Collection[str] = (),
+        doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
-        has had kept."""
+        has had kept. doubt: why nothing that this worker sees is to be acted on, "" for no reason."""
         now = self._clock()
         self._weigh()
         self._watches.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
-        view = self._state(now, self._trouble() or self._progress.behind(marks) or fault)
+        view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
         preservations, more = self._book.needs(
             now,
@@ -352,8 +353,9 @@ class ClusterView:
             grace=self._limits.grace,
             fault=fault,
         )
-        if unlisted := self._watches.unlisted():
-            state = replace(state, notice=f"can't list {listed(unlisted)}: checks that need it wait")
+        unlisted = self._watches.unlisted()
+        notices = [f"can't list {listed(unlisted)}: checks that need it wait"] if unlisted else []
+        state = replace(state, notice="; ".join([*notices, *filter(None, [self.connection.skewed])]))
         why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
         return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from activities.clocks import wrong_clock
 from activities.cluster.cluster_lease import ScannerLease
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.leases import CLUSTER_LEASE
@@ -489,3 +490,31 @@ async def test_kinds_that_are_refused_for_a_moment_after_a_restart_are_followed_
     report = await observe_until(scan, await waiting, lambda report: bool(report.checks) and not report.view.stale)
     assert report.view.notice == ""
     assert report.inventory == 4
+
+
+async def test_a_worker_with_a_wrong_clock_says_so_and_nothing_is_admitted_on_what_it_sees(
+    person: ApiClient, open_scan: Open
+) -> None:
+    """S18, S44."""
+    await fleet(person)
+    scan = await open_scan()
+    token = wrong_clock.set("the clock of worker 7@host is 10m ahead of Temporal's")
+    try:
+        closed = await observe(scan, asked())
+    finally:
+        wrong_clock.reset(token)
+    assert closed.view.stale == "the clock of worker 7@host is 10m ahead of Temporal's"
+    assert (await observe_until(scan, closed, lambda report: not report.view.stale)).inventory == 4
+
+
+@pytest.mark.parametrize("skew", [(600.0, "10m ahead of"), (-600.0, "10m behind")])
+async def test_clocks_that_differ_are_told_of_where_people_look(
+    person: ApiClient, open_scan: Open, monkeypatch: pytest.MonkeyPatch, skew: tuple[float, str]
+) -> None:
+    """S44: where the API server's clock is ahead, every timeout lasts that much longer."""
+    await fleet(person)
+    ahead, said = skew
+    there = datetime.now(UTC) + timedelta(seconds=ahead)
+    monkeypatch.setattr("activities.cluster.connection.parsedate_to_datetime", lambda _: there)
+    report = await observe(await open_scan(), asked())
+    assert f"the API server's clock is {said} this worker's" in report.view.notice

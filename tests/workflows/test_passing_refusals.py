@@ -5,7 +5,7 @@ Nobody is asked for that, wherever in an episode it comes; for a refusal that la
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -110,3 +110,31 @@ def test_a_deletion_that_is_refused_for_good_is_the_next_steps_turn_after_a_minu
         assert timedelta(minutes=1) <= play.passed < timedelta(minutes=3)
         play.abort()
         play.result()
+
+
+DECLINED = failure(
+    ErrorType.WRONG_CLOCK, "the clock of worker 7@host is 10m ahead of Temporal's: it leaves this to another worker"
+)
+
+
+@dataclass
+class Declining(World):
+    """One of two workers has a wrong clock, and the bad luck to be asked first, three times for each act."""
+
+    declined: Counter[str] = field(default_factory=Counter)
+
+    async def act(self, name: str) -> None:
+        self.declined[name] += 1
+        if self.declined[name] % 4:
+            raise DECLINED
+        await super().act(name)
+
+
+async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: WorkflowEnvironment) -> None:
+    """S18, S35: nothing has begun there, so that no try is used up, and no reading is taken for silence."""
+    world = Declining(plan=plan(tries=1, restarts=0))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert (world.count("off"), world.count("on")) == (1, 1)
+    assert not [entry for entry in result.record if (entry.act, entry.outcome) == ("read-power", "failed")]

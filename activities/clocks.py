@@ -1,0 +1,34 @@
+"""Whether this worker's own clock may be trusted: by the moment that Temporal wrote on what it has just been given.
+
+Every act carries moments of Temporal's clock: when it was decided, until when it may begin (S20, S45). A worker whose clock is
+wrong sends a command too late or calls each one expired, and what it writes is dated wrongly. Every worker, also one that talks
+to no cluster, is told Temporal's time with every activity.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+
+from policy.durations import format_duration
+
+SLOWEST = timedelta(seconds=3)
+"""A clock that is further behind would send what is too late: what may be in flight is waited out with a margin of 2 s (S34)."""
+
+FASTEST = timedelta(seconds=10)
+"""One that is further ahead calls expired what is not. More, because an activity that is taken up late looks the same."""
+
+wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
+"""Of the activity that runs: what is wrong with its worker's clock, "" for nothing."""
+
+
+def problem_of(started: datetime, now: datetime) -> str:
+    """How a clock that says `now` where Temporal's said `started` a moment ago is wrong, to end a sentence with; "" where not."""
+    ahead = now - started
+    return "" if -SLOWEST <= ahead <= FASTEST else f"{about(ahead)} Temporal's"
+
+
+def about(ahead: timedelta) -> str:
+    """A difference of two clocks, for people: to a second, a large one to a minute, so that it is not another text each time."""
+    step = timedelta(minutes=1) if abs(ahead) >= timedelta(minutes=2) else timedelta(seconds=1)
+    return f"{format_duration(max(round(abs(ahead) / step), 1) * step)} {'ahead of' if ahead > timedelta(0) else 'behind'}"

@@ -1,0 +1,85 @@
+"""A worker whose clock disagrees with Temporal's does nothing, and says so (S18, S44, S45)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.clocks import wrong_clock
+from activities.errors import ErrorType, error_type
+from workers.timekeeping import SCAN, SCANS_DECLINED, Timekeeping
+
+POWER_OFF = "power-management.power-off"
+RIGHT, SLOW, FAST = timedelta(0), timedelta(seconds=-4), timedelta(seconds=12)
+
+
+class Act(ActivityInboundInterceptor):
+    def __init__(self) -> None:
+        """What the activity knew of its worker's clock, each time that it ran."""
+        self.knew: list[str] = []
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> str:  # noqa: A002 - the SDK's name
+        self.knew.append(wrong_clock.get())
+        return "done"
+
+
+async def perform(keeping: Timekeeping, ahead: timedelta, act: Act, *, name: str = POWER_OFF, attempt: int = 1) -> str:
+    environment = ActivityEnvironment()
+    started = datetime.now(UTC) - ahead
+    environment.info = replace(environment.info, started_time=started, activity_type=name, attempt=attempt)
+
+    async def run() -> str:
+        given = ExecuteActivityInput(fn=run, args=[], executor=None, headers={})
+        answer: str = await keeping.intercept_activity(act).execute_activity(given)
+        return answer
+
+    return await environment.run(run)
+
+
+@pytest.mark.parametrize("ahead", [SLOW, FAST, timedelta(minutes=10), timedelta(minutes=-10)])
+async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes_elsewhere(
+    ahead: timedelta,
+) -> None:
+    """S45: its idea of "too late" is none."""
+    act = Act()
+    with pytest.raises(ApplicationError, match=r"the clock of worker .* (ahead of|behind) Temporal's") as declined:
+        await perform(Timekeeping(), ahead, act)
+    assert error_type(declined.value) is ErrorType.WRONG_CLOCK
+    assert not declined.value.non_retryable
+    assert declined.value.next_retry_delay == timedelta(seconds=1)
+    assert act.knew == []
+
+
+@pytest.mark.parametrize("ahead", [RIGHT, timedelta(seconds=-1), timedelta(seconds=5)])
+async def test_a_worker_that_is_a_little_late_goes_on(ahead: timedelta) -> None:
+    act = Act()
+    assert await perform(Timekeeping(), ahead, act) == "done"
+    assert act.knew == [""]
+
+
+async def test_a_scan_that_nobody_else_takes_is_answered_with_the_reason() -> None:
+    """S44: else nobody would ever hear why nothing is done."""
+    act, keeping = Act(), Timekeeping()
+    for attempt in range(1, SCANS_DECLINED + 1):
+        with pytest.raises(ApplicationError):
+            await perform(keeping, FAST, act, name=SCAN, attempt=attempt)
+    assert await perform(keeping, FAST, act, name=SCAN, attempt=SCANS_DECLINED + 1) == "done"
+    assert "ahead of Temporal's" in act.knew[0]
+
+
+async def test_a_wrong_clock_is_logged_once_and_so_is_its_mending(caplog: pytest.LogCaptureFixture) -> None:
+    """S44."""
+    caplog.set_level(logging.INFO, "workers.timekeeping")
+    keeping = Timekeeping()
+    for _ in range(3):
+        with pytest.raises(ApplicationError):
+            await perform(keeping, SLOW, Act())
+    for _ in range(3):
+        await perform(keeping, RIGHT, Act())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
