@@ -284,6 +284,8 @@ class Pinned:
     """Every device that this episode may touch, of power and of paths."""
     levels: tuple[tuple[str, ...], ...] = ()
     """The endpoints whose OFF, all of one level, is the proof (S4); none where nothing of power is configured."""
+    machine_uids: tuple[str, ...] = ()
+    """Of the Machines that belong to the Node; none where it has none."""
     addresses: tuple[str, ...] = ()
     """Its IP addresses, by which it may be heard of; they identify nobody and are never compared."""
 

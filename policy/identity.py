@@ -40,14 +40,20 @@ def same_machine(pinned: Pinned, seen: SeenMachine) -> bool:
 
 
 def compare_identity(
-    pinned: Pinned, observation: Observation, *, destructive: bool, endpoints: Collection[str] | None = None
+    pinned: Pinned,
+    observation: Observation,
+    *,
+    destructive: bool,
+    endpoints: Collection[str] | None = None,
+    machine_uids: Collection[str] | None = None,
 ) -> str:
     """ "" when it is the pinned target, else which field differs, with both values.
 
     Before a destructive act: uid, providerID and system UUID; a pinned value that has vanished is a difference. Before a
     restoring one only the providerID, where the node says one, so that a Node object deleted or re-created meanwhile strands
-    no machine that is off. endpoints: those that an act would touch; they are compared always. A value that was empty when it
-    was pinned is never compared: what turns up later neither confirms nor denies it.
+    no machine that is off. endpoints: those that the configuration gives now; machine_uids: those of the Machines that belong to
+    the Node now. Either is compared where it is known. A value that was empty when it was pinned is never compared: what turns up
+    later neither confirms nor denies it.
     """
     if endpoints is not None and set(endpoints) != set(pinned.endpoints):
         return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"
@@ -56,6 +62,8 @@ def compare_identity(
     if not destructive:
         vanished = not observation.provider_id
         return "" if vanished else _difference("providerID", pinned.provider_id, observation.provider_id)
+    if machine_uids is not None and (gone := set(pinned.machine_uids) - set(machine_uids)):
+        return f"Machine uid: pinned {_listed(gone)}, now {_listed(machine_uids)}"
     return (
         _difference("uid", pinned.uid, observation.uid)
         or _difference("providerID", pinned.provider_id, observation.provider_id)

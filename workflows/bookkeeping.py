@@ -71,6 +71,14 @@ class Bookkeeping:
             turn = turn_for(error, "the out-of-service taint can't be removed")
             raise (Hopeless(turn.reason) if isinstance(turn, Vetoed) else turn) from error
 
+    async def mark_again(self) -> bool:
+        """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
+        Vetoed where another's mark says so."""
+        result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
+        if result.changed:
+            self._episode.note("mark", "again", result.detail)
+        return result.changed
+
     async def take_node_lease(self, *, theirs_matters: bool) -> None:
         """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""
         not_after = workflow.now() + options.WRITE_WINDOW

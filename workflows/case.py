@@ -11,7 +11,7 @@ from datetime import datetime
 
 from temporalio import workflow
 
-from activities.contracts.target import PinResult, Target
+from activities.contracts.target import Configured, PinResult, Target
 from policy.episodes import Need
 from policy.permits import PermitRequest
 from policy.plan import FencingPlan
@@ -94,9 +94,16 @@ class Case:
         return self.episode.permit_request(self.need)
 
 
-def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = None, goes_on: bool = False) -> Case:
-    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. deadline: see `Looks`.
-    goes_on: see `FencingStory`."""
+def open_case(
+    episode: Episode,
+    pin: PinResult,
+    *,
+    configured: Configured | None = None,
+    deadline: datetime | None = None,
+    goes_on: bool = False,
+) -> Case:
+    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. configured, deadline: see
+    `Looks`. goes_on: see `FencingStory`."""
     plan, need = pin.plan, pin.need
     info = workflow.info()
     episode.cause = need.cause
@@ -110,7 +117,7 @@ def open_case(episode: Episode, pin: PinResult, *, deadline: datetime | None = N
         workflow_id=info.workflow_id,
         run_id=info.run_id,
     )
-    looks = Looks(episode, need, deadline=deadline)
+    looks = Looks(episode, need, deadline=deadline, configured=configured)
     desk = Bookkeeping(episode, delegate=need.delegate)
     power = PowerSequence(episode, plan)
     freeing = FreeingSequence(episode, plan, desk, power, looks)

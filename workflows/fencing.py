@@ -20,10 +20,11 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import PinResult, TargetActivities
+from activities.contracts.target import Configured, PinResult, TargetActivities
 from activities.errors import error_message
 from policy.episodes import EpisodeResult, FencingInput, Kind, NeedKind, Outcome, Phase, Step
 from policy.fencing import power_due
+from policy.identity import same_machine
 from policy.plan import FencingPlan
 from workflows import options
 from workflows.case import Case, open_case
@@ -139,14 +140,17 @@ class FencingStory:
             except NeedGone as turn:
                 ended = await self._way_back(Outcome.RECOVERED, f"nothing more to do: {turn.reason}")
             except Vetoed as turn:
-                ended = await self._way_back(Outcome.RELEASED, f"given up before power-off: {turn.reason}")
+                given_up = "can't be finished" if self.touched else "given up before power-off"
+                ended = await self._way_back(Outcome.RELEASED, f"{given_up}: {turn.reason}")
             except AbortAsked as turn:
                 return await self.endings.aborted(turn.reason)
             except StepFailed as turn:
                 if isinstance(turn, ProofLost):
                     await self.case.desk.note_off(None)
                 ended = await self._start_over(turn.reason)
-            except (Hopeless, TargetChanged) as turn:
+            except TargetChanged as turn:
+                ended = None if await self._is_registered_anew() else await self._last_resort(turn.reason)
+            except Hopeless as turn:
                 ended = await self._last_resort(turn.reason)
             if ended is not None:
                 return ended
@@ -156,7 +160,12 @@ class FencingStory:
         if self._is_a_step:
             await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
             raise Hopeless(problem)
-        return await self.parking.park(problem)
+        while True:
+            if (ended := await self.parking.park(problem)) is not None:
+                return ended
+            problem = await self._pin_anew()
+            if not problem:
+                return None
 
     async def _flow(self) -> End:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
@@ -223,17 +232,64 @@ class FencingStory:
         await case.adoption.settle()
         return ""
 
+    async def _pin_anew(self) -> str:
+        """A person has it go on. As long as no device was touched, the node and its configuration are looked up anew: what he has
+        mended is what acts. Afterwards the devices that were begun with are those that finish (S9). Answers why that can't be."""
+        case = self.case
+        if case.touched or case.freed_something or case.isolation.left:
+            return ""
+        try:
+            pin = await self._pin()
+        except ActivityError as error:
+            return error_message(error)
+        before = case.sighting.pinned
+        if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
+            return f"another machine has taken the name {before.node}"
+        self._deadline = case.looks.deadline
+        self._open(pin)
+        self._case = replace(self.case, answering=case.answering)
+        try:
+            await self.case.adoption.take_over()
+            await self._mark()
+        except Turn as turn:
+            return turn.reason
+        return ""
+
+    async def _is_registered_anew(self) -> bool:
+        """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
+        what needs the old one is dropped, and the machine comes back as any other (S9)."""
+        case = self.case
+        if not await case.looks.refresh() or not case.sighting.is_registered_anew():
+            return False
+        if case.power.proof is not None:
+            why = "the Node was made anew since the machine was switched off"
+            case.freeing.drop(why)
+            await case.desk.tell("WorkloadsLeft", f"{why}: nothing of it is freed", warning=True)
+            return True
+        case.sighting.adopt_node()
+        if not case.touched and not case.isolation.left:
+            case.sighting.pin_anew()
+        case.isolation.begin_anew()
+        try:
+            await self._mark()
+        except Turn as turn:
+            self.episode.note("mark", "failed", turn.reason)
+            return False
+        return True
+
     async def _pin(self) -> PinResult:
+        asked_for = self._request.node_uid if self._case is None else ""  # later the story judges
         return await workflow.execute_activity_method(
             TargetActivities.pin,
-            self._request,
+            replace(self._request, incident=self.episode.incident, node_uid=asked_for),
             **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
         )
 
     def _open(self, pin: PinResult) -> None:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
-        self._case = open_case(self.episode, pin, deadline=self._deadline, goes_on=self._goes_on)
+        configured = Configured(template=self._request.template)
+        self._case = open_case(self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on)
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)

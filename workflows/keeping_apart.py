@@ -19,7 +19,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
-from activities.contracts.target import PinResult, Target, TargetActivities
+from activities.contracts.target import Configured, PinResult, Target, TargetActivities
 from policy.episodes import FencingInput, IsolatedBoot, Need, NeedKind, Outcome, Phase
 from policy.permits import Release
 from policy.preservation.held import Isolation
@@ -150,7 +150,7 @@ class KeepingApart:
         )
         await self._desk.write(TargetActivities.mark, "isolation: marks the node")
         self.marked = True
-        looks = Looks(self._episode, NEED, gone=self._objection)
+        looks = Looks(self._episode, NEED, gone=self._objection, configured=Configured())
         tries = Tries(self._episode, plan, before_next=looks.may_go_on)
         sequence = IsolationSequence(self._episode, plan, self._desk, looks, tries)
         if pin.adopted_paths:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import LookRequest, LookResult, LookVerdict, TargetActivities
+from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
 from policy.episodes import Need
 from workflows import options
 from workflows.episode import Episode
@@ -27,12 +27,21 @@ CLEAN_UP_PAUSE = timedelta(seconds=10)
 class Looks:
     """An episode's eyes on its target."""
 
-    def __init__(self, episode: Episode, need: Need, *, gone: Callable[[], str] = str, deadline: datetime | None = None) -> None:
+    def __init__(
+        self,
+        episode: Episode,
+        need: Need,
+        *,
+        gone: Callable[[], str] = str,
+        deadline: datetime | None = None,
+        configured: Configured | None = None,
+    ) -> None:
         """gone: why the need is gone, for all that the episode itself knows; "" while it stands. deadline: from then on nothing
-        more is begun."""
+        more is begun. configured: see LookRequest."""
         self._episode = episode
         self.need = need
         self._gone = gone
+        self._configured = configured
         self.deadline = deadline
 
     def in_time(self, duration: timedelta) -> timedelta:
@@ -144,13 +153,19 @@ class Looks:
         if result.verdict is LookVerdict.VETOED and not result.observation.soon:
             raise Vetoed(result.reason)
 
-    async def need_is_gone(self) -> bool:
-        """Whether the need is provably gone. Not being able to look is not being gone."""
+    async def need_is_gone(self, *, frees: bool = False) -> bool:
+        """Whether the need is provably gone. Not being able to look is not being gone.
+
+        frees: what ran on the machine is about to be freed. Raises TargetChanged where it is another one by now, or where another
+        device is configured for it: what the pinned one says is no proof then (S9).
+        """
         try:
-            result = await self._look(destructive=False, need_matters=True)
+            result = await self._look(destructive=False, need_matters=True, frees=frees)
         except Turn as turn:
             self._episode.note("look", "failed", turn.reason)
             return False
+        if frees and result.verdict is LookVerdict.TARGET_CHANGED:
+            raise TargetChanged(result.reason)
         return result.verdict is LookVerdict.NEED_GONE
 
     async def refresh(self) -> bool:
@@ -178,7 +193,7 @@ class Looks:
             await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
         return reason
 
-    async def _look(self, *, destructive: bool, need_matters: bool, removes: bool = False) -> LookResult:
+    async def _look(self, *, destructive: bool, need_matters: bool, removes: bool = False, frees: bool = False) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
             need=self.need,
@@ -186,6 +201,7 @@ class Looks:
             destructive=destructive,
             need_matters=need_matters,
             removes=removes,
+            configured=self._configured if destructive or frees else None,
         )
         config = options.cluster_read(self._episode.target.cluster)
         try:

@@ -14,7 +14,7 @@ from policy.durations import format_duration
 from policy.episodes import OffProof, Phase, Step
 from policy.fencing_requests import Stage
 from workflows.case import Case
-from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn
+from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
@@ -51,13 +51,22 @@ class PowerManagement:
             return
         await self._seen_down()
         began = self._freeing.began or self._episode.kernel_dead is not None
-        if not began and await self._looks.need_is_gone():
+        if await self._looks.need_is_gone(frees=True) and not began:
             self._freeing.drop("the need was gone before any consequence began")
             return
-        await self._case.isolation.free_left_over(self._require_still_off)
-        await self._freeing.free()
+        try:
+            await self._consequences()
+        except Vetoed:
+            # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
+            if not await self._desk.mark_again():
+                raise
+            await self._consequences()
         if self._freeing.left_over:
             await self._desk.tell("WorkloadsLeft", self._freeing.left_over, warning=True)
+
+    async def _consequences(self) -> None:
+        await self._case.isolation.free_left_over(self._require_still_off)
+        await self._freeing.free()
 
     async def try_give_up(self) -> None:
         """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since. It is

@@ -66,6 +66,17 @@ class Sighting:
             return False
         return not same_machine(self.pinned, seen)
 
+    def is_registered_anew(self) -> bool:
+        """Whether the Node is another object than the pinned one, and stands for the same machine."""
+        seen = self._episode.observation
+        return seen is not None and seen.present and seen.uid != self.pinned.uid and same_machine(self.pinned, seen)
+
+    def adopt_node(self) -> None:
+        """The Node object as it is now is the one that we are about."""
+        if (seen := self._episode.observation) is not None:
+            self._episode.note("pin", "uid", f"{self.pinned.uid} has become {seen.uid}, which is the same machine")
+            self._episode.target = replace(self._episode.target, pinned=replace(self.pinned, uid=seen.uid))
+
     def has_booted(self) -> bool:
         """Whether the node shows another boot than the pinned one."""
         seen = self._episode.observation

@@ -24,6 +24,7 @@ from activities.cluster.machine_reading import Connections, Subject, find_check,
 from activities.cluster.marks import is_ours, owner
 from activities.cluster.node_events import events_on_node
 from activities.cluster.nodelease import foreign_lease
+from activities.cluster.plans import plan_for
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
@@ -59,6 +60,9 @@ LEAST_SECONDS = 1.0
 
 T = TypeVar("T")
 
+_UNREAD = Subject()
+"""Of which nothing is known."""
+
 _WEIGHT = {LookVerdict.GO: 0, LookVerdict.VETOED: 1, LookVerdict.NEED_GONE: 2}
 """Of several answers about one node the first of these holds."""
 
@@ -86,7 +90,8 @@ class _Sight:
     """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where somebody else
-    holds it.
+    holds it. endpoints: of the devices that are configured for it now, None where nobody asks, or where `unplanned` says why
+    that is not known.
     """
 
     node: LiveNode | None
@@ -99,7 +104,16 @@ class _Sight:
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
     renewed: datetime | None
+    endpoints: tuple[str, ...] | None
+    unplanned: _Doubt | None
     doubts: tuple[_Doubt, ...]
+
+    @property
+    def machine_uids(self) -> tuple[str, ...] | None:
+        """Of the Machines that belong to the Node; None where they could not be read."""
+        if self.subject is _UNREAD:
+            return None
+        return tuple(each.uid for each in self.subject.machines_of(self.node.view if self.node is not None else None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,13 +198,13 @@ class LastLook:
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
-        name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
+        name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
-        (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed) = await asyncio.gather(
+        (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed, endpoints) = await asyncio.gather(
             asyncio.gather(
                 _read("the node", self._node(name), None, blind),
                 self._asking(request, doubts),
-                _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
+                _read("its Machine", self._subject(request, need, whole=whole), _UNREAD, doubts),
             ),
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(name, now), None, doubts),
@@ -200,6 +214,7 @@ class LastLook:
             asyncio.gather(
                 self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
+                _read("its fence configuration", self._endpoints(request), None, unplanned),
             ),
         )
         return _Sight(
@@ -214,15 +229,18 @@ class LastLook:
             policies=policies,
             events=events,
             renewed=renewed,
+            endpoints=endpoints,
+            unplanned=unplanned[0] if unplanned else None,
             doubts=(*blind, *doubts),
         )
 
     def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
         """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
-        because the way back needs no licence; then the licence; then who says "hands off".
+        because the way back needs no licence; then the devices and the Machine, then the licence; then who says "hands off".
         """
         observation = _observation(request, sight)
-        if changed := compare_identity(request.target.pinned, observation, destructive=request.destructive):
+        pinned, destructive = request.target.pinned, request.destructive
+        if changed := compare_identity(pinned, observation, destructive=destructive):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
         if request.restores and (veto := _veto(request, sight)):
             return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
@@ -233,6 +251,14 @@ class LastLook:
         need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
         if need.verdict is not LookVerdict.GO:
             return need
+        # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
+        machine_uids = sight.machine_uids if destructive else None
+        if changed := compare_identity(
+            pinned, observation, destructive=destructive, endpoints=sight.endpoints, machine_uids=machine_uids
+        ):
+            return replace(need, verdict=LookVerdict.TARGET_CHANGED, reason=changed)
+        if sight.unplanned is not None:
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
         held, why = sight.permit
         if sight.lease_problem or not held:
             return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
@@ -294,6 +320,16 @@ class LastLook:
         if not request.destructive or not request.need.kind.automatic or request.target.pinned.node.startswith(MACHINE):
             return None
         return await lease_renewed(self._connection, request.target.pinned.node)
+
+    async def _endpoints(self, request: LookRequest) -> tuple[str, ...] | None:
+        """Every device that is configured for the node now. Without devices at the pin none is touched."""
+        if request.configured is None or not request.target.pinned.endpoints:
+            return None
+        node = await self._node(request.target.pinned.node)
+        if node is None:
+            return None
+        template, namespace = request.configured.template, self._source.namespace
+        return (await plan_for(self._elsewhere, node.view, template, request.need, namespace=namespace)).endpoints
 
     async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         node = request.target.pinned.node

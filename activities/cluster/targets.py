@@ -14,7 +14,7 @@ from activities.cluster.fencing_requests import answer
 from activities.cluster.isolation import require_cluster
 from activities.cluster.livenode import Clock, Edit, LiveNode, edit_node, in_time, observe, read_node, readable_mark, utc_now
 from activities.cluster.looks import LastLook, PermitBook
-from activities.cluster.machine_reading import Connections
+from activities.cluster.machine_reading import Connections, read_subject
 from activities.cluster.marks import is_ours, mark_edit, owner, write_mark
 from activities.cluster.mirroring import EpisodeTeller, tell_or_log
 from activities.cluster.needs import kinds_for, require_kind, with_live_delegate
@@ -89,8 +89,9 @@ class ClusterTarget(TargetActivities):
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
         plan = await plan_for(self._connections, view, request.template, planned, namespace=self._fence_namespace)
+        subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
         return PinResult(
-            pinned=_pinned(node, plan),
+            pinned=_pinned(node, plan, tuple(each.uid for each in subject.machines_of(view))),
             plan=plan,
             need=need,
             control_plane=view.control_plane,
@@ -170,7 +171,7 @@ class ClusterTarget(TargetActivities):
         return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
 
 
-def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
+def _pinned(node: LiveNode, plan: FencingPlan, machine_uids: tuple[str, ...]) -> Pinned:
     view = node.view
     return Pinned(
         node=view.name,
@@ -182,6 +183,7 @@ def _pinned(node: LiveNode, plan: FencingPlan) -> Pinned:
         not_ready_since=None if view.ready else view.ready_since,
         endpoints=plan.endpoints,
         levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
+        machine_uids=machine_uids,
         addresses=node.addresses,
     )
 

@@ -67,13 +67,21 @@ class LookVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What was asked for when the devices of a node were looked up. template: the one that the request named, None for none."""
+
+    template: ObjectRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
     """Live last look before a destructive act (S20). destructive False: only providerID is compared (S9). Where the need does not
     matter either, the look is one before power, a path or a network is given back, and its licence is that nobody wants the
     machine left as it is (on its Machine, too, S21) and that no other episode or deployment has it by now (S38).
 
     removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
-    is switched off or starts anew, and goes on being counted there (S15).
+    is switched off or starts anew, and goes on being counted there (S15). configured: how the pinned devices were chosen, so that
+    those that are configured now are compared with them; None where they are not used, or used all the same.
     """
 
     target: Target
@@ -82,6 +90,7 @@ class LookRequest:
     destructive: bool = True
     need_matters: bool = True
     removes: bool = False
+    configured: Configured | None = None
 
     @property
     def restores(self) -> bool:

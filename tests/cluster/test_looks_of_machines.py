@@ -7,15 +7,17 @@ Cluster API in both versions, unless only one of them has the thing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.connection import ClusterConnection
 from activities.cluster.targets import ClusterTarget
-from activities.contracts.target import LookResult, LookVerdict
-from policy.episodes import Need, NeedKind
+from activities.contracts.target import LookResult, LookVerdict, PinResult
+from policy.episodes import FencingInput, Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.marks import TERMINATING_ANNOTATION, claim_of
 from policy.nodes import PRESERVE_ANNOTATION
@@ -106,6 +108,22 @@ class TestTheMachineOfANode:
         await system.add_machine(world.others, "the-real-one", node=NODE)
         await system.set_status(world.others, MACHINE, {"nodeRef": {"name": "another-node"}})
         assert (await look(world, system)).verdict is LookVerdict.GO
+
+    @every_system
+    async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(self, system: System, world: World) -> None:
+        """S9: the uid of the Machine is pinned, too."""
+        await licensed(world, system)
+        await world.install_kinds()
+        template = await world.add_template()
+        request = FencingInput(cluster=CLUSTER, node=NODE, need=need_of(system), template=template)
+        pinned: PinResult = await ActivityEnvironment().run(world.target.pin, request)
+        target = replace(await world.pinned(), pinned=pinned.pinned)
+        assert (await look(world, system, target=target)).verdict is LookVerdict.GO
+        await world.others.delete(system.path("machines", MACHINE))
+        await system.add_machine(world.others, MACHINE, node=NODE)
+        result = await look(world, system, target=target)
+        assert result.verdict is LookVerdict.TARGET_CHANGED
+        assert "Machine uid" in result.reason
 
     async def test_an_annotation_of_another_namespace_is_of_another_machine(self, world: World) -> None:
         """OpenShift's annotation names the namespace as well; this check's is listed."""

@@ -1,6 +1,6 @@
-"""BMCs that mislead, and a node that is not the one it was: nothing is freed, a person is told why in one line, others go on.
+"""BMCs that mislead: nothing is freed, a person is told why in one line, others go on.
 
-Five nodes fail in five different ways under a cap of two, so that the later ones are served only if the earlier ones have given
+Four nodes fail in four different ways under a cap of two, so that the later ones are served only if the earlier ones have given
 their permits back.
 """
 
@@ -16,8 +16,7 @@ import pytest
 
 from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.permits import Holding
-from simulator.objects import uid_of
-from simulator.resources import NODES, SECRETS
+from simulator.resources import SECRETS
 from starter.errors import RefusedError
 from tests import report
 from tests.system.harness import System
@@ -51,12 +50,11 @@ PLAN = {
 }
 WHO, WHY = "ada@rack-7", "pulled both plugs and saw the fans stop"
 
-RECREATED, IGNORING, LYING, SILENT, REFUSED = "re-created node", "ignores off", "says on", "never answers", "wrong password"
-EXPECTED_OFFS = {RECREATED: 0, IGNORING: TRIES, LYING: TRIES, SILENT: 0, REFUSED: 0}
+IGNORING, LYING, SILENT, REFUSED = "ignores off", "says on", "never answers", "wrong password"
+EXPECTED_OFFS = {IGNORING: TRIES, LYING: TRIES, SILENT: 0, REFUSED: 0}
 """Commands that may reach the chassis until the episode parks: the tries of one step, no restart of the flow."""
 
 EXPECTED_WORDS = {
-    RECREATED: "uid",
     IGNORING: "says on",
     LYING: "says on",
     SILENT: "no answer from the BMC",
@@ -85,7 +83,7 @@ class Case:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """The system once all five have parked. `spare`: nodes that nothing has happened to yet."""
+    """The system once all four have parked. `spare`: nodes that nothing has happened to yet."""
 
     system: System
     tap: LoginTap
@@ -110,9 +108,6 @@ async def stage(
             await system.start_scanner(cap=CAP)
             stage = Stage(system=system, tap=tap, spare=[name for name in system.cluster.nodes if name not in nodes.values()])
             befores = {what: Before.of(system.cluster, node) for what, node in nodes.items()}
-            system.break_node(nodes[RECREATED], "kubelet-stops")
-            await in_phase(system, nodes[RECREATED], Phase.RUNNING, doing="waits before power-management")
-            await _recreate(system, nodes[RECREATED])
             for what, fault in ((IGNORING, "bmc-ignores-off"), (LYING, "bmc-lies"), (SILENT, "bmc-dead"), (REFUSED, "")):
                 system.cluster.break_node(nodes[what], "kubelet-stops")
                 if fault:
@@ -134,7 +129,7 @@ def _cast(system: System) -> dict[str, str]:
     hosts = list(dict.fromkeys(system.node_of_pod(f"demo/database-{number}") for number in range(3)))
     others = [name for name in system.cluster.nodes if name not in hosts]
     order = [*hosts, *others]
-    return {what: order[index] for index, what in enumerate((IGNORING, SILENT, LYING, REFUSED, RECREATED))}
+    return {what: order[index] for index, what in enumerate((IGNORING, SILENT, LYING, REFUSED))}
 
 
 async def _apply(system: System, refused: str, tap: LoginTap) -> None:
@@ -151,16 +146,6 @@ async def _apply(system: System, refused: str, tap: LoginTap) -> None:
     await system.apply_policy(plan={**PLAN, "power": [device]}, check={"minHealthy": 1})
 
 
-async def _recreate(system: System, name: str) -> None:
-    """As a cloud controller or a person does it: the same machine behind a new Node object."""
-    old = await system.live_node(name)
-    await system.client.delete(NODES.path(name))
-    kept = {key: old["metadata"][key] for key in ("name", "labels")}
-    new = {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": {"providerID": old["spec"]["providerID"]}}
-    created = await system.client.create(NODES.path(), {**new, "status": old["status"]})
-    assert uid_of(created) != uid_of(old)
-
-
 async def _ended(stage: Stage, what: str) -> EpisodeResult:
     case = stage.cases[what]
     result = await stage.system.ended(case.before)
@@ -172,7 +157,7 @@ async def _ended(stage: Stage, what: str) -> EpisodeResult:
 
 @pytest.mark.parametrize("what", EXPECTED_OFFS)
 async def test_a_doubtful_power_state_frees_nothing_and_parks_with_one_line(stage: Stage, what: str) -> None:
-    """S1, S3, S9: no consequence in any episode whose off is not proven, or whose node is another object now."""
+    """S1, S3: no consequence in any episode whose off is not proven."""
     case = stage.cases[what]
     problem = case.parked.problem
     assert EXPECTED_WORDS[what] in problem
@@ -186,7 +171,7 @@ async def test_a_doubtful_power_state_frees_nothing_and_parks_with_one_line(stag
 
 
 async def test_no_consequence_was_even_asked_for(stage: Stage) -> None:
-    """S1: neither the histories nor the watches know of any, for any of the five, up to the moment they parked."""
+    """S1: neither the histories nor the watches know of any, for any of the four, up to the moment they parked."""
     for case in stage.cases.values():
         parked_at = next(
             entry.at
@@ -205,7 +190,7 @@ async def test_a_wrong_password_is_tried_exactly_once(stage: Stage) -> None:
 
 
 async def test_the_permits_are_free_again_and_the_next_sick_node_is_served(stage: Stage) -> None:
-    """S14: five parked episodes hold their nodes and none of the two permits."""
+    """S14: four parked episodes hold their nodes and none of the two permits."""
     system, node = stage.system, stage.spare[0]
     for case in stage.cases.values():
         if await is_open(system, case.node) and not case.then:
@@ -239,7 +224,7 @@ async def test_a_persons_word_stands_for_the_proof_and_is_on_record(stage: Stage
     assert system.cluster.storage.violations == []
 
 
-@pytest.mark.parametrize("what", [LYING, REFUSED, RECREATED])
+@pytest.mark.parametrize("what", [LYING, REFUSED])
 async def test_an_abort_reaches_a_parked_episode_and_takes_our_marks_away(stage: Stage, what: str) -> None:
     """S35: aborted, nothing freed, nothing of ours left on the node, and it is left alone afterwards."""
     system, case = stage.system, stage.cases[what]

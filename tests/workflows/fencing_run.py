@@ -40,7 +40,7 @@ class Run:
         """How it ended; every rule that the world watches held at every moment."""
         result = await asyncio.wait_for(self.handle.result(), 30)
         await keep_history(self.handle)
-        assert self.world.broken == []
+        assert self.world.broken == [], self.world.broken
         return result
 
     async def status(self) -> EpisodeStatus:

@@ -142,18 +142,18 @@ async def test_a_wrong_password_asks_for_a_person_at_once(env: WorkflowEnvironme
         assert world.consequences() == []
 
 
-async def test_a_node_created_anew_meanwhile_is_not_the_target(env: WorkflowEnvironment) -> None:
-    """S9: what was pinned is compared at the last look."""
+async def test_another_machine_under_the_name_is_not_the_target(env: WorkflowEnvironment) -> None:
+    """S9: what was pinned is compared at the last look. The machine that it was about is replaced, and nobody waits for it."""
     world = World(plan=plan(wait_before_power=timedelta(days=3650)))
     world.gates["cordon"] = asyncio.Event()
     async with fencing(env, world) as run:
         await run.did("cordon")
-        world.uid = "uid-2"
+        world.uid, world.provider_id = "uid-2", "sim://8"
         await run.tell(world.observation())
         world.gates["cordon"].set()
-        await run.parked()
-        assert world.count("off") == 0
-        assert world.consequences() == []
+        assert (await run.result()).outcome is Outcome.REPLACED
+    assert world.count("off") == 0
+    assert world.consequences() == []
 
 
 async def test_a_lost_answer_to_off_is_read_and_never_repeated(env: WorkflowEnvironment) -> None:

@@ -205,9 +205,9 @@ async def test_a_node_that_is_another_one_after_the_queue_is_not_pinned_anew(env
     world.gates["ask-permit"] = asyncio.Event()
     async with fencing(env, world, permit_granted=False) as run:
         await run.did("ask-permit")
-        world.boot_id, world.uid = "boot-2", "uid-2"
+        world.boot_id, world.uid, world.provider_id = "boot-2", "uid-2", "sim://8"
         world.gates["ask-permit"].set()
-        assert "target-changed" in (await run.parked()).problem
+        assert (await run.result()).outcome is Outcome.REPLACED
         assert [entry for entry in await run.record() if entry.outcome == "boot id"] == []
     assert world.consequences() == []
 

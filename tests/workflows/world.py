@@ -73,6 +73,7 @@ class World:
     ready: bool = False
     present: bool = True
     uid: str = "uid-1"
+    provider_id: str = "sim://7"
     boot_id: str = "boot-1"
     pods: int = 3
     cut_pods: int = 2
@@ -200,7 +201,7 @@ class World:
             uid=self.uid,
             ready=self.ready,
             boot_id=self.boot_id,
-            provider_id="sim://7",
+            provider_id=self.provider_id,
             system_uuid="sys-7",
             ready_since=self.ready_since if self.ready else None,
             unhealthy=not self.ready,
@@ -221,8 +222,23 @@ class World:
             act for act in self.acts if act in {"taint", "delete-workload", "free-cut-pods", "delete-node", "free-while-dumping"}
         ]
 
+    def differs(self, request: contract.LookRequest) -> bool:
+        """Whether the target is another one than was pinned, by what the look compares."""
+        pinned = request.target.pinned
+        if request.configured is not None and set(self.plan.endpoints) != set(pinned.endpoints):
+            return True
+        return request.destructive and (not self.present or self.uid != pinned.uid)
+
+    def require_pinned(self, target: contract.Target) -> None:
+        """As the activities look at the Node that they write to."""
+        if self.present and self.uid != target.pinned.uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{NODE} is not the one pinned: uid {self.uid}")
+
     def consequence(self, request: contract.FreeRequest, name: str) -> None:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
+        self.require_pinned(request.target)
+        if self.present and self.marked != request.target.incident:
+            raise failure(ErrorType.VETOED, f"Node/{NODE} is held by nobody, not by this episode")
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
         word = request.proof.acknowledgement
@@ -264,7 +280,7 @@ class ScriptedTarget:
         pinned = Pinned(
             node=NODE,
             uid=world.uid,
-            provider_id="sim://7",
+            provider_id=world.provider_id,
             system_uuid="sys-7",
             boot_id=world.boot_id,
             zone="a",
@@ -285,10 +301,10 @@ class ScriptedTarget:
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
-        self.world.mark = marked(self.world.mark, request.target)
+        before, self.world.mark = self.world.mark, marked(self.world.mark, request.target)
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
-        return contract.ActResult(changed=True, detail="marked")
+        return contract.ActResult(changed=self.world.mark != before, detail="marked")
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
@@ -306,7 +322,7 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.NEED_GONE
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not world.ready:
             verdict = contract.LookVerdict.VETOED
-        elif request.destructive and (not world.present or world.uid != request.target.pinned.uid):
+        elif world.differs(request):
             verdict = contract.LookVerdict.TARGET_CHANGED
         elif request.destructive and not world.permitted:
             verdict = contract.LookVerdict.NOT_LICENSED

@@ -11,14 +11,27 @@ from typing import Any
 import pytest
 
 from activities.cluster import looks
-from activities.contracts.target import LookResult, LookVerdict
+from activities.contracts.target import Configured, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episodes import Kind, Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, TAINT
 from simulator.api.faults import Accident, Fault
-from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, HOLDER, INCIDENT, NODE, NOW, World, our_mark, refused
+from tests.cluster.acts.world import (
+    CHECK_REF,
+    CHECKS,
+    CLUSTER,
+    HOLDER,
+    INCIDENT,
+    NODE,
+    NOW,
+    TEMPLATE_NAMESPACE,
+    TEMPLATES,
+    World,
+    our_mark,
+    refused,
+)
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -481,3 +494,51 @@ class TestDoubt:
         licensed.permits.error = RuntimeError("connection refused")
         licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="kube-system/leases/|nodehealthchecks/"))
         assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO
+
+
+async def _with_template(world: World) -> Any:
+    await world.add_template()
+    return await world.pinned()
+
+
+async def test_a_device_that_is_configured_anew_is_another_target(licensed: World) -> None:
+    """S9: the plug that was pinned is no longer the node's, whatever else is as it was."""
+    target = await _with_template(licensed)
+    asked = {"need": CHECK_NEED, "configured": Configured()}
+    assert (await licensed.target.last_look(await licensed.look(target, **asked))).verdict is LookVerdict.GO
+    power = [{"driver": "ipmi", "nodeParameters": {NODE: {"ip": "10.0.0.8"}}, "secretRef": {"name": "bmc-credentials"}}]
+    change = {"spec": {"template": {"spec": {"power": power}}}}
+    await licensed.others.patch(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE), change)
+    for destructive in (True, False):  # off, and what is freed on the word of that device
+        result = await licensed.target.last_look(await licensed.look(target, destructive=destructive, **asked))
+        assert result.verdict is LookVerdict.TARGET_CHANGED
+        assert "10.0.0.7" in result.reason
+        assert "10.0.0.8" in result.reason
+
+
+async def test_a_device_of_another_scheme_at_the_same_address_is_another_target(licensed: World) -> None:
+    """S9: the whole endpoint is compared."""
+    target = await _with_template(licensed)
+    pinned = replace(target.pinned, endpoints=("ipmi://10.0.0.7:624",))
+    result = await licensed.target.last_look(
+        await licensed.look(replace(target, pinned=pinned), need=CHECK_NEED, configured=Configured())
+    )
+    assert result.verdict is LookVerdict.TARGET_CHANGED
+
+
+async def test_a_configuration_that_cannot_be_used_licenses_nothing(licensed: World) -> None:
+    """S9, S20: whether the pinned device is still the node's can't be seen."""
+    target = await _with_template(licensed)
+    await licensed.others.delete(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+    result = await licensed.target.last_look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
+    assert result.verdict is LookVerdict.NOT_LICENSED
+    assert "fence configuration" in result.reason
+
+
+async def test_a_need_that_is_gone_is_gone_under_any_configuration(licensed: World) -> None:
+    """S20: the way back needs no licence."""
+    target = await _with_template(licensed)
+    await licensed.others.delete(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+    await licensed.set_ready("True")
+    result = await licensed.target.last_look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
+    assert result.verdict is LookVerdict.NEED_GONE
