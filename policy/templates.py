@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
 from policy.fence.specs import GROUP, SPEC_FIELDS, VERSION, read_spec
 from policy.fence.validation import judge
 from policy.fields import Fields
 from policy.healthcheck import ObjectRef
 from policy.nodes import NodeView
-from policy.plan import FencingPlan
 
 KIND = "FencingTemplate"
 MACHINE_DELETION = "MachineDeletionTemplate"
@@ -37,14 +35,6 @@ def is_fencing_template(reference: ObjectRef) -> bool:
 def is_own_template(reference: ObjectRef) -> bool:
     """Whether nodewarden itself carries out what the template says, instead of the controller of another kind of object."""
     return reference.kind in OWN_KINDS and reference.api_version.partition("/")[0] == GROUP
-
-
-def parse_fencing_template(obj: Mapping[str, object], node: NodeView, *, taint_honoured: bool = True) -> FencingPlan:
-    """The plan for one node. Raises PolicyError naming the template, the field and what was expected.
-
-    taint_honoured: whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer).
-    """
-    return compile_config(read_fencing_template(obj, node), taint_honoured=taint_honoured)
 
 
 def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceConfig:

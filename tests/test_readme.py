@@ -20,11 +20,12 @@ import yaml
 
 from policy.dialects import parse
 from policy.nodes import NodeView
-from policy.templates import is_fencing_template, parse_fencing_template
+from policy.templates import is_fencing_template
 from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands.groups import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
+from tests.policy.fencing_builders import plan_of_template
 from workers.settings import load
 from workflows import search
 
@@ -107,7 +108,7 @@ def test_the_objects_shown_are_accepted_as_they_stand() -> None:
     assert is_fencing_template(reference)
     metadata = by_kind["FencingTemplate"]["metadata"]
     assert (reference.namespace, reference.name) == (metadata["namespace"], metadata["name"])
-    plan = parse_fencing_template(by_kind["FencingTemplate"], NodeView(name="node-7", uid="7"))
+    plan = plan_of_template(by_kind["FencingTemplate"], NodeView(name="node-7", uid="7"))
     assert [device.endpoint for device in plan.devices] == ["ipmi://node-7.bmc.example.org:623"]
     (secret,) = plan.devices[0].credentials
     created = next(line for line in shell_lines("kubectl") if "create secret" in line)

@@ -28,11 +28,11 @@ from activities.errors import error_message
 from policy.episodes import Phase, Step
 from policy.healthcheck import ObjectRef
 from policy.permits import Release
+from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import Hopeless, Turn, Vetoed, turn_for
 
-NODE_LEASE_SECONDS = 600
 UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
 FAILURES_TOLD = 3
@@ -80,9 +80,15 @@ class Bookkeeping:
         return result.changed
 
     async def take_node_lease(self, *, theirs_matters: bool) -> None:
-        """Cover the step in hand with the medik8s node lease. Somebody else's vetoes only while we have touched nothing."""
-        not_after = workflow.now() + options.WRITE_WINDOW
-        request = NodeLeaseRequest(target=self._episode.target, seconds=NODE_LEASE_SECONDS, not_after=not_after)
+        """Cover the step in hand with the medik8s node lease: for as long as it has left, and not for less than one without a
+        time-out. Somebody else's vetoes only while we have touched nothing."""
+        now, ends = workflow.now(), self._episode.rung_until
+        left = max(ends - now, DEFAULT_TIMEOUT) if ends is not None else None
+        request = NodeLeaseRequest(
+            target=self._episode.target,
+            seconds=int(lease_duration(left).total_seconds()),
+            not_after=now + options.WRITE_WINDOW,
+        )
         try:
             result = await workflow.execute_activity_method(
                 TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")

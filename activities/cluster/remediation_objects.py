@@ -29,12 +29,14 @@ from activities.contracts.remediation import External, ExternalActivities, Exter
 from activities.errors import ErrorType, error_type, failure
 from policy.errors import PolicyError
 from policy.fence_policies import switched_off_node
-from policy.fencing_requests import GIVEN_UP_ANNOTATION, SUCCEEDED, TRUE
+from policy.fencing_requests import GIVEN_UP_ANNOTATION, SUCCEEDED
 from policy.healthcheck import Dialect, ObjectRef
 from policy.machines import MachineView
 from policy.moments import moment_of, written
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import KEEPING_WORDS
+from policy.remediation.following import Told, to_be_given_up
+from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
 from policy.remediation.objects import (
     INCIDENT_ANNOTATION,
     OF_MACHINES,
@@ -133,8 +135,15 @@ class ClusterRemediationObjects(ExternalActivities):
     async def read(self, request: ExternalRequest) -> External:
         """See the contract."""
         self._require(request)
-        _, found, why = await self._locate(request)
-        return _told(found) if found is not None else External(present=False, message=why)
+
+        def annotations(document: JsonObject) -> Mapping[str, str | None]:
+            created = moment_of(document["metadata"].get("creationTimestamp"))
+            if created is None or _is_deleting(document):
+                return {}
+            flagged = OLD_ANNOTATION in _annotations(document)
+            return {OLD_ANNOTATION: OLD_VALUE} if to_be_flagged(created, self._clock(), flagged=flagged) else {}
+
+        return await self._annotate(request, annotations)
 
     @activity.defn(name="remediation.time-out-object")
     async def time_out(self, request: ExternalRequest) -> External:
@@ -142,7 +151,8 @@ class ClusterRemediationObjects(ExternalActivities):
         self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
-            over = GIVEN_UP_ANNOTATION in _annotations(document) or condition_of(document, SUCCEEDED) == TRUE
+            succeeded = Told(succeeded=condition_of(document, SUCCEEDED))
+            over = GIVEN_UP_ANNOTATION in _annotations(document) or not to_be_given_up(succeeded)
             return {} if over or _is_deleting(document) else {GIVEN_UP_ANNOTATION: written(self._clock())}
 
         return await self._annotate(request, annotations)

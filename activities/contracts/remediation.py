@@ -223,7 +223,8 @@ class ExternalActivities(ABC):
     @activity.defn(name="remediation.read-object")
     @abstractmethod
     async def read(self, request: ExternalRequest) -> External:
-        """Look at it live: by its uid where the request has one, else by name and origin."""
+        """Look at it live: by its uid where the request has one, else by name and origin. One that is two days old is flagged,
+        once, with the annotation that the operators' alerts select: whatever it waits for, people should look."""
 
     @activity.defn(name="remediation.time-out-object")
     @abstractmethod

@@ -42,11 +42,6 @@ and tries another one. Whoever replaces the machine before starts its clock anew
 AUTOSCALER_MARGIN = timedelta(minutes=1)
 """Its clock starts when it first *sees* the machine, some scans after the creation; then it still has to act."""
 
-NODE_GROUP_ANNOTATIONS = (
-    "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size",
-    "machine.openshift.io/cluster-api-autoscaler-node-group-max-size",
-)
-
 AUTOSCALER_PATIENCE = MAX_NODE_PROVISION_TIME + AUTOSCALER_MARGIN
 
 LONGEST_PERIOD = timedelta(days=365)
@@ -199,11 +194,6 @@ def read_backoff(value: object, subject: str) -> Backoff | None:
 def leave_to_autoscaler(created: datetime | None, patience: timedelta = AUTOSCALER_PATIENCE) -> datetime | None:
     """Until when a Machine that never had a Node is the autoscaler's, whose node group its set is; None: no moment is known."""
     return None if created is None else later(created, patience)
-
-
-def is_node_group(annotations: Mapping[str, str]) -> bool:
-    """Whether a MachineSet or MachineDeployment is a node group of the cluster autoscaler: one that has been told its bounds."""
-    return any(annotation in annotations for annotation in NODE_GROUP_ANNOTATIONS)
 
 
 def written_memory(last: LastRemediation) -> str:

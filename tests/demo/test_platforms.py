@@ -13,9 +13,9 @@ import pytest
 from demo import __main__ as demo
 from demo.manifests import fencing_template
 from demo.platforms import CHOICES, why_not
-from policy.templates import parse_fencing_template
 from simulator.platforms import PLATFORMS
 from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
 
 AT = {"address": "127.0.0.1", "port": 4711}
 FACTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -43,7 +43,7 @@ def test_its_template_leads_to_the_machine_of_the_node_and_to_a_secret(platform:
     """S9, S10, S12: told apart by the node's name, by what was written for it, or by its providerID; credentials by reference."""
     shared, own, provider_id = FACTS[platform]
     facts = {"platform": {"name": platform, **shared}, "nodes": {"node-1": own}, "secret": "nodewarden/some-credentials"}
-    plan = parse_fencing_template(fencing_template(facts), a_node("node-1", provider_id=provider_id))
+    plan = plan_of_template(fencing_template(facts), a_node("node-1", provider_id=provider_id))
     assert [device.endpoint for device in plan.devices] == [ENDPOINTS[platform]]
     assert [(each.namespace, each.name) for each in plan.devices[0].credentials] == [("nodewarden", "some-credentials")]
     assert not plan.warnings

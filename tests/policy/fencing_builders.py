@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from policy.fence.compiling import compile_config
 from policy.healthcheck import HealthCheck
 from policy.ledger import Ledger
 from policy.nodes import NodeView
+from policy.plan import FencingPlan
 from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
+from policy.templates import read_fencing_template
 from tests.policy.builders import NOW, WORKER, a_check, a_node
 
 RACK = "topology.example/rack"
@@ -73,3 +76,8 @@ def report_of(parts: ReportParts) -> ScanReport:
         policies=parts.policies,
         groups=parts.groups,
     )
+
+
+def plan_of_template(obj: Mapping[str, object], node: NodeView, *, taint_honoured: bool = True) -> FencingPlan:
+    """What an episode of that node carries out where this is its template."""
+    return compile_config(read_fencing_template(obj, node), taint_honoured=taint_honoured)

@@ -17,8 +17,8 @@ from policy.power_drivers import canonical, fence_agents, parameters_of
 from policy.power_drivers.agent_metadata import FALSE, TRUE, AgentMetadata, AgentParameter, fitted
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.fence_agents import FABRIC_AGENTS, PUBLISHED, SINGLE_MACHINE_AGENTS
-from policy.templates import parse_fencing_template
 from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
 from tests.vectors.fencing import VECTORS
 
 
@@ -245,7 +245,7 @@ def test_a05_fewer_than_one_try_is_refused(tries: int) -> None:
     }
     assert VECTORS["A05"]["refused"]
     with pytest.raises(PolicyError, match="of at least 1"):
-        parse_fencing_template(template, a_node("node-1"))
+        plan_of_template(template, a_node("node-1"))
 
 
 def test_fabric_agents_are_known_as_such_and_no_agent_is_two_things() -> None:

@@ -14,8 +14,9 @@ from policy.errors import PolicyError
 from policy.limits import MOST_RESTARTS, MOST_TRIES
 from policy.plan import CredentialRef, FencingPlan, Freeing
 from policy.power_devices import DEVICE_FIELDS, SECRET_FIELDS
-from policy.templates import PLAN_FIELDS, parse_fencing_template
+from policy.templates import PLAN_FIELDS
 from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
 
 CRD = Path(__file__).parents[2] / "deploy" / "crds" / "fencingtemplates.nodewarden.io.yaml"
 
@@ -37,7 +38,7 @@ def template(power: object = None, **spec: object) -> dict[str, object]:
 
 
 def a_plan(power: object = None, node: str = "node-1", **spec: object) -> FencingPlan:
-    return parse_fencing_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
+    return plan_of_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
 
 
 def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
@@ -121,7 +122,7 @@ def test_a_secret_may_live_elsewhere_under_other_keys() -> None:
 def test_values_with_the_nodes_name_or_provider_id_identify_its_device(parameters: dict[str, object], endpoint: str) -> None:
     """S10."""
     power = {"driver": "ipmi", "parameters": parameters, "secretRef": {"name": "s"}}
-    (device,) = parse_fencing_template(template(power), a_node("node-1", provider_id="machine-7")).devices
+    (device,) = plan_of_template(template(power), a_node("node-1", provider_id="machine-7")).devices
     assert device.endpoint == endpoint
 
 
@@ -282,7 +283,7 @@ def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(
 ) -> None:
     """S7, and never a fallback to defaults for a bad fence configuration."""
     with pytest.raises(PolicyError) as refusal:
-        parse_fencing_template(template(**spec), a_node("node-1"))
+        plan_of_template(template(**spec), a_node("node-1"))
     assert (refusal.value.subject, refusal.value.field) == ("FencingTemplate/nodewarden/bmc", field)
     assert problem in refusal.value.problem
 
@@ -290,15 +291,15 @@ def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(
 def test_a_provider_id_that_the_node_has_not_is_refused() -> None:
     power = {"driver": "ipmi", "parameters": {"ip": "{{ .ProviderID }}"}}
     with pytest.raises(PolicyError, match="the node has none"):
-        parse_fencing_template(template(power), a_node(provider_id=""))
+        plan_of_template(template(power), a_node(provider_id=""))
 
 
 def test_the_taint_is_refused_where_nobody_would_act_on_it() -> None:
     obj = template(freeing="out-of-service-taint")
-    assert parse_fencing_template(obj, a_node()).taint_honoured
+    assert plan_of_template(obj, a_node()).taint_honoured
     with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):
-        parse_fencing_template(obj, a_node(), taint_honoured=False)
-    assert not parse_fencing_template(template(), a_node(), taint_honoured=False).taint_honoured
+        plan_of_template(obj, a_node(), taint_honoured=False)
+    assert not plan_of_template(template(), a_node(), taint_honoured=False).taint_honoured
 
 
 def test_freeing_nothing_is_a_warning_on_the_plan() -> None:
@@ -311,7 +312,7 @@ def test_freeing_nothing_is_a_warning_on_the_plan() -> None:
 )
 def test_another_object_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(PolicyError, match="expected"):
-        parse_fencing_template(template() | change, a_node())
+        plan_of_template(template() | change, a_node())
 
 
 # The schema that an API server checks -------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from policy.plan import PowerDevice
 from policy.power_drivers import parameters_of
 from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.redfish import NAMES, REDFISH, redfish_address
-from policy.templates import parse_fencing_template
 from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
 
 ONE = "/redfish/v1/Systems/1"
 
@@ -125,27 +125,27 @@ def template(**device: object) -> dict[str, object]:
 def test_one_service_may_have_all_machines_where_the_node_says_which() -> None:
     """S10: the system identifies, however many share the address."""
     shared = template(parameters={"ip": "10.0.0.7", "system": "{{ .NodeName }}"})
-    (device,) = parse_fencing_template(shared, a_node("node-1")).devices
+    (device,) = plan_of_template(shared, a_node("node-1")).devices
     assert device.endpoint == "redfish://10.0.0.7:443/redfish/v1/Systems/node-1"
 
 
 def test_a_shared_address_alone_identifies_nobody() -> None:
     """S10: also not together with the same system for all."""
     with pytest.raises(PolicyError, match="nothing identifies the device of node node-1: expected one of ip, ipport, system"):
-        parse_fencing_template(template(parameters={"ip": "10.0.0.7", "system": "1"}), a_node("node-1"))
+        plan_of_template(template(parameters={"ip": "10.0.0.7", "system": "1"}), a_node("node-1"))
 
 
 def test_two_spellings_of_one_system_are_one_device() -> None:
     """S9: a copying mistake would switch off the wrong one."""
     by_node = {"node-1": {"system": "1"}, "node-2": {"system": f"{ONE}/"}}
     with pytest.raises(PolicyError, match="is the device of node node-1 too"):
-        parse_fencing_template(template(parameters={"ip": "10.0.0.7"}, nodeParameters=by_node), a_node("node-1"))
+        plan_of_template(template(parameters={"ip": "10.0.0.7"}, nodeParameters=by_node), a_node("node-1"))
 
 
 def test_a_password_has_no_place_in_a_template() -> None:
     """S12."""
     with pytest.raises(PolicyError, match="is a credential") as caught:
-        parse_fencing_template(template(parameters={"ip": "10.0.0.7", "password": "k3p-my-s3cret"}), a_node("node-1"))
+        plan_of_template(template(parameters={"ip": "10.0.0.7", "password": "k3p-my-s3cret"}), a_node("node-1"))
     assert "k3p-my-s3cret" not in str(caught.value)
     takes = parameters_of("redfish")
     assert takes is not None

@@ -272,6 +272,16 @@ def test_an_object_is_created_once_followed_and_deleted_at_recovery() -> None:
     assert world.count(f"time-out {OBJECT}") == 0
 
 
+@pytest.mark.parametrize(("minutes", "lease"), [(45, 46), (5, 11), (None, 11)])
+def test_the_lease_of_the_node_lasts_as_long_as_the_step(minutes: int | None, lease: int) -> None:
+    """medik8s: whoever would maintain the node keeps out while another controller repairs it, however long that may take."""
+    ladder = (step(Strategy.EXTERNAL, minutes * MINUTE if minutes is not None else None),)
+    with Play(Remediated(ladder=ladder, has_machine=False, owner="")) as play:
+        play.did(f"create {OBJECT}")
+        (leased,) = play.world.node.leased
+    assert timedelta(0) <= lease * MINUTE - leased < timedelta(seconds=30)
+
+
 def test_an_object_that_an_earlier_episode_has_left_is_followed_and_taken_back_and_nothing_else_is_done() -> None:
     """S35: without a permit, since nothing is disrupted."""
     world = Remediated(ladder=EXTERNAL, has_machine=False, owner="")

@@ -131,6 +131,8 @@ class World:
     """How many answers to an off are lost after it was carried out."""
     permitted: bool = True
     """Whether the scanner knows of a permit, as a last look hears."""
+    leased: list[timedelta] = field(default_factory=list)
+    """For how long each time the node's lease was to be taken."""
     looks: deque[contract.LookVerdict] = field(default_factory=deque)
     glances: deque[contract.LookVerdict] = field(default_factory=deque)
     """The same for looks before what restores."""
@@ -344,6 +346,7 @@ class ScriptedTarget:
 
     async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
         world = self.world
+        world.leased.append(timedelta(seconds=request.seconds))
         return contract.NodeLeaseResult(held=not world.lease_holder, holder=world.lease_holder, until=world.lease_until)
 
     async def release_lease(self, request: contract.NodeLeaseRequest) -> None:

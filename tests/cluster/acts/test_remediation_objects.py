@@ -15,6 +15,7 @@ from activities.contracts.remediation import External, ExternalRequest
 from activities.errors import ErrorType
 from policy.fencing_requests import GIVEN_UP_ANNOTATION
 from policy.healthcheck import ObjectRef
+from policy.moments import moment_of
 from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.remediation.objects import SEVERAL_ANNOTATION
 from policy.remediations import HEALTHY_DELAY_ANNOTATION
@@ -379,6 +380,23 @@ async def test_its_controller_is_told_once_that_its_time_is_over(objects: Object
     objects.world.now += timedelta(minutes=1)
     assert (await objects.acts.time_out(objects.asks)).timed_out
     assert (await objects.only())["metadata"]["annotations"][GIVEN_UP_ANNOTATION] == timestamp(NOW)
+
+
+async def test_one_that_is_two_days_old_is_flagged_once_for_people_to_look(objects: Objects) -> None:
+    """A step without a time-out may wait for its controller for ever; alerts of the operators select by this annotation."""
+    await objects.create()
+    made = moment_of((await objects.only())["metadata"]["creationTimestamp"])
+    assert made is not None
+    objects.world.now = made + timedelta(hours=48)
+    writes = objects.world.writes
+    await objects.acts.read(objects.asks)
+    assert objects.world.writes == writes
+    objects.world.now += timedelta(seconds=1)
+    for _ in range(2):
+        assert (await objects.acts.read(objects.asks)).present
+    there = (await objects.only())["metadata"]["annotations"]
+    assert there["nodehealthcheck.medik8s.io/old-remediation-cr-flag"] == "flagon"
+    assert objects.world.writes == writes + 1
 
 
 async def test_what_has_succeeded_is_not_timed_out(objects: Objects) -> None:

@@ -25,7 +25,6 @@ from policy.remediation.memory import (
     Backoff,
     LastRemediation,
     RetryRules,
-    is_node_group,
     leave_to_autoscaler,
     memory_of,
     next_turn,
@@ -315,12 +314,6 @@ def test_the_backoff_of_the_proposal_is_read_where_a_spec_has_it() -> None:
 def test_a_backoff_that_cannot_be_used_is_refused(value: object, expected: str) -> None:
     with pytest.raises(PolicyError, match=expected):
         read_backoff(value, "NodeHealthCheck/w")
-
-
-def test_whose_set_has_been_told_its_bounds_is_the_autoscalers() -> None:
-    assert is_node_group({"cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size": "5"})
-    assert is_node_group({"machine.openshift.io/cluster-api-autoscaler-node-group-max-size": "5"})
-    assert not is_node_group({"cluster.x-k8s.io/deployment-name": "workers"})
 
 
 def test_what_failed_is_remembered_as_long_as_its_sequence_lasts() -> None:
