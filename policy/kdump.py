@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -59,6 +59,12 @@ class KdumpReading:
     first: datetime | None = None
     last: datetime | None = None
     messages: int = 0
+
+    def by_another_clock(self, at: datetime) -> KdumpReading:
+        """The same, where that clock shows `at` when the listener's shows its own."""
+        ahead = self.at - at
+        first, last = (moment - ahead if moment is not None else None for moment in (self.first, self.last))
+        return replace(self, at=at, listening=self.listening - ahead, first=first, last=last)
 
 
 class Kdump(StrEnum):

@@ -97,10 +97,11 @@ class CrashDump:
             await case.look_while_waiting()
 
     async def _reading(self) -> KdumpReading | None:
-        """What the listener of the node's site has heard; None where none answers."""
-        plan = self._case.plan
+        """What the listener of the node's site has heard; None where none answers. Its moments are turned into ours: by its own
+        clock it knows how long before our question it heard of something."""
+        plan, asked_at = self._case.plan, workflow.now()
         try:
-            return await workflow.execute_activity_method(
+            reading = await workflow.execute_activity_method(
                 EvidenceActivities.read_kdump,
                 KdumpRequest(addresses=self._case.sighting.pinned.addresses),
                 **(
@@ -111,3 +112,4 @@ class CrashDump:
         except ActivityError as error:
             self._episode.note("kdump", "failed", error_message(error))
             return None
+        return reading.by_another_clock(asked_at)

@@ -1,4 +1,5 @@
-"""Which fence configuration holds for a node, and the plan it becomes: resolved once at the start of an episode, then kept.
+"""Which fence configuration holds for a node, and the plan it becomes: resolved at the start of an episode, then kept. A last
+look resolves it again and compares the devices (S9); only a person's `resume` takes another plan, while no device was touched.
 
 The order: the template the request names, else the one the node's health checks name, else a FenceConfig that is about the node,
 else ConfigMaps of the node-fencing proposal, else the only FencingTemplate in the cluster, else the default: the instance of the

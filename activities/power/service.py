@@ -7,6 +7,7 @@ use and live only in this process and the child's pipe (S12). What a driver's fa
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
 
@@ -31,6 +32,7 @@ from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerCapability, PowerState, Quarantine
 
 Result = TypeVar("Result")
+Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest)
 BoundedRequest = PowerRequest | VolumeRequest | LiftRequest
 DeviceRequest = BoundedRequest | GivenUpRequest
 
@@ -70,6 +72,7 @@ class PowerService(PowerActivities):
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
+        request = _by_our_clock(request)
         deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
@@ -80,6 +83,7 @@ class PowerService(PowerActivities):
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
+        request = _by_our_clock(request)
         deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = await self._driver(request)
         before = await self._read_before(driver, request)
@@ -93,6 +97,7 @@ class PowerService(PowerActivities):
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: whoever started it meanwhile wants it."""
         self._refuse_own_node(request)
+        request = _by_our_clock(request)
         deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
         machine = (await _typed(driver.identity(Deadline.within(request.deadline * READ_SHARE)))).serial or ""
@@ -133,6 +138,7 @@ class PowerService(PowerActivities):
     async def quarantine(self, request: PowerRequest) -> Quarantine:
         """A change of the network of a machine that runs: as destructive as a cut path (S16, S20)."""
         self._refuse_own_node(request)
+        request = _by_our_clock(request)
         deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.QUARANTINE)
         _refuse_late(request)
@@ -156,6 +162,7 @@ class PowerService(PowerActivities):
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
         self._refuse_own_node(request)
+        request = _by_our_clock(request)
         deadline = Deadline.within(request.deadline, not_after=request.not_after)
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         _refuse_late(request)
@@ -201,6 +208,15 @@ def _cloud(driver: PowerDriver, capability: PowerCapability) -> CloudDriver:
 
 def _node(request: DeviceRequest) -> str:
     return request.target.pinned.node
+
+
+def _by_our_clock(request: Bounded) -> Bounded:
+    """The request with the end of its window by this worker's clock, where that is behind the one which set it: Temporal says
+    when it gave the act out."""
+    behind = activity.info().started_time - datetime.now(UTC)
+    if request.not_after is None or behind <= timedelta(0):
+        return request
+    return replace(request, not_after=request.not_after - behind)
 
 
 def _refuse_late(request: BoundedRequest) -> None:

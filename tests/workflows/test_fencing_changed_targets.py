@@ -127,3 +127,16 @@ async def test_a_node_that_is_made_anew_before_the_off_is_fenced_under_its_new_u
     assert world.count("cordon") == 2
     assert world.count("off") == world.count("on") == 1
     assert world.pods == 0
+
+
+async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: WorkflowEnvironment) -> None:
+    """S44: a person hears that the machine is off and what keeps it from being finished, not that it was never touched."""
+    world = World()
+    world.free_errors.append(failure(ErrorType.VETOED, "held by another episode"))
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert status.problem == "can't be finished: the out-of-service taint can't be set: held by another episode"
+        assert status.off_proof is not None
+        await run.handle.execute_update(Fencing.resume, RESUME)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == 1

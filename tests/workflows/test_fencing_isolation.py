@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
@@ -620,3 +621,17 @@ async def test_another_machine_under_the_name_gives_no_path_back(env: WorkflowEn
         await run.tell(world.observation())
         await let_pass(env, run.handle, timedelta(hours=1))
         assert world.count("restore-path") == 0
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=-2), timedelta(0), timedelta(minutes=2)], ids=["behind", "right", "ahead"])
+async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_crash(
+    env: WorkflowEnvironment, ahead: timedelta
+) -> None:
+    """S1, S6: a listener's clock that is ahead makes no old message a new one, and none that is behind does the reverse."""
+    old, new = (World(plan=plan(kdump=TRUSTED), kdump=each, ahead=ahead) for each in (timedelta(seconds=2), timedelta(minutes=1)))
+    old.heard_ago = timedelta(seconds=6)
+    for world in (old, new):
+        async with fencing(env, world) as run:
+            assert (await run.result()).outcome is Outcome.RECOVERED
+    assert old.count("free-while-dumping") == 0
+    assert new.count("free-while-dumping") == 1

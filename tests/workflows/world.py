@@ -84,6 +84,8 @@ class World:
     kdump: timedelta | None = None
     """How long the node writes its crash dump, from the first question on; None: nobody listens for it."""
     kdump_began: datetime | None = None
+    heard_ago: timedelta = timedelta(0)
+    """How long before the first question the first message came."""
     kdump_address: str = "10.0.0.7"
     dumping_errors: deque[ApplicationError] = field(default_factory=deque)
     dumping_frees: int = 100
@@ -554,15 +556,15 @@ class ScriptedTarget:
         await world.act("read-kdump")
         if world.kdump is None:
             raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen")
-        first, dumping = world.kdump_began or clock(), world.kdump
+        first, dumping = world.kdump_began or clock() - world.heard_ago, world.kdump
         world.kdump_began = first
         last = min(clock(), first + dumping) if dumping else None
         return KdumpReading(
-            at=clock(),
-            listening=first - timedelta(hours=1),
+            at=clock() + world.ahead,
+            listening=first - timedelta(hours=1) + world.ahead,
             address=world.kdump_address,
-            first=first if last else None,
-            last=last,
+            first=first + world.ahead if last else None,
+            last=last + world.ahead if last else None,
             messages=3 if last else 0,
         )
 

@@ -141,6 +141,14 @@ class TestTheLiveNode:
             await consequence(off.freeing, request)
         await assert_untouched(off)
 
+    async def test_a_node_that_does_not_say_which_boot_it_is_on_is_not_freed(self, off: World, consequence: Consequence) -> None:
+        """S6: that it is still the one that was fenced is not known."""
+        request = await off.free()
+        await off.set_ready("Unknown", boot_id="")
+        with refused(ErrorType.NOT_PROVEN, "boot id ''"):
+            await consequence(off.freeing, request)
+        await assert_untouched(off)
+
     async def test_a_new_boot_id_ends_the_proof(self, off: World, consequence: Consequence) -> None:
         """S6."""
         request = await off.free()

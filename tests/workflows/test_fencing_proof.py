@@ -1,0 +1,108 @@
+"""What stands between a reading and a consequence: silence, a hold, a boot that nobody spoke of, an off that was never sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome
+from policy.power import PowerState
+from tests.workflows.fencing_run import Run, fencing
+from tests.workflows.surroundings import eventually
+from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import AcknowledgeRequest, PersonRequest
+
+ADA = PersonRequest(who="ada", reason="drill")
+BMC = "ipmi://10.0.0.7:623"
+
+
+async def _proven(run: Run) -> None:
+    """Off is proven, and nothing is freed yet."""
+    await run.did("event NodePoweredOff")
+
+
+def _goes_on(world: World) -> None:
+    world.gates["event NodePoweredOff"].set()
+
+
+@pytest.mark.parametrize("honoured", [True, False], ids=["taint", "deletion"])
+async def test_a_device_that_is_silent_before_a_consequence_licenses_none(env: WorkflowEnvironment, honoured: bool) -> None:
+    """S2: what it said a moment ago is no reading right before the act. Once it speaks again the rest follows."""
+    world = World(plan=plan(tries=1, restarts=0, taint_honoured=honoured))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await _proven(run)
+        world.silent.add(BMC)
+        _goes_on(world)
+        await run.parked()
+        assert world.consequences() == []
+        world.silent.clear()
+        await run.handle.execute_update(Fencing.resume, ADA)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.consequences()
+    assert world.count("off") == 1
+
+
+async def test_an_off_that_was_refused_is_none_that_a_reading_could_follow(env: WorkflowEnvironment) -> None:
+    """S2, S4: somebody else has it off by the next reading. Only an off of ours that was sent makes a later reading a proof."""
+    world = World(others=deque([PowerState.ON, PowerState.OFF]))
+    world.off_errors.append(failure(ErrorType.UNREACHABLE, "no answer"))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == 1
+    assert world.acts.index("off") < world.acts.index("taint")
+
+
+@pytest.mark.parametrize("honoured", [True, False], ids=["taint", "deletion"])
+async def test_a_hold_that_comes_while_power_is_read_is_obeyed(env: WorkflowEnvironment, honoured: bool) -> None:
+    """S20: the reading before the consequence takes its time, and a person's word comes in it."""
+    world = World(plan=plan(taint_honoured=honoured))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await _proven(run)
+        before, world.gates["read"] = world.count("read"), asyncio.Event()
+        _goes_on(world)
+        await eventually(env, lambda: world.count("read") > before)
+        await run.handle.execute_update(Fencing.hold, ADA)
+        world.gates["read"].set()
+        await run.until(lambda status: "held by" in status.doing)
+        assert world.consequences() == []
+        await run.handle.execute_update(Fencing.resume, ADA)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.consequences()
+
+
+async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for_also_where_the_next_is_not_ready(
+    env: WorkflowEnvironment,
+) -> None:
+    """S6, S8: the node has started anew while the word waited for its permit. It need not be Ready to write to its volumes."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.gates["ask-permit"] = asyncio.Event()
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.did("ask-permit")
+        world.boot_id = "boot-2"
+        await run.tell(world.observation())
+        world.gates["ask-permit"].set()
+        await eventually(env, lambda: world.count("event NeedsHuman") == 2)
+        assert world.consequences() == []
+        assert "void" in {entry.outcome for entry in await run.record()}
+
+
+async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: WorkflowEnvironment) -> None:
+    """S6, S8: an empty boot id is no other boot: it is not known which it is."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.parked()
+        world.power[BMC] = PowerState.OFF
+        await run.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason="pulled the plug"))
+        await run.did("taint")
+        world.boot_id, world.ready, world.lingers = "", True, 10_000
+        await run.did("event WorkloadsLeft")
+        assert not [entry for entry in await run.record() if "is back, although" in entry.detail]
