@@ -68,7 +68,7 @@ class SimulatedCluster:
     go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a machine.
     mirror_pods: the nodes of the control plane show pods of etcd and of the components. api_audit_log: where a real API server
     writes who deletes what (`audit_log.py`). pod_garbage_seconds: between two looks of the pod garbage collector, not shrunk with
-    the rest.
+    the rest. controllers_elsewhere: only the storage driver is simulated; kube-controller-manager and kube-scheduler do the rest.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class SimulatedCluster:
         api_token: str = TOKEN,
         api_certificate_authority: str | None = None,
         api_audit_log: Path | None = None,
+        controllers_elsewhere: bool = False,
         custom_resource_definitions: Sequence[Path] = (),
         demo_workloads: bool = True,
         toleration_seconds: int | None = None,
@@ -129,6 +130,7 @@ class SimulatedCluster:
         self.disks: Disks = NetworkDisks()
         self._own_disks = own_disks
         self._mirror_pods = mirror_pods
+        self._controllers_elsewhere = controllers_elsewhere
         self._crds = [OWN_CRDS, *custom_resource_definitions, *(self._fleet.crds if self._fleet is not None else ())]
         self._crds += self._operators.crds
         self._demo_workloads = demo_workloads
@@ -292,6 +294,7 @@ class SimulatedCluster:
             timings=self._controller_timings,
             driver=workloads.DRIVER,
             disks=lambda: self.disks,
+            only_storage=self._controllers_elsewhere,
         )
         self.controllers = controllers
         self._tasks.start(self.view.run(), name="informers")
@@ -313,7 +316,7 @@ class SimulatedCluster:
         assert self._state_dir is not None
         if self._api is not None:
             self.address, self.api = self._api, None
-            kubeconfig = _kubeconfig(self._api)
+            kubeconfig = kubeconfig_of(self._api)
         else:
             from simulator.api.server import ApiServer
 
@@ -505,7 +508,8 @@ def _read_definitions(path: Path) -> list[JsonObject]:
     return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
 
 
-def _kubeconfig(address: ApiAddress) -> str:
+def kubeconfig_of(address: ApiAddress) -> str:
+    """For kubectl and other clients: whoever has it has the rights of the token."""
     cluster: JsonObject = {"server": address.url}
     if address.certificate_authority:
         cluster["certificate-authority"] = address.certificate_authority

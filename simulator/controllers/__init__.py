@@ -42,10 +42,17 @@ class ControllerTimings:
 
 
 class ControllerManager:
-    """All controllers of one cluster. `run` ends when it is cancelled or one of them crashes."""
+    """All controllers of one cluster, or only the storage driver's. `run` ends when it is cancelled or one of them crashes."""
 
     def __init__(
-        self, client: ApiClient, view: ClusterView, *, timings: ControllerTimings, driver: str, disks: Callable[[], Disks]
+        self,
+        client: ApiClient,
+        view: ClusterView,
+        *,
+        timings: ControllerTimings,
+        driver: str,
+        disks: Callable[[], Disks],
+        only_storage: bool = False,
     ) -> None:
         self.node_lifecycle = NodeLifecycle(
             client,
@@ -59,20 +66,23 @@ class ControllerManager:
             max_wait=timings.force_detach_after,
             force_detach_on_timeout=timings.force_detach_on_timeout,
         )
-        self._loops: tuple[Controller | PodGarbage, ...] = (
+        storage: tuple[Controller, ...] = (
+            CsiAttacher(client, view, driver=driver, disks=disks, seconds=timings.attach),
+            VolumeBinder(client, view, driver=driver, disks=disks),
+        )
+        kubernetes: tuple[Controller | PodGarbage, ...] = (
             self.node_lifecycle,
             self.attach_detach,
             NodeVolumesAttached(client, view),
             TaintEviction(client, view, default_toleration_seconds=timings.default_toleration),
             PodGarbage(client, view, period=timings.pod_garbage_period, quarantine=timings.lost_node_quarantine),
-            CsiAttacher(client, view, driver=driver, disks=disks, seconds=timings.attach),
-            VolumeBinder(client, view, driver=driver, disks=disks),
             Scheduler(client, view),
             StatefulSets(client, view),
             ReplicaSets(client, view),
             Deployments(client, view),
             Disruption(client, view),
         )
+        self._loops = storage if only_storage else kubernetes + storage
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

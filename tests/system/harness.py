@@ -87,7 +87,8 @@ FAST_PLAN: Mapping[str, Any] = {
 class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
-    MachineSet replaces; `own_disks`: its volumes are disks of the platform; `shape`: what else a `SimulatedCluster` is told."""
+    MachineSet replaces; `own_disks`: its volumes are disks of the platform; `real_controllers`: those of Kubernetes look after
+    it, which needs a real API server; `shape`: what else a `SimulatedCluster` is told."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class System:
         machines: Mapping[str, Any] | None = None,
         workers_as: MachineOptions | None = None,
         own_disks: bool = False,
+        real_controllers: bool = False,
         shape: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
@@ -122,6 +124,7 @@ class System:
         self._machines = {"machines": dict(machines)} if machines else {}
         self._workers_as = workers_as
         self._own_disks = own_disks
+        self._real_controllers = real_controllers
         self._of_cluster = dict(shape or {})
         self._stack = AsyncExitStack()
 
@@ -165,6 +168,9 @@ class System:
             api = self.real_api = await self._stack.enter_async_context(RealApiServer(programs, self.folder / "api"))
             where = {"api_url": api.url, "api_token": api.token, "api_certificate_authority": api.certificate_authority}
             where["api_audit_log"] = api.audit_log
+            if self._real_controllers:
+                await api.start_controllers()
+                where["controllers_elsewhere"] = True
         return SimulatedCluster(
             nodes=nodes,
             zones=zones,

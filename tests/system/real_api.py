@@ -1,7 +1,7 @@
 """etcd and kube-apiserver of the folder that `KUBEBUILDER_ASSETS` names (envtest convention): the same tests on the real thing.
 
-No controllers and no kubelets: those are the simulated cluster's, as against its own API server. Everything listens on free
-ports of the loopback and lives in one folder.
+Controllers and kubelets are the simulated cluster's, as against its own API server; `start_controllers` starts the real ones of
+the same folder. Everything listens on free ports of the loopback and lives in one folder.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from simulator.audit_log import write_policy
+from simulator.client import ApiAddress
+from simulator.cluster import kubeconfig_of
 from tests.system import mortal
 from tests.system.canary import RUN
 from workers.embedded_process import free_ports
@@ -54,6 +56,7 @@ class RealApiServer:
         self._member = f"test-{secrets.token_hex(8)}"
         self._etcd_port, self._peer_port, self._port = free_ports(HOST, 3)
         self._processes: list[asyncio.subprocess.Process] = []
+        self._server: asyncio.subprocess.Process
         self._signing_key = _private_key()
 
     @property
@@ -84,9 +87,29 @@ class RealApiServer:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stop()
 
+    async def start_controllers(self) -> None:
+        """kube-controller-manager and kube-scheduler of the same folder, whose node lifecycle keeps the pace of the tests.
+
+        Claims are bound by the simulated storage driver. It is up to the test to see that they work.
+        """
+        kubeconfig = self._folder / "kubeconfig"
+        address = ApiAddress(url=self.url, token=self.token, certificate_authority=self.certificate_authority)
+        _write_privately(kubeconfig, kubeconfig_of(address).encode())
+        common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
+        await self._launch("kube-scheduler", *common)
+        await self._launch(
+            "kube-controller-manager",
+            *common,
+            "--controllers=*,-persistentvolume-binder-controller",
+            "--node-monitor-period=500ms",
+            "--node-monitor-grace-period=3s",
+            "--node-startup-grace-period=10s",
+        )
+
     async def restart(self) -> None:
         """SIGKILL to kube-apiserver, and start it anew at once on what etcd has; returns when it is ready."""
-        server = self._processes.pop()
+        server = self._server
+        self._processes.remove(server)
         server.kill()
         await server.wait()
         async with asyncio.timeout(READY_WITHIN):
@@ -128,7 +151,7 @@ class RealApiServer:
         _write_privately(key, self._signing_key)
         policy = self._folder / "audit-policy.json"
         write_policy(policy)
-        server = await self._launch(
+        server = self._server = await self._launch(
             "kube-apiserver",
             f"--etcd-servers=http://{HOST}:{self._etcd_port}",
             f"--bind-address={HOST}",
