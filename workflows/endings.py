@@ -116,6 +116,11 @@ class Endings:
         return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
 
 
+def worth_a_warning(outcome: Outcome) -> bool:
+    """Whether an episode's end is more than what it was there for."""
+    return outcome not in {Outcome.RECOVERED, Outcome.REPLACED}
+
+
 async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
     """The episode is over: its lease and permit are given back, and whoever asked or looks on is told. case: None where there is
     none, since nothing could be pinned."""
@@ -124,7 +129,7 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
         await began.desk.release_node_lease()
         await began.answering.finish(end.outcome, end.message)
         told = f"{end.outcome.value}: {end.message}"
-        await began.desk.tell("EpisodeEnded", told, warning=end.outcome is not Outcome.RECOVERED)
+        await began.desk.tell("EpisodeEnded", told, warning=worth_a_warning(end.outcome))
     episode.note("end", end.outcome.value, end.message)
     await episode.give_back_permit(
         Release(

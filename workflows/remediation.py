@@ -42,7 +42,7 @@ from workflows.adopting import Adoption
 from workflows.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.conversation import EpisodeConversation
 from workflows.detaching import DetachingStep
-from workflows.endings import End
+from workflows.endings import End, worth_a_warning
 from workflows.episode import Episode
 from workflows.fencing_step import FencingStep
 from workflows.giving_up import GivingUpStory
@@ -383,7 +383,7 @@ class RemediationStory:
                 await self.patient.desk.remove_marks(UNMARK_PAUSE)
                 await self.patient.desk.release_node_lease()
             told = f"{end.outcome.value}: {end.message}"
-            await self.patient.desk.tell("EpisodeEnded", told, warning=end.outcome is not Outcome.RECOVERED)
+            await self.patient.desk.tell("EpisodeEnded", told, warning=worth_a_warning(end.outcome))
         await self.episode.give_back_permit(
             Release(node=self.episode.node, incident=self.episode.incident, outcome=end.outcome.value, problem=end.message)
         )

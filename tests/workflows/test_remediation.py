@@ -38,6 +38,7 @@ def test_a_machine_is_deleted_once_and_its_successor_seen_to_become_ready() -> N
     memory = read_memory(world.successor().memory)
     assert (memory.of, memory.retry, memory.failed, memory.incident) == ("w-7", 2, ("reboot",), "i-1")
     assert [release.outcome for release in world.releases] == ["replaced"]
+    assert "EpisodeEnded" not in world.node.warnings, "it came as it was to come"
     assert world.acts.index("mark") < world.acts.index("remember") < world.acts.index("give-up") < world.acts.index("uncordon")
 
 

@@ -173,6 +173,8 @@ class World:
     """Why the object that asked for the node asks no more."""
     answers_given: list[str] = field(default_factory=list)
     answer_errors: deque[ApplicationError] = field(default_factory=deque)
+    warnings: list[str] = field(default_factory=list)
+    """Events that were told as a Warning."""
     gates: dict[str, asyncio.Event] = field(default_factory=dict)
     """An act named here waits until the event is set, so that a test can do something in the middle."""
 
@@ -361,6 +363,8 @@ class ScriptedTarget:
 
     async def record_event(self, request: contract.EventRequest) -> None:
         await self.world.act(f"event {request.reason}")
+        if request.warning:
+            self.world.warnings.append(request.reason)
 
     async def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         world = self.world
