@@ -57,16 +57,29 @@ moment after its start to everybody: it is tried again for a minute (`workflows/
 WrongClock, by which a worker leaves something to another one."""
 
 
+_TOLD_BY_OTHERS = frozenset(
+    {
+        ErrorType.RATE_LIMITED,
+        ErrorType.TRANSIENT,
+        ErrorType.EXPIRED,
+        ErrorType.WRONG_CLOCK,
+        ErrorType.UNREACHABLE,
+        ErrorType.FORBIDDEN,
+        ErrorType.NOT_SUPPORTED,
+    }
+)
+"""What ordinary life brings: the workflow notes it, and an outage is logged where it is noticed, not once for each attempt."""
+
+
 def failure(kind: ErrorType, message: str, *details: Any, retry_after: timedelta | None = None) -> ApplicationError:
     """The ApplicationError to raise in an activity. `retry_after` is a server's own Retry-After."""
-    benign = kind in {ErrorType.RATE_LIMITED, ErrorType.TRANSIENT, ErrorType.EXPIRED, ErrorType.WRONG_CLOCK}
     return ApplicationError(
         message,
         *details,
         type=kind.value,
         non_retryable=kind in FINAL,
         next_retry_delay=retry_after,
-        category=ApplicationErrorCategory.BENIGN if benign else ApplicationErrorCategory.UNSPECIFIED,
+        category=ApplicationErrorCategory.BENIGN if kind in _TOLD_BY_OTHERS else ApplicationErrorCategory.UNSPECIFIED,
     )
 
 

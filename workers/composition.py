@@ -6,6 +6,7 @@ role loads only what that role needs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from activities.bundle import EvidenceDirectory
     from activities.cluster.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
+
+
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -53,6 +57,8 @@ async def compose(
                 servings.append(
                     await _cluster_serving(stack, settings, client, name, connection, machines=machines, at_risk=at_risk)
                 )
+        if role is not Role.WORKFLOWS and settings.evidence.directory is None:
+            _log.info("evidence.directory is not set: of machines that are preserved no evidence is kept")
         if role in {Role.ALL, Role.POWER}:
             listener = await _kdump_listener(stack, settings.kdump.listen)
             servings += [_power_serving(settings, site, connections, listener) for site in settings.sites]

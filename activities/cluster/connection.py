@@ -33,7 +33,7 @@ from activities.cluster.credentials import (
     ServiceAccountCredentials,
 )
 from activities.cluster.paths import NAMESPACES
-from activities.cluster.refusals import PatchInapplicable, broken, patch_conflict, refusal
+from activities.cluster.refusals import UNCONNECTED, PatchInapplicable, broken, patch_conflict, reason_of, refusal
 from activities.errors import ErrorType, failure
 
 JsonObject = dict[str, Any]
@@ -41,6 +41,9 @@ JsonPatch = Sequence[Mapping[str, Any]]
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What to accept where names and versions are enough: a definition may have a megabyte of schema."""
 
 VERSION_SECONDS = 600.0
 
@@ -98,6 +101,7 @@ class _Call:
     timeout: aiohttp.ClientTimeout
     body: bytes | None = None
     content_type: str = ""
+    accept: str = ""
 
 
 class ClusterConnection:
@@ -109,7 +113,7 @@ class ClusterConnection:
         self._session: aiohttp.ClientSession | None = None
         self.clock_skew: timedelta | None = None
         """By how much the server's clock goes before ours, to a second; None before the first answer."""
-        self._skewed = False
+        self._skewed = self._lost = False
         self._cluster_uid = ""
         self._version: tuple[float, ServerVersion] | None = None
 
@@ -189,13 +193,14 @@ class ClusterConnection:
         return await self._request("GET", path, query=query, seconds=self._timeouts.read)
 
     async def list_pages(
-        self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None
+        self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None, metadata_only: bool = False
     ) -> AsyncGenerator[Page, None]:
         """A collection page by page, consistent at one resourceVersion. Raises VersionExpired if it took too long."""
+        accept = METADATA_LIST if metadata_only else ""
         token: str | None = None
         while True:
             parameters = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
-            body = await self._request("GET", path, query=parameters, seconds=self._timeouts.page)
+            body = await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept)
             try:
                 metadata = _list_head.decode(body).metadata
             except msgspec.DecodeError as error:
@@ -221,6 +226,7 @@ class ClusterConnection:
         silence: float,
         on_open: Callable[[], None] = lambda: None,
         query: Mapping[str, str] | None = None,
+        metadata_only: bool = False,
     ) -> AsyncGenerator[bytes, None]:
         """Event lines after `resource_version`, until the server ends the watch (`seconds`) or is silent for `silence` seconds.
 
@@ -236,7 +242,8 @@ class ClusterConnection:
         }
         request = f"WATCH {path}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=silence)
-        call = _Call(method="GET", path=path, query=parameters, timeout=timeout)
+        accept = METADATA if metadata_only else ""
+        call = _Call(method="GET", path=path, query=parameters, timeout=timeout, accept=accept)
         try:
             async with await self._send(call) as response:
                 if response.status >= 400:
@@ -332,10 +339,11 @@ class ClusterConnection:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         content_type: str = "",
+        accept: str = "",
         seconds: float,
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._timeouts.connect)
-        call = _Call(method=method, path=path, query=query, timeout=timeout, body=body, content_type=content_type)
+        call = _Call(method=method, path=path, query=query, timeout=timeout, body=body, content_type=content_type, accept=accept)
         request, writing = f"{method} {path}", body is not None
         try:
             async with await self._send(call) as response:
@@ -359,21 +367,36 @@ class ClusterConnection:
         headers = {"Authorization": authorization} if authorization else {}
         if call.content_type:
             headers["Content-Type"] = call.content_type
+        if call.accept:
+            headers["Accept"] = call.accept
         target = self._credentials.url.rstrip("/") + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         url = URL(target, encoded=True)
-        response = await self._open_session().request(
-            call.method,
-            url,
-            data=call.body,
-            headers=headers,
-            timeout=call.timeout,
-            ssl=self._credentials.tls,
-            proxy=self._credentials.proxy or _proxy_of_environment(url),
-            server_hostname=self._credentials.server_hostname,
-            allow_redirects=False,
-        )
+        try:
+            response = await self._open_session().request(
+                call.method,
+                url,
+                data=call.body,
+                headers=headers,
+                timeout=call.timeout,
+                ssl=self._credentials.tls,
+                proxy=self._credentials.proxy or _proxy_of_environment(url),
+                server_hostname=self._credentials.server_hostname,
+                allow_redirects=False,
+            )
+        except UNCONNECTED as error:
+            self._note_reach(lost=reason_of(error))
+            raise
+        self._note_reach()
         self._compare_clocks(response.headers.get("Date", ""))
         return response
+
+    def _note_reach(self, *, lost: str = "") -> None:
+        """One line when the server is lost, and one when it is back, whoever asks it and how often."""
+        if lost and not self._lost:
+            log.warning("%s can't be reached: %s", self.url, lost)
+        elif self._lost and not lost:
+            log.info("%s is reached again", self.url)
+        self._lost = bool(lost)
 
     def _compare_clocks(self, date: str) -> None:
         try:

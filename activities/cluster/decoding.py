@@ -234,6 +234,11 @@ def _object_item(raw: msgspec.Raw) -> Item[dict[str, Any]]:
     return Item(key, metadata.resource_version, _anything.decode(raw))
 
 
+def _name_item(raw: msgspec.Raw) -> Item[str]:
+    metadata = _object.decode(raw).metadata
+    return Item(metadata.name, metadata.resource_version, metadata.resource_version)
+
+
 class Fragments:
     """What can be made out of an object that can't be read as its kind. It has a name, or it raises msgspec.DecodeError."""
 
@@ -308,6 +313,8 @@ def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], Wa
 
 
 NODE_DECODING: Decoding[NodeView] = decoding_of("Node", _node_item, _unread_node)
+NAME_DECODING: Decoding[str] = decoding_of("object", _name_item)
+"""Of objects whose names are enough: the version stands for the rest."""
 OBJECT_DECODING: Decoding[dict[str, Any]] = decoding_of("object", _object_item)
 ATTACHMENT_DECODING: Decoding[str] = decoding_of("VolumeAttachment", _attachment_item, lambda _rest, _problem: "")
 """To which node each is attached: of a quarter of a million of them nothing more is worth keeping."""

@@ -2,9 +2,9 @@
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
 health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
-asked for none; remediation objects from the first check on that names their template. Kinds that the server does not know are
-looked for from time to time. Cluster API's objects may live behind another connection (a management cluster). How fresh all of it
-is, is judged in `view.py`.
+asked for none; remediation objects from the first check on that names their template. A kind that the server does not know is
+looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
+management cluster). How fresh all of it is, is judged in `view.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from activities.cluster.conflicts import Conflicts
 from activities.cluster.connection import ClusterConnection, JsonObject
-from activities.cluster.decoding import ATTACHMENT_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
+from activities.cluster.decoding import ATTACHMENT_DECODING, NAME_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.fencing_requests import FencingRequests
 from activities.cluster.intake import SURROUNDING_KINDS, Intake
 from activities.cluster.kinds import made_for
@@ -28,6 +28,7 @@ from activities.cluster.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     CAPI_MACHINES,
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     FENCE_AGENTS_REMEDIATIONS,
     LEASES,
     NODE_HEALTH_CHECKS,
@@ -137,6 +138,19 @@ class Watches:
             on_pool=self._follow_machines,
             limits=limits,
         )
+        servers = {id(each): each for each in (connection, self.machines)}.values()
+        self._definitions = [
+            Reflector(
+                server,
+                CUSTOM_RESOURCE_DEFINITIONS,
+                NAME_DECODING,
+                on_change=partial(self._definition_changed, server),
+                metadata_only=True,
+                limits=limits,
+            )
+            for server in servers
+        ]
+        """What each server is told of kinds. One that does not show it to us is looked at from time to time."""
         self._patience = patience
         self._refused_since: dict[Following, float] = {}
         self._started = False
@@ -157,6 +171,7 @@ class Watches:
 
     def _beside(self) -> Iterator[Following]:
         """What is followed and nothing waits for."""
+        yield from self._definitions
         if self.volumes is not None:
             yield self.volumes
         yield from self._remediations_elsewhere.values()
@@ -240,12 +255,6 @@ class Watches:
         if self._started:
             self.volumes.start()
 
-    def look_again(self) -> None:
-        """Look at once for kinds that the server did not know when last asked."""
-        for reflector in (*self, *self._beside()):
-            if reflector.absent:
-                reflector.wake()
-
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
         return self.machines if ref.api_version.startswith("cluster.x-k8s.io/") else self._connection
@@ -265,6 +274,12 @@ class Watches:
                 self._ledger.put_node(node, now)
 
         self._changed(change)
+
+    def _definition_changed(self, server: ClusterConnection, definition: str, _version: str | None) -> None:
+        """A kind that was unknown until now may be served from now on."""
+        for reflector in (*self, *self._beside()):
+            if reflector.absent and reflector.follows(server, definition):
+                reflector.wake()
 
     def _attachment_changed(self, name: str, node: str | None) -> None:
         if node is None:

@@ -14,6 +14,8 @@ from activities.cluster.probe import Probe
 from activities.cluster.view_limits import ViewLimits
 from policy.durations import format_duration
 
+MOST_NAMED = 3
+
 
 class Management:
     """The part of the watches that goes over the other connection. `probe` asks that server; None where there is no other."""
@@ -74,7 +76,7 @@ class Management:
         if self._probe is not None:
             others = self._watches.elsewhere()
             found.append(self._probe.seconds_left(shortest_silence(others)))
-            found.append(self._limits.silence.total_seconds() - max(each.silent_for() for each in others))
+            found.append(self._limits.silence.total_seconds() - longest_silence(others))
         if self._broken_since is not None:
             found.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
         if self._whole_since is not None:
@@ -86,14 +88,21 @@ class Management:
             return self._probe.problem
         if broken := [each for each in others if not each.synced or (lasting and not each.streaming)]:
             return f"not being told of changes of {listed(broken)} in the management cluster"
-        if max(each.silent_for() for each in others) > self._limits.silence.total_seconds():
+        if longest_silence(others) > self._limits.silence.total_seconds():
             return "nothing was heard from the management cluster lately"
         return ""
 
 
 def listed(reflectors: Iterable[Following]) -> str:
-    """Kinds, with what is the matter with each."""
-    return ", ".join(f"{each.resource.plural} ({each.problem or 'no answer'})" for each in reflectors)
+    """Kinds, and what is the matter with them: of many the first ones, since an outage has one cause."""
+    found = list(reflectors)
+    named = [f"{each.resource.plural} ({each.problem or 'no answer'})" for each in found[:MOST_NAMED]]
+    return ", ".join(named) + (f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else "")
+
+
+def longest_silence(reflectors: Iterable[Following]) -> float:
+    """The same where it is longest; a kind that the server does not know has nothing to say."""
+    return max((each.silent_for() for each in reflectors if not each.absent), default=0.0)
 
 
 def shortest_silence(reflectors: Iterable[Following]) -> float:

@@ -42,6 +42,12 @@ NODES = Resource(api_version="v1", kind="Node", plural="nodes", namespaced=False
 PODS = Resource(api_version="v1", kind="Pod", plural="pods")
 EVENTS = Resource(api_version="v1", kind="Event", plural="events")
 SECRETS = Resource(api_version="v1", kind="Secret", plural="secrets")
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    api_version="apiextensions.k8s.io/v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
 CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
 VOLUMES = Resource(api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False)
 CLAIMS = Resource(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")

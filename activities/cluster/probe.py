@@ -13,6 +13,7 @@ from collections.abc import Callable
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.connection import ClusterConnection
+from activities.cluster.refusals import Unconnected
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Probe:
             uid = await self._connection.cluster_uid(live=True)
         except ApplicationError as error:
             if not self.problem:
-                log.warning("%s does not answer: %s", self._connection.url, error.message)
+                level = logging.DEBUG if isinstance(error, Unconnected) else logging.WARNING  # the connection has said it
+                log.log(level, "%s does not answer: %s", self._connection.url, error.message)
                 self.problem = f"the API server does not answer: {error.message}"
             return
         if self.uid and uid != self.uid:
@@ -67,7 +69,7 @@ class Probe:
             )
             return
         if self.problem:
-            log.info("%s answers again", self._connection.url)
+            log.debug("%s answers again", self._connection.url)
         self.uid, self.problem = uid, ""
 
     def _answered(self, _: asyncio.Task[None]) -> None:

@@ -23,6 +23,7 @@ from activities.cluster.paths import Resource
 from activities.cluster.refusals import (
     ObjectNotFound,
     Status,
+    Unconnected,
     VersionExpired,
     VersionUnknown,
     refusal_of_status,
@@ -37,12 +38,17 @@ WORTH_RESUMING_SECONDS = 1.0
 """A stream that was open for less counts as a failure, so that a server which hangs up at once is not asked in a tight loop."""
 
 
+HOPEFUL_SECONDS = 30.0
+"""For so long after the definition of a kind has changed it is looked for often: a server comes to serve it somewhat later."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchLimits:
     """Times of a reflector, in seconds.
 
     silence: bookmarks come about once a minute, so a stream that says nothing for longer is taken for half-open. absence: how
-    often at least to look for a kind that the server does not know (a CRD not yet applied). vanished: how long a kind that had
+    often at least to look for a kind that the server does not know, where nothing tells that it has come (`definitions.py`).
+    told_after: how long a kind must be out of reach before a line in the log says so. vanished: how long a kind that had
     objects must be unknown to be believed gone, as with an inventory that has suddenly halved.
     """
 
@@ -51,7 +57,8 @@ class WatchLimits:
     silence: float = 70.0
     first_pause: float = 0.1
     longest_pause: float = 10.0
-    absence: float = 10.0
+    absence: float = 300.0
+    told_after: float = 5.0
     vanished: float = 300.0
     page_size: int = 500
 
@@ -76,6 +83,7 @@ class Reflector(Generic[T]):
         alternatives: Sequence[Resource] = (),
         only: str = "",
         namespace: str = "",
+        metadata_only: bool = False,
         limits: WatchLimits | None = None,
         jitter: random.Random | None = None,
     ) -> None:
@@ -98,6 +106,7 @@ class Reflector(Generic[T]):
         self._spellings = (resource, *alternatives)
         self._query = {"fieldSelector": f"metadata.name={only}"} if only else {}
         self._namespace = namespace
+        self._metadata_only = metadata_only
         self._path = resource.path(namespace=namespace)
         self._decoding = decoding
         self._on_change = on_change
@@ -112,6 +121,9 @@ class Reflector(Generic[T]):
         self._doubtful = False
         self._refused = 0
         self._vanished_at: float | None = None
+        self._troubled_at: float | None = None
+        self._told = False
+        self._woken_at = float("-inf")
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -128,6 +140,11 @@ class Reflector(Generic[T]):
         """Seconds for which the server has not known this kind; 0 where it does, or was not asked."""
         return 0.0 if self._vanished_at is None else asyncio.get_running_loop().time() - self._vanished_at
 
+    def follows(self, server: ClusterConnection, definition: str) -> bool:
+        """Whether that definition on that server, by its name, is of what is followed here."""
+        group = self.resource.api_version.rpartition("/")[0]
+        return server is self._connection and definition == f"{self.resource.plural}.{group}"
+
     def start(self) -> None:
         """Begin; does nothing where it has begun."""
         if self._task is None:
@@ -142,7 +159,8 @@ class Reflector(Generic[T]):
             self._opened_at = None
 
     def wake(self) -> None:
-        """Cut a pause short: there is reason to think that trying again now would help."""
+        """Cut a pause short: there is reason to think that trying again now would help, or soon."""
+        self._woken_at = asyncio.get_running_loop().time()
         self._woken.set()
 
     async def relist(self) -> None:
@@ -173,7 +191,7 @@ class Reflector(Generic[T]):
                 self._missing(error)
             except ApplicationError as error:
                 self._doubtful, self._refused = True, 0
-                self._troubled(error.message)
+                self._troubled(error.message, told_elsewhere=isinstance(error, Unconnected))
                 at_least = error.next_retry_delay.total_seconds() if error.next_retry_delay else 0.0
             except Exception as error:
                 # A defect of ours must show as a stale view, never as a silent death.
@@ -183,12 +201,16 @@ class Reflector(Generic[T]):
                 self._troubled(f"{type(error).__name__}: {error}")
             lasted = self._close_stream()
             failures = 1 if lasted >= WORTH_RESUMING_SECONDS else failures + 1
-            await self._pause(failures, at_least)
+            if await self._pause(failures, at_least):
+                failures = 0
 
     async def _list(self) -> None:
         fresh: dict[str, T] = {}
         newest, version = 0, ""
-        async with aclosing(self._connection.list_pages(self._path, limit=self._limits.page_size, query=self._query)) as pages:
+        pages_of = self._connection.list_pages(
+            self._path, limit=self._limits.page_size, query=self._query, metadata_only=self._metadata_only
+        )
+        async with aclosing(pages_of) as pages:
             async for page in pages:
                 self._last_contact = asyncio.get_running_loop().time()
                 for item in self._decoding.items(page.body):
@@ -231,6 +253,7 @@ class Reflector(Generic[T]):
             silence=self._limits.silence,
             on_open=self._opened,
             query=self._query,
+            metadata_only=self._metadata_only,
         )
         async with aclosing(lines):
             async for body in lines:
@@ -259,9 +282,7 @@ class Reflector(Generic[T]):
     def _opened(self) -> None:
         self._opened_at = self._last_contact = asyncio.get_running_loop().time()
         self._heard = self._doubtful = False
-        if self.problem:
-            log.info("%s: followed again", self._path)
-            self.problem = ""
+        self._well_again("followed again")
         self._on_state()
 
     def _close_stream(self) -> float:
@@ -298,26 +319,40 @@ class Reflector(Generic[T]):
         return 0 < self._refused < len(self._spellings)
 
     def _gone(self) -> None:
-        log.info("%s: not known to the server; looking again from time to time", self._path)
-        self.absent, self.synced, self.problem = True, True, ""
+        log.debug("%s: not known to the server", self._path)
+        self.absent, self.synced = True, True
+        self._well_again("not known to the server any more")
         for key in self.keys:
             self._on_change(key, None)
         self.keys = set()
         self._on_state()
 
-    def _troubled(self, problem: str) -> None:
+    def _well_again(self, told: str) -> None:
+        if self._told:
+            log.info("%s: %s", self._path, told)
+        self.problem, self._troubled_at, self._told = "", None, False
+
+    def _troubled(self, problem: str, *, told_elsewhere: bool = False) -> None:
         if self._opened_at is not None:
             # Streams end in many ways, and mostly go on at once. It is a problem when that fails.
             log.debug("%s: the stream broke: %s", self._path, problem)
-        elif not self.problem:
-            # Once per outage: a server that is down for an hour is one line in the log and one reason in reports.
+            return
+        now = asyncio.get_running_loop().time()
+        self._troubled_at = now if self._troubled_at is None else self._troubled_at
+        if not (self._told or told_elsewhere) and now - self._troubled_at >= self._limits.told_after:
+            # Once per outage, and not where it is over soon: a server that was just started refuses every kind for a moment.
             log.warning("%s: not followed: %s", self._path, problem)
+            self._told = True
+        if not self.problem:
             self.problem = problem
             self._on_state()
 
-    async def _pause(self, failures: int, at_least: float) -> None:
+    async def _pause(self, failures: int, at_least: float) -> bool:
+        """Whether somebody has cut it short."""
+        hopeful = not self.absent or asyncio.get_running_loop().time() - self._woken_at < HOPEFUL_SECONDS
         longest = self._limits.absence if self.absent else self._limits.longest_pause
-        pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) * self._jitter.uniform(0.5, 1.0)
+        pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) if hopeful else longest
+        pause *= self._jitter.uniform(0.5, 1.0)
         if self._turning:
             pause = 0.0  # another version may be served: ask for that at once
         self._woken.clear()
@@ -325,7 +360,8 @@ class Reflector(Generic[T]):
             async with asyncio.timeout(max(pause, at_least)):
                 await self._woken.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
 
 def version_number(resource_version: str) -> int:

@@ -6,6 +6,7 @@ crosses an activity's boundary under its stable type when nobody handles it. Req
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypeVar
@@ -44,8 +45,16 @@ class NamespaceEnding(ApplicationError):  # noqa: N818 - a state of the API, not
     """403 because the namespace is being terminated: what was asked of an object in it comes about by itself."""
 
 
+class Unconnected(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
+    """No connection to the server: nothing was sent. The connection itself has told people (`connection.py`)."""
+
+
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
     """422 that names no field: the patch could not be applied to the object as it is. Nothing was written."""
+
+
+UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""What a client raises before anything was sent."""
 
 
 class _Cause(msgspec.Struct):
@@ -130,16 +139,29 @@ def version_unknown(line: str) -> VersionUnknown:
 
 def broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:
     """The error for a request that got no (whole) answer."""
-    what = f"{request}: {str(error) or type(error).__name__}"
+    what = f"{request}: {reason_of(error)}"
     if isinstance(error, aiohttp.InvalidURL):
         return failure(ErrorType.INVALID_CONFIG, f"{request}: not an address")
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return failure(ErrorType.UNREACHABLE, what)  # never sent
+    if isinstance(error, UNCONNECTED):
+        return _typed(Unconnected, ErrorType.UNREACHABLE, what)  # never sent
     if isinstance(error, TimeoutError):
         what = f"{request}: no answer in time"
     if writing:
         return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
     return failure(ErrorType.UNREACHABLE, what)
+
+
+def reason_of(error: BaseException) -> str:
+    """Why there is no answer, in the words of the operating system. The client's own hold whole objects and their addresses."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        why = os.strerror(number) if number > 0 else error.os_error.strerror or type(error.os_error).__name__
+        return f"no connection to {error.host}:{error.port} ({why})"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    return str(error) or type(error).__name__
 
 
 def _too_large(status: Status) -> bool:

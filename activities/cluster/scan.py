@@ -131,7 +131,6 @@ class ClusterScan(ScanActivities):
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
         loop = asyncio.get_running_loop()
         end, given_back = loop.time() + request.wait.total_seconds(), self._given_back
-        self.view.look_again()
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from activities.cluster.connection import ClusterConnection, JsonObject
 from activities.cluster.following import Following, Watches
-from activities.cluster.management import Management, listed, shortest_silence
+from activities.cluster.management import Management, listed, longest_silence, shortest_silence
 from activities.cluster.probe import Probe
 from activities.cluster.progress import Marks, Progress
 from activities.cluster.reflector import WatchLimits
@@ -111,10 +111,6 @@ class ClusterView:
         await self._probe.stop()
         await self._management.stop()
         await self._watches.stop()
-
-    def look_again(self) -> None:
-        """Look at once for kinds that the server did not know when last asked."""
-        self._watches.look_again()
 
     def follow_volumes(self) -> None:
         """Follow what is attached to nodes, too: something asks us to act."""
@@ -366,7 +362,7 @@ class ClusterView:
         return shortest_silence(self._watches.here())
 
     def _longest_silence(self) -> float:
-        return max(reflector.silent_for() for reflector in self._watches.here())
+        return longest_silence(self._watches.here())
 
     def _still_listing(self) -> bool:
         """Whether a first list is still to come, and nothing says that it won't come soon."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
 from activities.bundle import MANIFEST, EvidenceDirectory, Limits
@@ -145,8 +146,9 @@ async def test_no_value_of_a_secret_leaves_the_reading_of_the_fence_configuratio
 
 
 async def test_without_a_directory_nothing_is_collected(world: Surroundings) -> None:
-    with refused(ErrorType.NOT_SUPPORTED, "evidence.directory is not set"):
+    with refused(ErrorType.NOT_SUPPORTED, "evidence.directory is not set") as caught:
         await collect(world.evidence(kept=False))
+    assert caught.value.category is ApplicationErrorCategory.BENIGN, "the worker has said it once, when it began"
     assert files_in(world.directory) == set()
 
 

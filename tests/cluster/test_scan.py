@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -518,3 +519,71 @@ async def test_clocks_that_differ_are_told_of_where_people_look(
     monkeypatch.setattr("activities.cluster.connection.parsedate_to_datetime", lambda _: there)
     report = await observe(await open_scan(), asked())
     assert f"the API server's clock is {said} this worker's" in report.view.notice
+
+
+RARELY = WatchLimits(silence=4, first_pause=0.01, longest_pause=0.05)
+"""Kinds that are not served are looked for as rarely as in real life."""
+
+
+@pytest.fixture
+async def patient_scan(api: ApiServer) -> AsyncIterator[ClusterScan]:
+    async with (
+        ClusterConnection.to(api.url, token="abc") as connection,
+        ClusterScan("prod", connection, limits=LIVE, watch_limits=RARELY, lease=ScannerLease(connection)) as scan,
+    ):
+        yield scan
+
+
+async def test_kinds_that_are_not_served_cost_nothing_until_they_come(
+    api: ApiServer, person: ApiClient, patient_scan: ClusterScan
+) -> None:
+    """An idle cluster is asked for nothing, however often its scanner looks; a kind that comes is followed at once."""
+    await fleet(person)
+    report = await observe(patient_scan, asked())
+    await until(lambda: patient_scan.view.synced)
+    before = api.requests.total("list", user_agent=OURS)
+    for _ in range(5):
+        report = await observe(patient_scan, asked(report, wait=0.3))
+    assert api.requests.total("list", user_agent=OURS) == before
+    assert report.view.stale == ""
+    await with_policy(person)
+    await observe_until(patient_scan, report, lambda report: bool(report.checks))
+
+
+async def test_without_the_right_to_see_definitions_a_kind_that_comes_is_found_by_looking_for_it(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """Rights of an earlier release: slower, and nothing waits for it."""
+    await fleet(person)
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="customresourcedefinitions", user_agent=OURS))
+    scan = await open_scan()
+    report = await observe(scan, asked())
+    assert (report.view.stale, report.view.notice) == ("", "")
+    await with_policy(person)
+    await observe_until(scan, report, lambda report: bool(report.checks))
+
+
+async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
+    api: ApiServer, person: ApiClient, patient_scan: ClusterScan, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In words for people: however many kinds are followed, and however long it lasts."""
+    await fleet(person)
+    report = await observe(patient_scan, asked())
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    await api.stop()
+    report = await observe_until(patient_scan, report, lambda report: bool(report.view.stale))
+    report = await observe(patient_scan, asked(report, wait=1.0))
+    assert len(report.view.stale) < 500
+    await api.start()
+    await observe_until(patient_scan, report, lambda report: not report.view.stale)
+    told = [record for record in caplog.records if record.name.startswith("activities")]
+    assert [record.levelname for record in told] == ["WARNING", "INFO"]
+    assert not [record for record in told if "object at 0x" in record.getMessage()]
+
+
+async def test_no_address_of_an_object_is_told_to_people(unused_tcp_port: int) -> None:
+    async with ClusterConnection.to(f"https://127.0.0.1:{unused_tcp_port}", token="abc") as connection:
+        with pytest.raises(ApplicationError) as lost:
+            await connection.get("/version")
+    assert lost.value.message.endswith(f"no connection to 127.0.0.1:{unused_tcp_port} (Connection refused)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import socket
@@ -74,6 +75,16 @@ class Slow:
 async def test_a_role_serves_its_queues_and_no_others(settings: Settings, client: Client, role: Role, queues: list[str]) -> None:
     async with compose(settings, client, clusters={"prod": NOWHERE}, role=role) as servings:
         assert [serving.queue for serving in servings] == queues
+
+
+async def test_that_no_evidence_is_kept_is_said_once_when_a_worker_begins(
+    settings: Settings, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not with each machine that is preserved."""
+    caplog.set_level(logging.INFO, "workers.composition")
+    async with compose(settings, client, clusters={"prod": NOWHERE}):
+        told = [record for record in caplog.records if "evidence.directory is not set" in record.message]
+        assert [record.levelname for record in told] == ["INFO"]
 
 
 async def test_everything_that_the_contracts_promise_is_served_exactly_once(settings: Settings, client: Client) -> None:

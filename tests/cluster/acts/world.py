@@ -427,10 +427,10 @@ async def empty_world(**server: Any) -> AsyncIterator[World]:
 
 
 @contextmanager
-def refused(kind: ErrorType, words: str = "") -> Iterator[None]:
+def refused(kind: ErrorType, words: str = "") -> Iterator[pytest.ExceptionInfo[ApplicationError]]:
     """What is done inside is refused with that type, saying that."""
     with pytest.raises(ApplicationError) as caught:
-        yield
+        yield caught
     assert error_type(caught.value) is kind, caught.value
     assert words in caught.value.message
 
