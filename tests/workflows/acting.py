@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from random import Random
 
 from policy.episodes import Need
 from policy.plan import FencingPlan
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.machine import Machine
 from tests.workflows.mishaps import Ambush, Mishap
+from tests.workflows.owned import Owned
 from tests.workflows.referee import Referee
 
 
@@ -27,9 +29,31 @@ class Acting:
     referee: Referee = field(init=False)
     ambushes: list[Ambush] = field(default_factory=list)
     lingers: float = 0.0
-    vetoed: bool = False
-    leased: bool = False
-    wanted: bool = True
+    owned: Owned = field(default_factory=Owned)
+    skews: tuple[float, ...] = (0.0,)
+    """By how many seconds the clock of each worker is ahead."""
+    vetoed: datetime | None = None
+    leased: datetime | None = None
+    """Since when somebody says hands off the Node, or holds its lease."""
+    unlicensed: datetime | None = None
+    """Since when the cluster Lease or the permit can't be shown."""
+    refusing: bool = False
+    """A circuit breaker is open: nobody is granted a permit."""
+    busy_until: datetime = START
+    """Until then the API server takes no writes that only keep books."""
+    forbidding: tuple[datetime, datetime] = (START, START)
+    """From when until when the API server refuses everything with 403."""
+    waited_before: bool = False
+    """What it refused last had waited for a worker before, which uses up the same minute."""
+    begun: set[str] = field(default_factory=set)
+    """The incidents that have looked at the machine."""
+    unwanted: datetime | None = None
+    """Since when nobody asks for it any more."""
+    dead: set[str] = field(default_factory=set)
+    """Devices that never answer again."""
+    heard_since: datetime = START
+    """When devices that were silent began to speak again."""
+    reconfigured: bool = False
     stuck: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
     locked: set[str] = field(default_factory=set)
@@ -45,17 +69,67 @@ class Acting:
     switched_on: bool = False
     """Somebody else has switched the machine on."""
     acts: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    """How often each act was attempted."""
     answers: list[str] = field(default_factory=list)
     say: Callable[[Mishap, float], None] = lambda _mishap, _delay: None
     grant: Callable[[], None] = lambda: None
     now: datetime = START
+    _served: int = 0
     _mishap: Mishap = Mishap.NOTHING
     _delay: float = 0.0
     _attempt: Attempt | None = None
 
     def __post_init__(self) -> None:
         self.machine = Machine(plan=self.plan, lingers=self.lingers)
+        self.machine.hidden = self._runs_unseen
         self.referee = Referee(machine=self.machine, plan=self.plan)
+
+    @property
+    def skew(self) -> timedelta:
+        """How much the clock of the worker that has taken the attempt is ahead."""
+        return timedelta(seconds=Random(self._served).choice(self.skews))
+
+    @property
+    def clock(self) -> datetime:
+        """What time it is for that worker."""
+        return self.now + self.skew
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is still asked for."""
+        return self.unwanted is None
+
+    @property
+    def several(self) -> bool:
+        """Whether the machine has several supplies in its first level."""
+        return bool(self.plan.levels) and len(self.plan.levels[0]) > 1
+
+    def vetoes(self) -> dict[str, datetime]:
+        """Who says hands off, wherever he says it, and since when."""
+        vetoes = {"somebody says hands off": self.vetoed, "somebody services it": self.leased, "it is kept": self.owned.preserved}
+        return {what: since for what, since in vetoes.items() if since is not None}
+
+    def begins(self, incident: str) -> None:
+        """An episode's first look: what nobody can tell it, it can't know."""
+        if incident in self.begun:
+            return
+        self.begun.add(incident)
+        mark = self.machine.mark
+        self.referee.unaware = set() if mark is not None else {each.incident for each in self.referee.commands}
+        self.noted = set(mark.paths) if mark is not None else set()
+
+    def _runs_unseen(self) -> bool:
+        """Whether the only devices that could tell that the machine runs are silent."""
+        mute = self.silent | self.locked
+        return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])
+
+    def only_restores(self, incident: str) -> bool:
+        """Whether all that an episode has left to do is to switch the machine on."""
+        plan, referee = self.plan, self.referee
+        if not plan.power_on or plan.terminate_instance or plan.delete_node or referee.all_freed_by != incident:
+            return False
+        return not (self.machine.pods or self.machine.runs or self.machine.cut_pods) and referee.off_by == incident
 
     @property
     def broken(self) -> list[str]:

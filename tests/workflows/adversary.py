@@ -8,26 +8,45 @@ all is for the referee, who knows the truth.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
+from activities.clocks import problem_of
+from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Reading, VolumeReading
+from policy.episodes import Kind, NeedKind, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
 from policy.permits import Decision, PermitAnswer, Release
+from policy.plan import FencingPlan
 from policy.power import PowerState
 from tests.workflows import contract
-from tests.workflows.attempts import Attempt, Lost
+from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.device_acts import DeviceActs
-from tests.workflows.mishaps import SELF, SPOKEN, Mishap
+from tests.workflows.ladder_acts import DELETION_ASKED, LadderActs
+from tests.workflows.machine import OURS
+from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
 from tests.workflows.node_acts import NodeActs
+from workflows.ids import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""
+FORBIDDEN_NOW = "of an API server that has just started"
+THEIRS = "theirs"
+PASSES = timedelta(seconds=40)
+"""What an API server refuses for so long may pass yet: tries of a minute end with the last pause that fits into it."""
+INSISTED = ("can't be removed", "can't be deleted", "can't be given back", "can't be taken", "can't be answered")
+"""What is tried again however often it takes, also after a person was told."""
+RIVAL = timedelta(seconds=60)
+"""How long another deployment's fencing takes, from its off to its on."""
 DESTRUCTIVE = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain", "mark_unschedulable", "taint"})
+ASKED_FOR = frozenset({"give_up", "request_owner", "annotate_external", "create_object"})
+"""What a ladder has others do, and can't be undone, or not by us."""
 GUARDED = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain", "terminate", "taint_out_of_service"}) | {
+    "give_up",
+    "create_object",
     "delete_workload",
     "delete_node",
     "free_cut_pods",
@@ -41,35 +60,74 @@ WRITES = frozenset({"mark", "mark_unschedulable", "taint", "note_path", "mark_sc
     "free_while_dumping",
     "untaint_out_of_service",
     "drain",
+    "give_up",
+    "request_owner",
+    "annotate_external",
+    "create_object",
 }
+KEEPS_BOOKS = frozenset({"remember", "take_lease", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}
 
 
-class Adversary(NodeActs, DeviceActs):
+def act_of(attempt: Attempt) -> str:
+    """The method that carries an attempt out: contracts of one kind name theirs as those of another do."""
+    part, _, name = attempt.call.name.partition(".")
+    return name.replace("-", "_") if part in {"remediation", "preservation"} else attempt.call.method
+
+
+def mended(plan: FencingPlan) -> FencingPlan:
+    """The same with other plugs."""
+    levels = tuple(tuple(replace(device, endpoint=f"{device.endpoint}0") for device in level) for level in plan.levels)
+    return replace(plan, levels=levels)
+
+
+class Adversary(NodeActs, DeviceActs, LadderActs):
     """See the module. `perform` carries out one attempt at an activity, or has something befall it."""
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or don't. Raises what the worker would, or `Lost`."""
-        method = attempt.call.method
-        self.now, self._attempt = attempt.now, attempt
-        self.machine.settle(self.now)
+        method = act_of(attempt)
+        self.now, self._attempt, self._served = attempt.now, attempt, self._served + 1
+        self._settle()
         act: Callable[[Any], Any] = getattr(self, method)
-        if method in {"pin", "mirror", "request_permit"}:
-            if method != "mirror":
-                self.acts.append(method)
+        if attempt.queue != WORKFLOW_QUEUE and (wrong := problem_of(self.now, self.clock)):
+            raise failure(ErrorType.WRONG_CLOCK, f"its clock is {wrong}", retry_after=timedelta(seconds=1))
+        if method == "mirror":
+            return act(attempt.request)
+        if method in {"pin", "pin_target", "request_permit"}:
+            self.acts.append(method)
+            self._require_answer(attempt, method)
             return act(attempt.request)
         endpoint = getattr(getattr(attempt.request, "device", None), "endpoint", "")
         self.acts.append(f"{method} {endpoint}".strip())
         mishap = self._next(method)
-        self._judge(attempt)
+        self._require_answer(attempt, method)
+        self._judge(attempt, method)
         return self._befall(mishap, attempt, act)
+
+    def _settle(self) -> None:
+        """What has come of itself until now."""
+        self.machine.settle(self.now)
+        if self.owned.settle(self.now):
+            self.machine.give_up(self.now)
+            self.machine.lose_node()
+
+    def _require_answer(self, attempt: Attempt, method: str) -> None:
+        """An API server that has just started knows nobody's rights; one that is busy takes no bookkeeping."""
+        since, until = self.forbidding
+        if attempt.queue.startswith("cluster.") and since <= self.now < until:
+            self.waited_before = attempt.decided < since - timedelta(seconds=5)
+            raise failure(ErrorType.FORBIDDEN, f"{method}: 403 {FORBIDDEN_NOW}")
+        if method in KEEPS_BOOKS and self.now < self.busy_until:
+            raise failure(ErrorType.TRANSIENT, f"{method}: etcdserver: request timed out")
 
     def _next(self, method: str) -> Mishap:
         if len(self.acts) == CAPPED:
             self.calm()
         mishap, delay = self.script.popleft() if self.script else (Mishap.NOTHING, 0.0)
-        number = sum(each.partition(" ")[0] == method for each in self.acts)
+        self.counted[method] += 1
+        number = self.counted[method]
         for ambush in [each for each in self.ambushes if (each.method, each.number) == (method, number)]:
             self.ambushes.remove(ambush)
             for mishap, delay in ambush.mishaps:
@@ -82,6 +140,8 @@ class Adversary(NodeActs, DeviceActs):
         self._delay = delay
         if mishap in SPOKEN:
             self.say(mishap, delay)
+        elif mishap in LASTING:
+            self._lasts(mishap, timedelta(seconds=delay))
         elif delay and mishap not in SELF:
             at = self.now + timedelta(seconds=delay)
             self.machine.later(at, lambda: self._happens(mishap, at))
@@ -90,10 +150,10 @@ class Adversary(NodeActs, DeviceActs):
         self.machine.settle(self.now)
 
     def _befall(self, mishap: Mishap, attempt: Attempt, act: Callable[[Any], Any]) -> Any:
-        method, request = attempt.call.method, attempt.request
+        method, request = act_of(attempt), attempt.request
         self._mishap = mishap
         not_after: datetime | None = getattr(request, "not_after", None)
-        if not_after is not None and self.now > not_after:
+        if not_after is not None and self.clock > not_after:
             raise failure(ErrorType.EXPIRED, f"{method} comes too late")
         match mishap:
             case Mishap.REFUSED:
@@ -110,10 +170,10 @@ class Adversary(NodeActs, DeviceActs):
             case Mishap.LATE if method in WRITES:
                 self._later(act, request, not_after)
                 raise Lost
-        try:
-            answer = act(request)
-        except Lost:
-            raise
+        objections = self._objections_to(method)
+        answer = act(request)
+        if self._is_done(answer):
+            self.referee.heeds(self.acts[-1], self.now, objections)
         if mishap is Mishap.UNSURE and method in COMMANDS:
             raise failure(ErrorType.AMBIGUOUS, f"{method}: the answer was lost")
         if mishap in {Mishap.LOST_AFTER, Mishap.LATE}:
@@ -139,36 +199,71 @@ class Adversary(NodeActs, DeviceActs):
 
         self.machine.later(at, happens)
 
-    def _judge(self, attempt: Attempt) -> None:
+    def _judge(self, attempt: Attempt, method: str) -> None:
         """What holds of the request itself, whatever becomes of it."""
-        referee, request, method = self.referee, attempt.request, attempt.call.method
-        if method in DESTRUCTIVE:
-            referee.destructive(self.acts[-1], attempt, request.target)
+        referee, request = self.referee, attempt.request
+        asked = method in ASKED_FOR and not getattr(request, "withdraw", False)
+        if method in DESTRUCTIVE or asked:
+            referee.destructive(self.acts[-1], attempt)
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
             referee.fault("S20", f"{method} with no end to its time")
         match method:
             case "record_event":
+                self._judge_words(request)
                 referee.warned = referee.warned or request.reason in {"WorkloadsLeft", "NeedsHuman"}
             case "last_look" if request.need_matters:
                 referee.asked_need = self.now
             case "power_on":
-                referee.powers_on(request.target.incident)
+                referee.powers_on(attempt, request.target.incident)
+                referee.heeds(self.acts[-1], self.now, self.vetoes(), rule="S21")
             case "restore_path":
                 referee.opens_path(request.device.endpoint)
             case "taint_out_of_service" | "delete_workload" | "delete_node":
-                referee.consequence(method, attempt, request)
+                referee.consequence(method, attempt, request, says_on=self._says_on_since())
             case "free_while_dumping":
                 referee.dumping_consequence(attempt, request)
             case "free_cut_pods":
-                if attempt.number == 1 and referee.looked is None:
-                    referee.fault("S20", "free-cut-pods without a last look before it")
-                referee.looked = None
                 referee.cut_consequence(attempt, request)
             case "terminate":
                 referee.nobody_says_no(method, attempt)
                 if referee.said_before("abort", attempt.decided):
                     referee.fault("S20", "a machine is given up after an abort")
                 referee.gives_up(attempt, request.target.incident)
+
+    def _judge_words(self, event: contract.EventRequest) -> None:
+        """What people are told is so."""
+        self.referee.tells_the_truth(event.message, event.target.incident)
+
+    def _is_done(self, answer: Any) -> bool:
+        """Whether an act that a machine may be given up by was not refused at last."""
+        return not isinstance(answer, GiveUpResult) or answer.detail == DELETION_ASKED
+
+    def _objections_to(self, method: str) -> dict[str, datetime]:
+        """Whatever speaks against an act, and since when. What was proven off may be freed all the same, and be given back."""
+        found = self.vetoes()
+        if method == "delete_node":
+            return found
+        if method not in ASKED_FOR | COMMANDS - {"power_on", "restore_path"}:
+            return {}
+        if self.unlicensed is not None:
+            found["nobody can show its licence"] = self.unlicensed
+        if self.need.kind.automatic and self.unwanted is not None:
+            found["nobody asks for it any more"] = self.unwanted
+        if self.need.kind is NeedKind.CHECK and self.machine.ready and self.machine.ready_since is not None:
+            found["the node is well again"] = self.machine.ready_since
+        return found
+
+    def _says_on_since(self) -> datetime | None:
+        """Since when any device would have said on to whoever had asked it; None: it would not."""
+        mute = self.silent | self.locked
+        speak = any(self.machine.power[each.endpoint] is PowerState.ON for each in self.plan.devices if each.endpoint not in mute)
+        return self.heard_since if speak else None
+
+    def _lasts(self, mishap: Mishap, duration: timedelta) -> None:
+        if mishap is Mishap.BUSY:
+            self.busy_until = self.now + duration
+        elif self.now >= self.forbidding[1]:
+            self.forbidding = (self.now, self.now + duration)
 
     def _happens(self, mishap: Mishap, now: datetime) -> None:
         """What merely happens beside an activity."""
@@ -197,11 +292,25 @@ class Adversary(NodeActs, DeviceActs):
             case Mishap.NODE_ANEW | Mishap.NODE_REPLACED:
                 machine.register(now, another=mishap is Mishap.NODE_REPLACED)
             case Mishap.NEED_GONE | Mishap.NEED_BACK:
-                self.wanted = mishap is Mishap.NEED_BACK
-            case Mishap.VETO | Mishap.NO_VETO:
-                self.vetoed = mishap is Mishap.VETO
+                self.unwanted = (self.unwanted or now) if mishap is Mishap.NEED_GONE else None
+            case Mishap.VETO:
+                self.vetoed = self.vetoed or now
+            case Mishap.NO_VETO:
+                self.vetoed = self.owned.preserved = None
             case Mishap.LEASED:
-                self.leased = True
+                self.leased = self.leased or now
+            case Mishap.PRESERVED:
+                self.owned.preserved = self.owned.preserved or now
+            case Mishap.UNLICENSED_LONG | Mishap.LICENSED_AGAIN:
+                self.unlicensed = (self.unlicensed or now) if mishap is Mishap.UNLICENSED_LONG else None
+            case Mishap.BREAKER:
+                self.refusing = True
+            case Mishap.TAKEN_OVER:
+                self._is_taken_over(now)
+            case Mishap.BACKUP:
+                machine.goes_back()
+            case Mishap.RECONFIGURED:
+                self.reconfigure()
             case Mishap.UNMARKED:
                 machine.mark = None
             case Mishap.STUBBORN:
@@ -212,6 +321,13 @@ class Adversary(NodeActs, DeviceActs):
                 self.stuck = {device.endpoint for device in self.plan.levels[0][-1:]} if self.plan.levels else set()
             case Mishap.SILENT:
                 self.silent = set(self.plan.endpoints)
+            case Mishap.FIRST_SILENT:
+                self.silent = {device.endpoint for level in self.plan.levels[:1] for device in level}
+            case Mishap.SPEAKS:
+                self.silent, self.heard_since = set(self.dead), now
+            case Mishap.ONE_DEAD:
+                self.dead = {device.endpoint for device in self.plan.levels[0][:1]} if self.several else set()
+                self.silent |= self.dead
             case Mishap.LOCKED:
                 self.locked = set(self.plan.endpoints[:1])
             case Mishap.DUMP:
@@ -219,10 +335,45 @@ class Adversary(NodeActs, DeviceActs):
             case Mishap.HEAL:
                 self.heal()
 
+    def _is_taken_over(self, now: datetime) -> None:
+        """Another deployment has the cluster Lease now, adopts our mark, and fences the node in its own time."""
+        machine, power = self.machine, tuple(self.machine.power)
+        if machine.mark is None or not machine.present or machine.holder != OURS or not self.plan.levels:
+            return
+        machine.mark = replace(machine.mark, incident=THEIRS)
+        self.unlicensed, self.referee.rival = self.unlicensed or now, (now, now + RIVAL)
+        off, on = now + timedelta(seconds=1), now + RIVAL
+        self.meddled = self.switched_on = True
+
+        def switch(at: datetime, state: PowerState) -> None:
+            for endpoint in power:
+                machine.switch(endpoint, state, at)
+
+        def ends() -> None:
+            switch(on, PowerState.ON)
+            if machine.mark is not None and machine.mark.incident == THEIRS:
+                machine.goes_back()
+
+        machine.later(off, lambda: switch(off, PowerState.OFF))
+        machine.later(on, ends)
+
+    def reconfigure(self) -> None:
+        """The configuration named the plug of another machine until now."""
+        if self.referee.commands or not self.plan.levels or self.reconfigured:
+            return
+        self.reconfigured = True
+        old = self.plan.endpoints
+        self.plan = mended(self.plan)
+        self.machine.rewire(self.plan)
+        self.referee.plan = self.plan
+        self.referee.disowned = set(old) - set(self.plan.endpoints)
+
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""
-        self.stuck, self.silent, self.locked = set(), set(), set()
-        self.vetoed = self.leased = self.machine.stubborn = False
+        self.stuck, self.silent, self.locked = set(), set(self.dead), set()
+        self.vetoed = self.leased = self.unlicensed = self.owned.preserved = None
+        self.machine.stubborn = self.refusing = False
+        self.busy_until, self.forbidding = START, (START, START)
 
     def calm(self) -> None:
         """No more mishaps."""
@@ -234,7 +385,10 @@ class Adversary(NodeActs, DeviceActs):
 
     def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
         mishap, _ = self.script.popleft() if self.script else (Mishap.NOTHING, 0.0)
-        if mishap is Mishap.NO_PERMIT:
+        incident = request.permit.incident
+        if request.permit.kind is Kind.FENCING and self.only_restores(incident):
+            self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
+        if mishap is Mishap.NO_PERMIT or self.refusing:
             return PermitAnswer(decision=Decision.REFUSED, reason="a brake is closed")
         if mishap is Mishap.QUEUED:
             self.grant()
@@ -251,5 +405,16 @@ class Adversary(NodeActs, DeviceActs):
         return PortionAnswer(pods=pods, until=self.now + timedelta(seconds=30))
 
     def hears_release(self, release: Release) -> None:
-        """The scanner's end of it."""
+        """The scanner's end of it. Nobody is asked for help with what passes by itself."""
         self.referee.permit = False
+        since = self.now - self.forbidding[0]
+        if release.parked and "comes too late" in release.problem and 0.0 in self.skews and any(self.skews):
+            self.referee.fault("S18", f"a person is asked since one worker's clock is wrong: {release.problem}")
+        if (
+            release.parked
+            and not self.waited_before
+            and FORBIDDEN_NOW in release.problem
+            and since < PASSES
+            and not any(each in release.problem for each in INSISTED)
+        ):
+            self.referee.fault("S35", f"a person is asked for what has lasted for {since} and passes by itself")

@@ -100,7 +100,7 @@ class DeviceActs(Acting):
     def _read(self, request: contract.PowerRequest, states: dict[str, PowerState]) -> Reading:
         endpoint = request.device.endpoint
         self._require_voice(endpoint)
-        return Reading(endpoint=endpoint, state=states[endpoint], at=self.now)
+        return Reading(endpoint=endpoint, state=states[endpoint], at=self.clock)
 
     def _command(
         self, request: contract.PowerRequest, state: PowerState, change: Callable[[str, PowerState, datetime], None]
@@ -110,7 +110,7 @@ class DeviceActs(Acting):
         at = began
         if mishap is Mishap.LATE:  # its worker stands still for a while, and goes on as long as it may
             assert request.not_after is not None, "every command has an end to its time"
-            at = min(began + timedelta(seconds=self._delay), request.not_after) + request.deadline
+            at = min(began + timedelta(seconds=self._delay), request.not_after - self.skew) + request.deadline
         elif mishap is Mishap.UNSURE:
             at = began + timedelta(seconds=1)
         assert self._attempt is not None

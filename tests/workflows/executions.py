@@ -202,7 +202,7 @@ class Execution:
     @property
     def waits(self) -> bool:
         """Whether nothing is under way: it only moves when it is spoken to."""
-        return not (self._awake or self._timers or any(not each.over for each in self._activities.values()))
+        return not (self._awake or self._timers or any(not each.over for each in reversed(self._activities.values())))
 
     # Tasks ----------------------------------------------------------------------------------------------------------
 

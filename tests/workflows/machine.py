@@ -31,6 +31,8 @@ class Machine:
     power: dict[str, PowerState] = field(default_factory=dict)
     """By endpoint, of all levels: what the device lets through."""
     plugged: bool = True
+    miswired: bool = False
+    """All levels but the first are the supplies of another machine."""
     terminated: bool = False
     paths: dict[str, PowerState] = field(default_factory=dict)
     attached: dict[str, bool] = field(default_factory=dict)
@@ -56,6 +58,8 @@ class Machine:
     mark: Mark | None = None
     out_of_service: bool = False
     taints: set[str] = field(default_factory=set)
+    hidden: Callable[[], bool] = lambda: False
+    """Whether nobody can know that it runs."""
     exposed: timedelta = timedelta(0)
     """For how long, all together, the out-of-service taint has stood on the machine's Node while the machine ran."""
     exposed_ready: timedelta = timedelta(0)
@@ -81,7 +85,8 @@ class Machine:
     @property
     def runs(self) -> bool:
         """Each level feeds it through all of its devices; one that is on is enough for that level, and all levels are needed."""
-        fed = all(any(self.power[each.endpoint] is PowerState.ON for each in level) for level in self.plan.levels)
+        levels = self.plan.levels[:1] if self.miswired else self.plan.levels
+        fed = all(any(self.power[each.endpoint] is PowerState.ON for each in level) for level in levels)
         return fed and self.plugged and not self.terminated
 
     def observation(self) -> Observation:
@@ -124,7 +129,7 @@ class Machine:
                 self.uid += "" if self.present else "+"
                 self.boots += 1
                 self.present, self.ready, self.ready_since = True, True, at
-        if self.out_of_service and self.mark is not None and self.present and self.holder == OURS and self.runs:
+        if self.out_of_service and self.present and self.holder == OURS and self.runs and not self.hidden():
             began = max(before, self.on_since or before)
             self.exposed += max(now - began, timedelta(0))
             self.exposed_ready += max(now - began, timedelta(0)) if self.ready else timedelta(0)
@@ -187,6 +192,15 @@ class Machine:
         self._bare()
         if another:
             self.holder, self.ready, self.ready_since = ANOTHER, True, now
+
+    def rewire(self, plan: FencingPlan) -> None:
+        """These are the plugs that have fed it all the time."""
+        self.plan = plan
+        self.power |= {device.endpoint: PowerState.ON for device in plan.devices}
+
+    def goes_back(self) -> None:
+        """The API server shows the Node as it was before anybody had marked it."""
+        self._bare()
 
     def _bare(self) -> None:
         self.unschedulable, self.mark, self.out_of_service, self.taints = False, None, False, set()

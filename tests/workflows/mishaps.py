@@ -44,6 +44,18 @@ class Mishap(StrEnum):
     SILENT = "silent"
     LOCKED = "locked"  # a device takes our password no more
     DUMP = "dump"  # the kernel crashes and writes its dump
+    FIRST_SILENT = "first level silent"
+    SPEAKS = "speaks"  # whatever was silent answers again
+    ONE_DEAD = "one dead"  # of several devices of a level one is dead for good
+    UNLICENSED_LONG = "licence lost"  # the cluster Lease or the permit can't be shown any more
+    LICENSED_AGAIN = "licence back"
+    TAKEN_OVER = "taken over"  # another deployment takes the Lease and our mark, and fences the node
+    BREAKER = "breaker"  # a circuit breaker is open: nobody is granted a permit
+    PRESERVED = "preserved"  # somebody annotates the Machine alone
+    BACKUP = "backup"  # a backup of the API server from before our mark is restored
+    RECONFIGURED = "reconfigured"  # the configuration names another plug
+    BUSY = "busy"  # the API server takes no bookkeeping for so many seconds
+    FORBIDDEN = "forbidden"  # it refuses everything with 403 for so many seconds
     HEAL = "heal"
     # Said, or done to the episode itself
     ABORT = "abort"
@@ -51,9 +63,12 @@ class Mishap(StrEnum):
     HOLD = "hold"
     CANCEL = "cancel"
     TERMINATE = "terminate"
+    ROLL = "roll"  # its history is long: it goes on in a new one
 
 
-SPOKEN = frozenset({Mishap.ABORT, Mishap.ABORT_ON, Mishap.HOLD, Mishap.CANCEL, Mishap.TERMINATE})
+SPOKEN = frozenset({Mishap.ABORT, Mishap.ABORT_ON, Mishap.HOLD, Mishap.CANCEL, Mishap.TERMINATE, Mishap.ROLL})
+LASTING = frozenset({Mishap.BUSY, Mishap.FORBIDDEN})
+"""What begins at once and lasts that long."""
 SELF = frozenset({Mishap.REFUSED, Mishap.UNREACHABLE, Mishap.LOST_BEFORE, Mishap.LOST_AFTER, Mishap.LATE, Mishap.SLOW}) | {
     Mishap.OWN_NODE,
     Mishap.UNSURE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from activities.cluster.marks import claim
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned
 from policy.fencing import paths_cut, proof_stands
@@ -28,9 +29,8 @@ class NodeActs(Acting):
         assert self._attempt is not None
         if not machine.present or machine.holder != OURS:
             raise failure(ErrorType.NOT_FOUND, "there is no such Node, or nothing is planned for it")
-        self.referee.unaware = set() if machine.mark is not None else {each.incident for each in self.referee.commands}
         mark = machine.mark
-        self.noted = set(mark.paths) if mark is not None else set()
+        self.begins(request.incident)
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
         pinned = Pinned(
             node=NODE,
@@ -54,11 +54,9 @@ class NodeActs(Acting):
 
     def mark(self, request: contract.ActRequest) -> contract.ActResult:
         self._require_pinned(request.target)
-        found, target = self.machine.mark, request.target
-        mine = Mark(incident=target.incident, kind=target.kind, workflow_id=target.workflow_id, run_id=target.run_id)
-        kept = replace(found, incident=target.incident, run_id=target.run_id) if found is not None else mine
-        self.machine.mark = kept
-        return contract.ActResult(changed=True, detail="marked")
+        before = self.machine.mark
+        self.machine.mark = claim(before, request.target, self.now)
+        return contract.ActResult(changed=before != self.machine.mark, detail="marked")
 
     def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
@@ -74,27 +72,42 @@ class NodeActs(Acting):
             verdict = LookVerdict.NOT_LICENSED
         elif gone:
             verdict = LookVerdict.NEED_GONE
+        elif (
+            request.configured is not None and set(pinned.endpoints) - {""} and set(pinned.endpoints) != set(self.plan.endpoints)
+        ):
+            verdict = LookVerdict.TARGET_CHANGED
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
             verdict = LookVerdict.VETOED
-        elif request.destructive and not referee.permit:
+        elif request.destructive and (not referee.permit or self.unlicensed is not None):
             verdict = LookVerdict.NOT_LICENSED
         elif self._veto():
             verdict = LookVerdict.VETOED
+        elif request.restores:
+            verdict = self._in_other_hands(request.target)
         if self._mishap not in {Mishap.LOST_AFTER, Mishap.LATE}:
+            if not request.need_matters:
+                referee.looked_before_restoring = self.now
             if request.destructive:
                 referee.looks(self.now, request.target, go=verdict is LookVerdict.GO)
             if request.need_matters:
                 referee.need_gone = verdict is LookVerdict.NEED_GONE
         return contract.LookResult(verdict=verdict, reason=f"{verdict}: {difference}", at=self.now, observation=seen)
 
+    def _in_other_hands(self, target: contract.Target) -> LookVerdict:
+        mark, rival = self.machine.mark if self.machine.present else None, self.referee.rival
+        if mark is not None:
+            return LookVerdict.GO if self._is_ours(mark, target) else LookVerdict.VETOED
+        taken = rival is not None and rival[0] <= self.now and self.unlicensed is not None
+        return LookVerdict.NOT_LICENSED if taken else LookVerdict.GO
+
     def _veto(self) -> bool:
-        return self.vetoed or self.leased
+        return bool(self.vetoes())
 
     def _need_is_gone(self, need: Need) -> bool:
         return (not self.wanted and need.kind.automatic) or (need.kind is NeedKind.CHECK and self.machine.ready)
 
     def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
-        return contract.NodeLeaseResult(held=not self.leased, holder="maintenance" if self.leased else "")
+        return contract.NodeLeaseResult(held=self.leased is None, holder="maintenance" if self.leased else "")
 
     def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         pass
@@ -145,9 +158,12 @@ class NodeActs(Acting):
 
     def mark_schedulable(self, request: contract.RestoreRequest) -> contract.ActResult:
         machine, mark = self.machine, self.machine.mark
-        if not machine.present or mark is None or not self._is_ours(mark, request.target) or self._is_another(request.target):
+        if not machine.present or self._is_another(request.target):
             return contract.ActResult(changed=False, detail="left alone")
-        if mark.out_of_service:
+        if mark is None or not self._is_ours(mark, request.target):
+            machine.out_of_service = machine.out_of_service and (mark is not None or not request.tainted)
+            return contract.ActResult(changed=False, detail="left alone")
+        if mark.out_of_service or request.tainted:
             machine.out_of_service = False
         if mark.paths:
             machine.mark = replace(mark, out_of_service=False)
@@ -186,6 +202,10 @@ class NodeActs(Acting):
             mark = self._require_down(request.target)
             if mark.paths:
                 raise failure(ErrorType.INVALID_CONFIG, "its mark tells which paths are cut")
+            if self._veto():
+                raise failure(ErrorType.VETOED, "somebody says hands off")
+            if self.unlicensed is not None or not self.referee.permit:
+                raise failure(ErrorType.NOT_LICENSED, "nobody can show its licence")
             self.machine.lose_node()
         self.referee.has_freed(request.target.incident, all_of_it=False)
         return contract.ActResult(changed=True, detail="deleted")

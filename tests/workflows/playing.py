@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
+from itertools import groupby
 from random import Random
 from typing import Any
 
-from policy.episodes import EpisodeResult, FencingInput, Outcome, Phase
+from pydantic import TypeAdapter
+
+from policy.episodes import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
+from policy.permits import Release
 from policy.power import PowerState
+from policy.remediation.escalation import Strategy
 from policy.report import Observation
 from tests.workflows.adversary import Adversary
 from tests.workflows.clockwork import Clockwork, Perils
@@ -18,16 +23,25 @@ from tests.workflows.drawing import Drawn
 from tests.workflows.executions import Execution, Word
 from tests.workflows.machine import NODE, OURS, Machine
 from tests.workflows.mishaps import Mishap
+from tests.workflows.owned import Owned
 from tests.workflows.referee import EXPOSED, Said
 from workflows.fencing import Fencing
 from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.remediation import Remediation
 
 CLUSTER = "adversity"
 EPISODE = f"episode/{CLUSTER}/{NODE}"
 STILL = timedelta(hours=2)
+WEARY = timedelta(hours=3)
 SCANNED = timedelta(minutes=1)
+RELEASE = TypeAdapter(Release)
+LAST = 150
+"""So many acts of a story are told."""
 LONGEST = 30_000
 """Events of the clock; no episode needs a tenth of it."""
+
+
+SWITCHING = frozenset({Strategy.FENCE, Strategy.REBOOT, Strategy.DETACH_VOLUMES})
 
 
 class Play:
@@ -39,15 +53,19 @@ class Play:
             plan=drawn.plan, need=drawn.need, script=deque(drawn.script), ambushes=list(drawn.ambushes), lingers=drawn.lingers
         )
         self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
+        self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
+        self.adversary.owned = drawn.owned()
+        self.adversary.referee.climbs = sum(each.strategy in SWITCHING for each in drawn.ladder) > 1
         self.adversary.say, self.adversary.grant = self._say, self._grant
         self.problems: list[str] = []
         self._reactions = deque(drawn.reactions)
         self._mended = self._thinking = False
+        self._kind, self._asked_before = drawn.kinds[0], 0
         self._resumed = self._answered = 0
         self._episodes = 0
         self._seen: Observation | None = None
         self.clockwork = Clockwork(
-            (Fencing,),
+            (Fencing, Remediation),
             self.adversary.perform,
             Random(drawn.seed),
             perils=drawn.perils,
@@ -60,6 +78,7 @@ class Play:
         with self.clockwork as clockwork:
             self._start(granted=self.drawn.permitted)
             self._scan()
+            clockwork.after(WEARY, self._lose_patience)
             for _ in range(LONGEST):
                 execution = clockwork.executions[EPISODE]
                 if execution.closed:
@@ -81,8 +100,12 @@ class Play:
 
     def story(self) -> str:
         """What happened, for whoever looks for the reason."""
-        return f"{self.drawn.plan}\n{self.drawn.need.kind}, {self.drawn.reactions}, {self.drawn.perils}\n" + "\n".join(
-            f"  {act}" for act in self.adversary.acts
+        drawn, acts = self.drawn, [(act, len(list(same))) for act, same in groupby(self.adversary.acts)]
+        ladder = ", ".join(each.name for each in drawn.ladder)
+        told = [f"{', '.join(drawn.kinds)} ({ladder}), {drawn.need.kind}, {drawn.reactions}, {drawn.perils}, {drawn.skews}"]
+        told += [str(each) for each in drawn.ambushes]
+        return "\n".join(
+            [str(drawn.plan), *told, *(f"  {act}" + (f", {times} times" if times > 1 else "") for act, times in acts[-LAST:])]
         )
 
     # Beginning ------------------------------------------------------------------------------------------------------
@@ -92,15 +115,17 @@ class Play:
         referee = self.adversary.referee
         referee.begins_anew()
         referee.permit = granted
-        request = FencingInput(
-            cluster=CLUSTER,
-            node=NODE,
-            need=self.drawn.need,
-            incident=f"incident-{self._episodes}",
-            permit_granted=granted,
-            holder="us",
-        )
-        self.clockwork.start("Fencing", EPISODE, request)
+        self._kind = self.drawn.kinds[(self._episodes - 1) % len(self.drawn.kinds)]
+        given = {
+            "cluster": CLUSTER,
+            "node": NODE,
+            "need": self.drawn.need,
+            "incident": f"incident-{self._episodes}",
+            "permit_granted": granted,
+            "holder": "us",
+        }
+        request = FencingInput(**given) if self._kind is Kind.FENCING else RemediationInput(**given, ladder=self.drawn.ladder)
+        self.clockwork.start(self._kind.value, EPISODE, request)
 
     def _grant(self) -> None:
         def grant() -> None:
@@ -112,7 +137,8 @@ class Play:
 
     def _unheard(self, workflow_id: str, signal: str, argument: Any) -> bool:
         if signal == "release":
-            self.adversary.hears_release(argument)
+            self.adversary.now = self.clockwork.now
+            self.adversary.hears_release(RELEASE.validate_python(argument))
         return self.clockwork.chance(0.5)
 
     def _scan(self) -> None:
@@ -147,6 +173,8 @@ class Play:
                     self.adversary.referee.said.append(Said(what="cancel", word=Word(taken=self.clockwork.now)))
                 case Mishap.TERMINATE if self._episodes < 3:
                     execution.terminate()
+                case Mishap.ROLL:
+                    execution.suggests_rolling = True
 
         self.clockwork.after(timedelta(seconds=delay), speak)
 
@@ -163,18 +191,33 @@ class Play:
             self._mended = True
         reaction = self._reactions.popleft() if self._reactions else "abort-on" if self._patience_is_over() else "resume"
         self._thinking, self._answered = True, adversary.asked_for_a_person
-        clockwork.after(clockwork.moments(0, 3600 if clockwork.chance(0.2) else 5), lambda: self._speak(execution, reaction))
+        clockwork.after(clockwork.moments(0, 3600 if clockwork.chance(0.2) else 5), lambda: self._speak(reaction))
 
     def _patience_is_over(self) -> bool:
         self._resumed += 1
+        adversary, machine = self.adversary, self.adversary.machine
+        machine.settle(self.clockwork.now)
+        ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.owned.deleting is None
+        works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
+        works = works and (self._kind is Kind.FENCING or any(each.strategy in SWITCHING for each in self.drawn.ladder))
+        again = adversary.asked_for_a_person > self._asked_before
+        if self._resumed == 3 and again and ours and works and not machine.runs and adversary.plan.power_on:
+            problem = self.clockwork.executions[EPISODE].query("status").problem
+            self.problems.append(f"S35: all is mended, and twice `resume` does not bring the machine back: {problem}")
         return self._resumed > 2
 
-    def _speak(self, execution: Execution, reaction: str) -> None:
-        self._thinking = False
-        if execution.closed:
+    def _speak(self, reaction: str) -> None:
+        self._thinking, self._asked_before = False, self.adversary.asked_for_a_person
+        if (execution := self.clockwork.open(EPISODE)) is None:
             return
         adversary, referee, now = self.adversary, self.adversary.referee, self.clockwork.now
         adversary.machine.settle(now)
+        if reaction == "acknowledge" and self._kind is Kind.REMEDIATION:
+            reaction = "resume"  # nobody asks for such a word there
+        if reaction == "mend":
+            adversary.heal()
+            adversary.reconfigure()
+            reaction = "resume"
         match reaction:
             case "resume":
                 referee.hears_word()
@@ -190,7 +233,7 @@ class Play:
                 referee.said.append(Said(what="acknowledge", word=word))
             case _:
                 self._abort(execution, who="ada", power_on=reaction == "abort-on")
-        self.clockwork.after(STILL, lambda: self._ask_again(execution))
+        self.clockwork.after(STILL, self._ask_again)
 
     def _plug_in(self) -> None:
         adversary, now = self.adversary, self.clockwork.now
@@ -200,9 +243,17 @@ class Play:
         adversary.machine.plug(plugged=True, now=now)
         adversary.switched_on = True
 
-    def _ask_again(self, execution: Execution) -> None:
+    def _lose_patience(self) -> None:
+        """What has no end to its time waits as long as nobody objects."""
+        self.adversary.calm()
+        if (execution := self.clockwork.open(EPISODE)) is not None:
+            self._abort(execution, who="ada", power_on=True)
+        self.clockwork.after(WEARY, self._lose_patience)
+
+    def _ask_again(self) -> None:
         """Whoever has reacted looks later whether that was enough."""
-        if not execution.closed and execution.query("status").phase is Phase.NEEDS_HUMAN:
+        execution = self.clockwork.open(EPISODE)
+        if execution is not None and execution.query("status").phase is Phase.NEEDS_HUMAN:
             self._answered = -1
 
     # The end --------------------------------------------------------------------------------------------------------
@@ -225,6 +276,7 @@ def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str
     """What is left behind, and what is said of it that is not so."""
     machine = adversary.machine
     found = [*_left_over(machine, result, adversary.noted, zombies=bool(adversary.zombies)), *_untrue(adversary, result)]
+    found += _still_asked_for(adversary.owned, result) if not adversary.zombies else []
     exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what nobody can tell, nobody can know
     if exposed > EXPOSED:
         found.append(f"S6: our out-of-service taint stood for {exposed} on a machine that ran")
@@ -253,6 +305,22 @@ def _left_over(machine: Machine, result: EpisodeResult, noted: set[str], *, zomb
     return found
 
 
+def _still_asked_for(owned: Owned, result: EpisodeResult) -> list[str]:
+    """S35: nothing that others were asked for stands any longer, or people are told."""
+    if not owned.present or "can't be" in result.message:
+        return []
+    found = [
+        f"S35: its {name} is left" for name, each in owned.objects.items() if (each.by, each.goes_at) == (result.incident, None)
+    ]
+    if owned.annotated is not None and owned.annotated_by == result.incident:
+        found.append("S35: its operator is still asked to remediate it")
+    if owned.deleting is None and owned.asked is not None and owned.asked_by == result.incident:
+        found.append("S35: its owner is still asked to remediate it")
+    if owned.deleting is None and owned.claimed_by == result.incident:
+        found.append("S35: our claim that it is being deleted is left")
+    return found
+
+
 def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     """What the end says of the machine is so, unless others have been at it."""
     machine, found = adversary.machine, []
@@ -267,9 +335,17 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
         for reading in (proof.readings if proof is not None else ())
         if adversary.referee.answered(reading) is not PowerState.OFF
     ]
+    adversary.referee.tells_the_truth(result.message, result.incident)
     recovered = result.outcome is Outcome.RECOVERED and proof is not None
     if recovered and not machine.runs and not adversary.meddled:
         found.append("S35: recovered, and the machine is off")
+    mine = [
+        each.state for each in adversary.referee.commands if each.incident == result.incident and each.endpoint in machine.power
+    ]
+    ours = machine.holder == OURS and not machine.terminated and not adversary.meddled and mine[-1:] == [PowerState.OFF]
+    told = "off" in result.message or "power on: " in result.message
+    if ours and not machine.runs and result.outcome is not Outcome.FENCED_OFF and not told:
+        found.append("S35: it is left off and nobody is told")
     stays_off = result.left_off or result.outcome is Outcome.FENCED_OFF
     if stays_off and machine.runs and not adversary.switched_on:
         found.append("S35: left off, it says, and the machine runs")

@@ -26,6 +26,9 @@ DEAD = timedelta(seconds=20)
 """How old a message of a dying kernel may be by then: no machine ends its dump and boots in that time."""
 LOOKED = timedelta(seconds=75)
 """How long ago the last look may have been: its answer, a lost workflow task, the wait of the act in its queue."""
+HEARD = timedelta(seconds=50)
+"""So long before an act whoever objects has spoken early enough: the last look's answer, a lost workflow task, the window of the
+act."""
 EXPOSED = timedelta(seconds=90)
 """How long our taint may stand on a machine that somebody else has switched on, before we have noticed and taken it away."""
 
@@ -96,6 +99,16 @@ class Referee:
     """Whether its proof was a person's word."""
     asked_need: datetime | None = None
     """When a look last asked whether the need is gone."""
+    climbs: bool = False
+    """Several steps of a ladder may switch it off, one after the other."""
+    off_by: str = ""
+    """Which episode has last commanded off."""
+    disowned: set[str] = field(default_factory=set)
+    """Devices that the configuration does not name any more."""
+    rival: tuple[datetime, datetime] | None = None
+    """From when until when another deployment fences the node."""
+    looked_before_restoring: datetime | None = None
+    """When a look was last answered that asked only for the machine."""
     warned: bool = False
     """People were told that workloads are left."""
 
@@ -132,7 +145,14 @@ class Referee:
 
     # Destructive acts -----------------------------------------------------------------------------------------------
 
-    def destructive(self, name: str, attempt: Attempt, target: Target) -> None:
+    def heeds(self, name: str, now: datetime, objections: dict[str, datetime], *, rule: str = "S20") -> None:
+        """S20, S21: what has been said long enough before an act for its last look to have seen it is obeyed, wherever that look
+        is taken."""
+        for what, since in objections.items():
+            if now - since > HEARD:
+                self.fault(rule, f"{name} although {what}, for {now - since} already")
+
+    def destructive(self, name: str, attempt: Attempt) -> None:
         """S9, S14, S20: right after a last look that said go, on the machine that was pinned, with leave, and unless somebody has
         said no meanwhile. A repetition of the same decision needs no look of its own."""
         if attempt.number > 1:
@@ -152,7 +172,7 @@ class Referee:
         """A last look is answered. What it says go to is the machine that was pinned (S9)."""
         self.looked = at if go else None
         machine, pinned = self.machine, target.pinned
-        if go and (machine.holder == ANOTHER or not machine.present or machine.uid != pinned.uid):
+        if go and pinned.uid and (machine.holder == ANOTHER or not machine.present or machine.uid != pinned.uid):
             self.fault("S9", f"a last look said go to {machine.uid} of machine {machine.holder}, pinned is {pinned.uid}")
 
     def nobody_says_no(self, name: str, attempt: Attempt) -> None:
@@ -174,13 +194,18 @@ class Referee:
         endpoint = device.endpoint
         if attempt.number > 1:
             self.fault("S33", f"{state} {endpoint} is repeated without a look at what it has done")
-        if device not in self._planned():
+        if endpoint in self.disowned:
+            self.fault("S9", f"{state} {endpoint}, which the configuration names no more since the target was pinned")
+        elif device not in self._planned():
             self.fault("S10", f"{endpoint} is commanded, which the plan does not name like this")
         for other in self.commands:
             if other.until > attempt.now and other.incident not in self.unaware:
                 self.fault("S34", f"{state} {endpoint} while {other.state} {other.endpoint} may be under way")
         if state is PowerState.OFF:
             self._needless(endpoint, attempt, incident)
+            self.off_by = incident
+            if self.machine.out_of_service and self.machine.present and incident != self.tried_by:
+                self.fault("S1", f"{state} {endpoint} while the taint of a predecessor stands, which nobody has proven anew")
         self.commands.append(
             Command(
                 endpoint=endpoint,
@@ -195,13 +220,13 @@ class Referee:
     def _needless(self, endpoint: str, attempt: Attempt, incident: str) -> None:
         mine = [each for each in self.commands if each.endpoint == endpoint and each.incident == incident]
         asked = [each.word.taken for each in self.said if each.what in {"resume", "acknowledge"} and each.word.taken]
-        if mine and mine[-1].state is PowerState.ON and not any(moment >= mine[-1].began for moment in asked):
+        if mine and mine[-1].state is PowerState.ON and not self.climbs and not any(moment >= mine[-1].began for moment in asked):
             self.fault("S5", f"off {endpoint} once more after our own on, and nobody has asked for it")
         level = next((each for each in self.plan.levels if endpoint in {device.endpoint for device in each}), ())
-        if not mine or mine[-1].state is not PowerState.OFF or len(level) != 1:
+        if not mine or mine[-1].state is not PowerState.OFF or len(level) != 1 or self.climbs:
             return
         answers = {at: state for at, state in self.told.get(endpoint, {}).items() if at > mine[-1].until}
-        others = [state for other, known in self.told.items() for at, state in known.items() if at > mine[-1].until]
+        others = [state for known in self.told.values() for at, state in known.items() if at > mine[-1].until]
         if answers and answers[max(answers)] is PowerState.OFF and PowerState.ON not in others and not asked:
             self.fault("S33", f"off {endpoint} once more, which has said off since the last one")
 
@@ -211,8 +236,9 @@ class Referee:
 
     # Consequences ---------------------------------------------------------------------------------------------------
 
-    def consequence(self, name: str, attempt: Attempt, request: FreeRequest) -> None:
-        """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then."""
+    def consequence(self, name: str, attempt: Attempt, request: FreeRequest, *, says_on: datetime | None) -> None:
+        """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then. says_on: since when a
+        device would have said on, if it had been asked."""
         machine, proof = self.machine, request.proof
         self.nobody_says_no(name, attempt)
         if self.tried_by != request.target.incident:  # a try that failed may have done something all the same
@@ -226,7 +252,8 @@ class Referee:
         else:
             self._proven(name, proof, request.target.incident)
             read_at = min((reading.at for reading in proof.readings), default=attempt.now)
-            if machine.runs and (machine.on_since is None or machine.on_since <= read_at):
+            knowable = not machine.miswired or (says_on is not None and says_on < read_at - timedelta(seconds=5))
+            if machine.runs and knowable and (machine.on_since is None or machine.on_since <= read_at):
                 self.fault("S1", f"{name} while the machine runs")
             if request.not_after - read_at > FRESH:
                 self.fault("S2", f"{name} on readings that will be {request.not_after - read_at} old")
@@ -264,14 +291,25 @@ class Referee:
                 self.fault("S2", f"{name}: {reading.endpoint} was not commanded off since it was switched on")
             elif commanded[-1].until > reading.at:
                 self.fault("S2", f"{name} on a reading of {reading.endpoint} while its off was under way")
+            elif self._was_on_since(reading, commanded[-1].until):
+                self.fault("S6", f"{name} on an off of {reading.endpoint}, which has said on since it was read as off")
             elif last_on is not None and last_on >= commanded[-1].began:
                 self.fault("S6", f"{name} on an off of {reading.endpoint} from before our power-on")
+
+    def _was_on_since(self, reading: Reading, commanded: datetime) -> bool:
+        """Whether a device that had obeyed our off has told of an on since: what it says now is another off than ours."""
+        heard = [state for at, state in sorted(self.told.get(reading.endpoint, {}).items()) if commanded < at <= reading.at]
+        obeyed = heard.index(PowerState.OFF) if PowerState.OFF in heard else len(heard)
+        return PowerState.ON in heard[obeyed:]
 
     def cut_consequence(self, attempt: Attempt, request: FreeCutRequest) -> None:
         """S1 for path cut proven: only what lies behind paths that are cut, and volumes that are detached."""
         machine = self.machine
         if attempt.now > request.not_after:
             return
+        if self.looked is None and attempt.number == 1 and not (self.off_by == request.target.incident and not machine.runs):
+            self.fault("S20", "free-cut-pods without a last look before it")
+        self.looked = None
         self.nobody_says_no("free-cut-pods", attempt)
         if self.said_before("abort", attempt.decided):
             self.fault("S20", "free-cut-pods after an abort")
@@ -301,6 +339,13 @@ class Referee:
         oldest = min((each.at for each in (*readings, *volumes)), default=attempt.now)
         if request.not_after - oldest > FRESH:
             self.fault("S2", f"free-cut-pods on readings that will be {request.not_after - oldest} old")
+
+    def tells_the_truth(self, message: str, incident: str) -> None:
+        """S35, S44: nobody is told that a machine was left alone which we have switched off."""
+        mine = [each for each in self.commands if each.incident == incident and each.endpoint in self.machine.power]
+        sent = any(each.state is PowerState.OFF for each in mine)
+        if sent and "before power-off" in message:
+            self.fault("S35", f"off was sent, and people are told: {message}")
 
     def dumping_consequence(self, attempt: Attempt, request: FreeDumpingRequest) -> None:
         """S1 for a kernel that is said to be dead: only where that is trusted, moments after its word, and while it is true."""
@@ -341,11 +386,17 @@ class Referee:
 
     # The way back ---------------------------------------------------------------------------------------------------
 
-    def powers_on(self, incident: str) -> None:
-        """S32: our taint goes before the machine comes."""
-        mark = self.machine.mark
-        if self.machine.present and self.machine.out_of_service and mark is not None and mark.incident == incident:
+    def powers_on(self, attempt: Attempt, incident: str) -> None:
+        """S32: our taint goes before the machine comes, whoever has taken our mark off. S38: whoever has lost the Lease to
+        another deployment, which fences the node, keeps his hands off it."""
+        machine, mark = self.machine, self.machine.mark
+        if machine.present and machine.holder != ANOTHER and machine.out_of_service:
             self.fault("S32", "power on while our taint stands")
+        if self.rival is not None and mark is not None and mark.incident != incident:
+            since, until = self.rival
+            seen = self.looked_before_restoring
+            if since <= attempt.now <= until and (seen is None or seen > since):
+                self.fault("S38", "power on while another deployment fences the node")
 
     def opens_path(self, endpoint: str) -> None:
         """A path is given back after pods were freed only with a restart or a person's word."""

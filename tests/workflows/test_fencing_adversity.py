@@ -8,8 +8,9 @@ from policy.episodes import Outcome
 from policy.kdump import KdumpRule
 from policy.plan import CORDON, UNCORDON, Freeing
 from tests.workflows.attempts import START
-from tests.workflows.drawing import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, NEEDS, PDUS, QUARANTINE, Drawn, arranged
+from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
+from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE
 from tests.workflows.playing import Play
 from tests.workflows.world import plan
 
@@ -161,3 +162,17 @@ def test_a_consequence_that_no_worker_took_has_not_begun() -> None:
     play.clockwork.unserved.add("taint_out_of_service")
     assert play.run() == [], play.story()
     assert play.adversary.referee.freed
+
+
+def test_an_abort_that_asks_for_power_on_is_no_reason_to_try_that_only_once() -> None:
+    """S35: the abort was heard between two tries of what it had asked for, and the machine was left off."""
+    play = played(
+        arranged(
+            plan(freeing=Freeing.NONE, restarts=0),
+            at("power_off", (Mishap.SILENT, 0.01)),
+            at("power_on", (Mishap.SPEAKS, 0.5)),
+            reactions=("abort-on",),
+        )
+    )
+    assert play.result.outcome is Outcome.ABORTED
+    assert play.adversary.machine.runs
