@@ -170,7 +170,8 @@ class RemediationProgress:
 
     step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
     from which on a Machine can be the successor. name, uid: of the object that was made for it. earlier: the steps before it.
-    left_off: one of them has switched the machine off, and not on again for all that is known.
+    left_off: one of them has switched the machine off, and not on again for all that is known. reached: the last step that was
+    begun, -1 for none: the step that goes on may be an earlier one.
     """
 
     pinned: Pinned
@@ -187,6 +188,7 @@ class RemediationProgress:
     adopted_incident: str = ""
     earlier: tuple[StepTaken, ...] = ()
     left_off: bool = False
+    reached: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

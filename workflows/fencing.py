@@ -360,6 +360,11 @@ class FencingStory:
         return None
 
     @property
+    def pinned(self) -> bool:
+        """Whether the target is pinned, and known since."""
+        return self._case is not None
+
+    @property
     def touched(self) -> bool:
         """Whether anything has been done to the machine or its workloads."""
         return self._case is not None and self._case.touched

@@ -61,9 +61,19 @@ class FencingStep:
         return self._story.what_abort_means(request)
 
     @property
+    def began(self) -> bool:
+        """Whether it has pinned the node, so that its end tells what is left cut."""
+        return self._story.pinned
+
+    @property
+    def touched(self) -> bool:
+        """Whether it has done anything to the machine or its workloads."""
+        return self._story.touched
+
+    @property
     def may_have_left_it_off(self) -> bool:
-        """Whether it has failed, and has switched the machine off and not on again for all that is known."""
-        return self._story.may_be_off and not self._ended
+        """Whether it has switched the machine off, and not on again for all that is known: it has failed, or was meant to."""
+        return self._story.may_be_off
 
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""

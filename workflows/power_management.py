@@ -92,7 +92,7 @@ class PowerManagement:
         """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
         person is asked where none could be, and told of the others."""
         try:
-            await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on)
+            await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, Hopeless, AbortAsked) as turn:
             if not self._power.says_on:
                 raise

@@ -56,6 +56,8 @@ from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, TargetCh
 TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 """Until a step that could not be begun is tried again."""
 
+MAY_BE_OFF = "; the machine may be off: an earlier step had switched it off"
+
 LOOK_WHILE_PARKED = timedelta(minutes=5)
 """A parked one is told when its node changes; what has become of a Machine without one is looked at this seldom."""
 
@@ -80,6 +82,8 @@ class RemediationStory:
         self._set_going: list[StepOfLadder] = []
         """The steps that may have left something that is to be taken back at the end, oldest first."""
         self._errand: Errand | None = None
+        self._reached = request.progress.reached if request.progress is not None else -1
+        """The last step that was begun: one that brought the node back while a deletion goes on is not taken again."""
         self._left_off = False
         """Whether a step of an earlier history has left the machine off, for all that is known."""
 
@@ -100,16 +104,17 @@ class RemediationStory:
         """The ladder as often as a person wants it, and what ends it in between."""
         problem = self._request.exhausted
         while True:
-            if problem:
-                ended = await self._park(problem)
-                if ended is not None:
-                    return ended
             try:
+                if problem and (ended := await self._park(problem)) is not None:
+                    return ended
                 end = await self._climb()
             except AbortAsked as turn:
                 return End(outcome=Outcome.ABORTED, message=turn.reason)
             except TargetChanged as turn:
                 return End(outcome=Outcome.REPLACED, message=turn.reason)
+            if end is not None and (off := self._left_off_by(end)):
+                self._errand, problem = None, f"{end.message}{off}"
+                continue
             if end is not None:
                 return end
             if self._request.adopts:
@@ -122,7 +127,10 @@ class RemediationStory:
         """Step after step. None: the ladder is used up."""
         ladder, failed = self.patient.pin.ladder, self.patient.failed
         index = self._errand.index if self._errand is not None else first_step(ladder, failed)
+        if self._errand is None:
+            self._reached = -1
         while index is not None:
+            self._reached = max(self._reached, index)
             errand = self._errand or Errand(step=ladder[index], index=index, began=workflow.now())
             self._errand = errand
             self.patient.show(errand)
@@ -135,7 +143,7 @@ class RemediationStory:
             except (Hopeless, StepFailed, Vetoed) as turn:
                 self._errand = None
                 await self._fail(step, errand, turn)
-            index = next_step(ladder, index, failed)
+            index = next_step(ladder, self._reached, failed)
         return None
 
     async def _with_what_goes(self, step: StepOfLadder) -> End:
@@ -257,6 +265,8 @@ class RemediationStory:
             if self.patient.has_node:
                 await self.patient.desk.write(TargetActivities.mark, "isolation: marks the node")
         except Turn as turn:
+            if isinstance(turn, TargetChanged) and self._reached >= 0:
+                raise  # no word of a person's makes it the one that was pinned: whoever finds the new one sick begins anew (S9)
             return await self._without_marks(turn)
         return ""
 
@@ -338,7 +348,8 @@ class RemediationStory:
         if found is not None and found.gone:
             return await self._gone_after_all()
         if found is not None and not found.deleting and await self.patient.looks.need_is_gone():
-            return End(outcome=Outcome.RECOVERED, message="it is well again")
+            end = End(outcome=Outcome.RECOVERED, message="it is well again")
+            return None if self._left_off_by(end) else end
         return None
 
     async def _gone_after_all(self) -> End:
@@ -377,8 +388,10 @@ class RemediationStory:
                     self.episode.note("take-back", "left", turn.reason)
                     left = f"; {turn.reason}"
                 end = replace(end, message=f"{end.message}{left}")
-            if end.outcome in {Outcome.ABORTED, Outcome.RELEASED} and self._may_be_off:
-                end = replace(end, message=f"{end.message}; the machine may be off: an earlier step had switched it off")
+            untold = end.outcome is not Outcome.FENCED_OFF and MAY_BE_OFF not in end.message
+            if untold and self._may_be_off and await self._is_there():
+                end = replace(end, message=f"{end.message}{MAY_BE_OFF}")
+            end = replace(end, message=f"{end.message}{self._left_cut}")
             if self.patient.has_node:
                 await self.patient.desk.remove_marks(UNMARK_PAUSE)
                 await self.patient.desk.release_node_lease()
@@ -389,6 +402,24 @@ class RemediationStory:
         )
         return self.episode.ended(end.outcome, end.message)
 
+    def _left_off_by(self, end: End) -> str:
+        """What speaks against a recovery: nobody asks for the node any more, and a step has left its machine off."""
+        seen = self.episode.observation
+        back = seen is not None and seen.present and seen.ready
+        return MAY_BE_OFF if end.outcome is Outcome.RECOVERED and self._may_be_off and not back else ""
+
+    async def _is_there(self) -> bool:
+        """Whether the machine has not gone for good, for all that is known."""
+        found = await self.patient.glance()
+        return found is None or not found.gone
+
+    @property
+    def _left_cut(self) -> str:
+        """What a predecessor had cut where no step of this ladder gives it back: the mark stays, and tells of it."""
+        paths = self.patient.pin.adopted_paths
+        given_back = not paths or any(isinstance(each, FencingStep) and each.began for each in self._set_going)
+        return "" if given_back else f"; left cut: {', '.join(paths)}"
+
     @property
     def at(self) -> StepOfLadder | None:
         """The step that is under way, None where none is."""
@@ -396,8 +427,9 @@ class RemediationStory:
 
     @property
     def _may_be_off(self) -> bool:
-        steps = [each for each in self._set_going if isinstance(each, FencingStep)]
-        return self._left_off or any(step.may_have_left_it_off for step in steps)
+        """Whether the last step that switched power has left the machine off, for all that is known."""
+        steps = [each for each in reversed(self._set_going) if isinstance(each, FencingStep)]
+        return next((step.may_have_left_it_off for step in steps if step.touched), self._left_off)
 
     # A new history --------------------------------------------------------------------------------------------------
 
@@ -432,6 +464,7 @@ class RemediationStory:
                 adopted_incident=pin.adopted_incident,
                 earlier=tuple(_taken(each.errand) for each in earlier),
                 left_off=self._may_be_off,
+                reached=self._reached,
             ),
         )
 

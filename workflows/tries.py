@@ -24,8 +24,11 @@ class Tries:
         self._plan = plan
         self._before_next = before_next
 
-    async def carry_out(self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None) -> None:
-        """The last failure is the step's. tries: None, as often as the plan says for every step.
+    async def carry_out(
+        self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
+    ) -> None:
+        """The last failure is the step's. tries: None, as often as the plan says for every step. restores: it is what an abort
+        may have asked for, so that this abort ends no try.
 
         Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
         tries = tries or self._plan.tries
@@ -49,7 +52,9 @@ class Tries:
                 self._episode.enter(doing=f"will try again: {failed.reason}")
                 await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
                 number += 1
-                await self._before_next()
+                abort = self._episode.abort_asked
+                if not (restores and abort is not None and abort.power_on):
+                    await self._before_next()
             else:
                 self._episode.problem = ""
                 return

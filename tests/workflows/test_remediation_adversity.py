@@ -1,0 +1,98 @@
+"""What the adversary has found once in a ladder, each in its smallest form: on the clockwork, with nothing left to chance."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from policy.episodes import Kind, Outcome
+from policy.plan import CORDON, UNCORDON, FencingPlan
+from policy.power import PowerState
+from policy.remediation.escalation import Strategy
+from tests.workflows.drawing import NEEDS, Drawn, arranged
+from tests.workflows.mishaps import Ambush, Mishap
+from tests.workflows.plans import CLOUD, CUTS, GIVEN_BACK, step
+from tests.workflows.playing import Play
+from tests.workflows.test_fencing_adversity import at, played
+from tests.workflows.world import plan
+
+HOUR = timedelta(hours=1)
+
+
+def climbing(*steps: Strategy, ambush: Ambush, planned: FencingPlan | None = None, **changes: object) -> Drawn:
+    """A remediation by these steps."""
+    given = {"kinds": (Kind.REMEDIATION,), "ladder": tuple(step(each, HOUR) for each in steps)}
+    return arranged(planned or plan(), ambush, **(given | changes))
+
+
+def test_without_an_adversary_a_ladder_fences_and_the_node_comes_back() -> None:
+    """The rest of this module would mean nothing else."""
+    play = played(climbing(Strategy.FENCE, ambush=at("drain", Mishap.ABORT)))
+    assert play.result.outcome is Outcome.RECOVERED
+    assert play.adversary.referee.freed
+
+
+def test_a_step_that_brought_the_node_back_beside_a_deletion_is_not_taken_again_in_the_next_history() -> None:
+    """S5, S33: a deletion that never comes to its end would have the machine started anew in every history."""
+    stuck = climbing(
+        Strategy.DELETE_MACHINE,
+        Strategy.REBOOT,
+        ambush=at("power_on", (Mishap.ROLL, 300.0)),
+        goes_after=None,
+        need=NEEDS[1],
+        reactions=("abort",),
+    )
+    play = played(stuck)
+    offs = [each for each in play.adversary.referee.commands if each.state is PowerState.OFF]
+    assert play.clockwork.executions["episode/adversity/node-7"].former is not None
+    assert len(offs) == 1
+
+
+def test_a_machine_that_a_step_has_left_off_is_a_person_s_case_though_nobody_asks_for_it_any_more() -> None:
+    """S35: recovered is not said of a machine that is off."""
+    given_up = plan(levels=((CLOUD,),), terminate_instance=True)
+    drawn = climbing(
+        Strategy.FENCE,
+        Strategy.DELETE_MACHINE,
+        ambush=at("power_off", Mishap.NEED_GONE),
+        planned=given_up,
+        reactions=("abort",),
+    )
+    play = played(drawn)
+    assert not play.adversary.machine.runs
+    assert play.result.outcome is Outcome.ABORTED
+    assert "may be off" in play.result.message
+
+
+def test_a_machine_that_a_step_has_left_off_is_told_of_though_its_node_is_gone() -> None:
+    """S9, S35: a Node that somebody deletes strands no machine unseen."""
+    drawn = climbing(
+        Strategy.FENCE,
+        Strategy.EXTERNAL,
+        ambush=at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=3),
+        reactions=("abort",),
+    )
+    play = played(drawn)
+    assert not play.adversary.machine.runs
+    assert play.result.outcome is Outcome.REPLACED
+    assert "may be off" in play.result.message
+
+
+def test_what_a_predecessor_had_cut_is_told_where_no_step_gives_it_back() -> None:
+    """S35: the mark stays for a clean-up, and people hear why."""
+    cut = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON))
+    drawn = climbing(
+        Strategy.EXTERNAL, ambush=at("cut_path", (Mishap.TERMINATE, 1.0)), planned=cut, kinds=(Kind.FENCING, Kind.REMEDIATION)
+    )
+    play = Play(drawn)
+    assert play.run() == [], play.story()
+    assert f"left cut: {CUTS[0].device.endpoint}" in play.result.message  # type: ignore[union-attr]
+
+
+def test_a_node_that_was_made_anew_while_a_person_was_waited_for_is_let_go() -> None:
+    """S9: no word makes it the one that was pinned, so that each `resume` would ask for another one."""
+    drawn = climbing(
+        Strategy.REBOOT,
+        ambush=at("read_power", Mishap.LOCKED, (Mishap.NODE_ANEW, 2.0)),
+        reactions=("resume",),
+    )
+    assert played(drawn).result.outcome in {Outcome.REPLACED, Outcome.RECOVERED}
