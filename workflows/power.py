@@ -19,7 +19,7 @@ from policy.plan import FencingPlan, PowerDevice
 from policy.power import PowerState
 from workflows.devices import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.episode import Episode
-from workflows.turns import Hopeless, ProofLost, StepFailed, Turn
+from workflows.turns import Hopeless, ProofLost, StepFailed, Turn, Unlicensed
 
 Look = Callable[[], Awaitable[datetime]]
 """A last look; it answers until when the act that follows may begin."""
@@ -98,8 +98,8 @@ class PowerSequence:
             failed = await self._command_off(level, look) or await self._await_off(level)
             if failed is None:
                 return
-            if number == len(self._plan.levels):
-                raise failed
+            if number == len(self._plan.levels) or isinstance(failed, Unlicensed):
+                raise failed  # what was only declined for now speaks against no level
             self._episode.note("power-off", "level failed", f"{number} of {len(self._plan.levels)}: {failed.reason}")
 
     async def _command_off(self, level: tuple[PowerDevice, ...], look: Look) -> Turn | None:

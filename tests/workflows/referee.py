@@ -195,7 +195,8 @@ class Referee:
         if attempt.number > 1:
             self.fault("S33", f"{state} {endpoint} is repeated without a look at what it has done")
         if endpoint in self.disowned:
-            self.fault("S9", f"{state} {endpoint}, which the configuration names no more since the target was pinned")
+            if state is PowerState.OFF or not self.word:  # whoever says that it is off has seen one machine, and means that one
+                self.fault("S9", f"{state} {endpoint}, which the configuration names no more since the target was pinned")
         elif device not in self._planned():
             self.fault("S10", f"{endpoint} is commanded, which the plan does not name like this")
         for other in self.commands:

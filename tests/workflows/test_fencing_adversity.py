@@ -176,3 +176,11 @@ def test_an_abort_that_asks_for_power_on_is_no_reason_to_try_that_only_once() ->
     )
     assert play.result.outcome is Outcome.ABORTED
     assert play.adversary.machine.runs
+
+
+def test_a_level_of_devices_is_not_left_for_the_next_one_because_a_worker_declined() -> None:
+    """S18: half of it was off then, and what said on of it spoke against the next level's proof, so that a person was asked."""
+    drawn = arranged(plan(levels=(PDUS, (BMC,)), tries=1, restarts=0), skews=(0.0, 0.0, 120.0))
+    play = played(drawn)
+    assert play.adversary.asked_for_a_person == 0
+    assert {each.endpoint for each in play.adversary.referee.commands} == {each.endpoint for each in PDUS}

@@ -21,7 +21,7 @@ from tests.workflows.drawing import Drawn
 from tests.workflows.playing import Play
 from tests.workflows.serving import Stage, stage
 
-EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "240"))
+EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))
 SERVED = int(os.environ.get("NODEWARDEN_TEST_SERVED_EPISODES", "2"))
 FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 SHOWN = 3
