@@ -7,7 +7,7 @@ was remediated is believed: the node itself must be well.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -109,9 +109,9 @@ class HandingOut:
         self._errand.name, self._errand.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
         self._episode.note("external", "created", f"{self._called}/{self._errand.name}")
 
-    async def _send(self) -> External:
+    async def _send(self, licensed_until: datetime) -> External:
         self._may_stand = True
-        return await self._call(ExternalActivities.create, f"creates {self._called}")
+        return await self._call(ExternalActivities.create, f"creates {self._called}", not_after=licensed_until)
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
@@ -186,7 +186,7 @@ class HandingOut:
             self._episode.note("external", "not read", failed.reason)
             return External(present=True)
 
-    async def _call(self, activity: object, summary: str, *, well: bool = False) -> External:
+    async def _call(self, activity: object, summary: str, *, well: bool = False, not_after: datetime | None = None) -> External:
         pin, errand = self._patient.pin, self._errand
         assert errand.step.template is not None
         own = [step for step in pin.ladder if step.template is not None and step.template.kind == errand.step.template.kind]
@@ -202,7 +202,7 @@ class HandingOut:
             name=errand.name,
             uid=errand.uid,
             holder=self._episode.holder,
-            not_after=workflow.now() + options.ACT_WINDOW,
+            not_after=not_after or workflow.now() + options.ACT_WINDOW,
             well_since=workflow.now() if well else None,
         )
         return await self._patient.call(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
@@ -245,10 +245,10 @@ class Annotating:
             await patient.wait(self._errand, pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
 
-    async def _annotate(self) -> ActResult:
+    async def _annotate(self, licensed_until: datetime) -> ActResult:
         patient, summary, self._may_stand = self._patient, "annotates the Machine for its bare-metal operator", True
         return await patient.call(
-            RemediationActivities.annotate_external, patient.machine_request(), options.cluster_write, summary
+            RemediationActivities.annotate_external, patient.machine_request(licensed_until), options.cluster_write, summary
         )
 
     async def give_up(self, why: str) -> None:

@@ -85,9 +85,8 @@ class Looks:
                 case LookVerdict.GO:
                     unheard = self._episode.abort_asked is not None or self._episode.held is not None
                     if not unheard and workflow.now() < licensed_until:
-                        return (
-                            licensed_until  # else what was seen is old: somebody spoke while we looked, or the answer took long
-                        )
+                        return licensed_until
+                    # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
                     if not unheard and workflow.now() >= patience_ends:
                         raise Hopeless("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:

@@ -136,22 +136,23 @@ class Patient:
         """What the scanner is asked for."""
         return self.episode.permit_request(self.pin.need)
 
-    async def act(self, send: Callable[[], Awaitable[Result]], *, covered: bool = False, removes: bool = False) -> Result:
+    async def act(self, send: Callable[[datetime], Awaitable[Result]], *, covered: bool = False, removes: bool = False) -> Result:
         """Have others begin something. Everything that may take long comes first, and the last look right before the act (S20).
 
-        covered: by the node's lease. removes: see `LookRequest`. Raises the turn of the look, or whatever `send` raises. That it
-        was done is the caller's to say (`tried`); here that it may have been, for all that its answer tells.
+        send: carries it out, begun by the given moment or not at all (S45). covered: by the node's lease. removes: see
+        `LookRequest`. Raises the turn of the look, or whatever `send` raises. That it was done is the caller's to say (`tried`);
+        here that it may have been, for all that its answer tells.
         """
         if covered and self.has_node:
             await self.desk.take_node_lease(theirs_matters=True)
         await self.remember()
         try:
-            await self.looks.before_destruction(removes=removes)
+            licensed_until = await self.looks.before_destruction(removes=removes)
         except Turn:
             await self.forget()
             raise
         try:
-            return await send()
+            return await send(licensed_until)
         except (ActivityError, Turn) as failed:
             error = failed if isinstance(failed, ActivityError) else failed.__cause__
             self.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
@@ -256,15 +257,15 @@ class Patient:
             RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"
         )
 
-    def machine_request(self) -> MachineRequest:
-        """An act on its Machine that is to begin now or not at all."""
+    def machine_request(self, not_after: datetime | None = None) -> MachineRequest:
+        """An act on its Machine that is to begin by then, None: now, or not at all."""
         assert self.pin.machine is not None
         return MachineRequest(
             target=self.episode.target,
             machine=self.pin.machine,
             machine_uid=self.pin.machine_uid,
             holder=self.episode.holder,
-            not_after=workflow.now() + options.ACT_WINDOW,
+            not_after=not_after or workflow.now() + options.ACT_WINDOW,
             check=self.pin.need.check,
         )
 

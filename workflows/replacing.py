@@ -8,7 +8,7 @@ deletion: it names the Machine by uid, and whoever asks looks first (S33).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -192,7 +192,7 @@ class Deletion(Replacing):
 
         async def withdraw() -> None:
             try:
-                await self._give_up(withdraw=True)
+                await self._give_up(workflow.now() + options.ACT_WINDOW, withdraw=True)
             except ActivityError as error:
                 if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
                     raise turn_for(error, failing) from error
@@ -200,13 +200,13 @@ class Deletion(Replacing):
         gone = await self._patient.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
         return "" if gone else f"; {failing}"
 
-    async def _give_up_unless_kept(self) -> GiveUpResult:
-        found = await self._give_up()
+    async def _give_up_unless_kept(self, licensed_until: datetime) -> GiveUpResult:
+        found = await self._give_up(licensed_until)
         if found.kept:
             raise Vetoed(found.kept)
         return found
 
-    async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
+    async def _give_up(self, not_after: datetime, *, withdraw: bool = False) -> GiveUpResult:
         pin, episode = self._patient.pin, self._episode
         assert pin.machine is not None
         return await workflow.execute_activity_method(
@@ -222,7 +222,7 @@ class Deletion(Replacing):
                 unhealthy=pin.need.reason or "a person wants it replaced",
                 withdraw=withdraw,
                 holder=episode.holder,
-                not_after=workflow.now() + options.ACT_WINDOW,
+                not_after=not_after,
                 remediates=True,
                 automatic=pin.need.kind.automatic,
             ),
@@ -245,12 +245,13 @@ class OwnersTurn(Replacing):
         patient.tried = True
         self._episode.note("request-owner", "asked", asked.detail)
 
-    async def _request(self) -> ActResult:
+    async def _request(self, licensed_until: datetime) -> ActResult:
         patient = self._patient
         assert patient.pin.machine is not None
         summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
         self._may_stand = True
-        return await patient.call(RemediationActivities.request_owner, patient.machine_request(), options.cluster_write, summary)
+        request = patient.machine_request(licensed_until)
+        return await patient.call(RemediationActivities.request_owner, request, options.cluster_write, summary)
 
     async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""

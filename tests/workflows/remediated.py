@@ -39,6 +39,7 @@ from policy.report import Observation
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.world import NODE, ScriptedTarget, World
+from workflows import options
 
 MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
@@ -145,6 +146,8 @@ class Remediated:
     removing: list[bool] = field(default_factory=list)
     """Of each look before an act, whether the machine was to be taken out for another one."""
     looked: bool = False
+    looked_at: datetime = START
+    """When a look last said go."""
     errors: dict[str, deque[ApplicationError | str]] = field(default_factory=dict)
     """What befalls the next attempts at an activity: an error, or the loss of its worker `before` or `after` it was done."""
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -247,6 +250,8 @@ class ScriptedRemediation:
             world.broken.append(f"S20: {name} without a last look before it")
         if request.not_after - world.now > timedelta(seconds=16):
             world.broken.append(f"S20: {name} with no end to its time")
+        if request.not_after - world.looked_at > options.ACT_WINDOW and not again:
+            world.broken.append(f"S45: {name} may begin {request.not_after - world.looked_at} after its last look")
         world.looked = False
 
     def _look(self, request: Any) -> Any:
@@ -262,6 +267,8 @@ class ScriptedRemediation:
             elif world.deleting is not None:
                 verdict = LookVerdict.VETOED
         world.looked = world.looked or (request.destructive and verdict is LookVerdict.GO)
+        if request.destructive and verdict is LookVerdict.GO:
+            world.looked_at = world.now
         if request.destructive:
             world.removing.append(request.removes)
         return replace(result, verdict=verdict)
