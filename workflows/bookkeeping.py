@@ -31,7 +31,7 @@ from policy.permits import Release
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows import options
 from workflows.episode import Episode
-from workflows.turns import Hopeless, Turn, Vetoed, turn_for
+from workflows.turns import Turn, Vetoed, turn_for
 
 UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
@@ -61,15 +61,14 @@ class Bookkeeping:
             raise turn_for(error, summary) from error
 
     async def untaint(self, *, ours: bool = False) -> ActResult:
-        """Remove our out-of-service taint. ours: see UntaintRequest. Raises Hopeless where another episode calls it its own."""
+        """Remove our out-of-service taint. ours: see UntaintRequest. Raises Vetoed where another episode calls it its own."""
         request = UntaintRequest(target=self._episode.target, ours=ours, not_after=workflow.now() + options.WRITE_WINDOW)
         try:
             return await workflow.execute_activity_method(
                 FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
             )
         except ActivityError as error:
-            turn = turn_for(error, "the out-of-service taint can't be removed")
-            raise (Hopeless(turn.reason) if isinstance(turn, Vetoed) else turn) from error
+            raise turn_for(error, "the out-of-service taint can't be removed") from error
 
     async def mark_again(self) -> bool:
         """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises

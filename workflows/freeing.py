@@ -31,7 +31,7 @@ from workflows.episode import Episode
 from workflows.looks import Looks
 from workflows.pacing import Pacing
 from workflows.power import PowerSequence
-from workflows.turns import Hopeless, Turn, Vetoed, never_began, turn_for
+from workflows.turns import Turn, never_began, turn_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -167,9 +167,7 @@ class FreeingSequence:
                 **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
             )
         except ActivityError as error:
-            turn = turn_for(error, "the Node can't be deleted")
-            # The machine is off and its workloads are free: whoever wants the Node kept has to say what is to become of it.
-            raise (Hopeless(turn.reason) if isinstance(turn, Vetoed) else turn) from error
+            raise turn_for(error, "the Node can't be deleted") from error
         self._tainted = self.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
 

@@ -134,3 +134,25 @@ async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     assert lost == 0
     assert world.acts[world.acts.index(command) - 1] == look
     assert len(looks) >= 4, "two that were lost, one that came too late, one that holds"
+
+
+async def test_a_node_that_is_preserved_once_it_is_off_is_not_deleted_and_a_person_is_asked(env: WorkflowEnvironment) -> None:
+    """S20, S21: it is off and freed, so that nothing was given up; what is to become of its Node is for a person to say."""
+    world = World(plan=plan(delete_node=True, power_on=False))
+    real, refusals = world.act, deque([failure(ErrorType.VETOED, "Node/node-7 is not deleted: somebody preserves it")])
+
+    async def refuse(name: str) -> None:
+        if name == "delete-node" and refusals:
+            raise refusals.popleft()
+        await real(name)
+
+    world.act = refuse  # type: ignore[method-assign]
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert "somebody preserves it" in status.problem
+        assert "before power-off" not in status.problem
+        assert "delete-node" not in world.acts
+        assert not world.tainted, "S1: nobody reads the proof while a person is waited for"
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="seen enough"))
+        assert (await run.result()).outcome is Outcome.FENCED_OFF
+    assert world.count("delete-node") == 1
