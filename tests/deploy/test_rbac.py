@@ -278,7 +278,8 @@ async def _episode(worker: ClusterConnection) -> None:
     await _find_volumes(worker, sick, need)
     for system in (OPENSHIFT, CLUSTER_API):
         of_machine = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=system.check_ref())
-        look = await environment.run(target.last_look, LookRequest(target=sick, need=of_machine, holder=HOLDER))
+        unpinned = replace(sick, pinned=replace(sick.pinned, machine_uids=()))  # they were another check's
+        look = await environment.run(target.last_look, LookRequest(target=unpinned, need=of_machine, holder=HOLDER))
         assert look.verdict is LookVerdict.GO, look.reason
 
     at = datetime.now(UTC)
