@@ -257,11 +257,14 @@ class FencingStory:
 
     async def _is_registered_anew(self) -> bool:
         """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
-        what needs the old one is dropped, and the machine comes back as any other (S9)."""
+        what needs the old one is dropped, and the machine comes back as any other (S9). Where nothing is left to be dropped, a
+        person says what is to become of it."""
         case = self.case
         if not await case.looks.refresh() or not case.sighting.is_registered_anew():
             return False
         if case.power.proof is not None:
+            if case.freeing.done:
+                return False
             why = "the Node was made anew since the machine was switched off"
             case.freeing.drop(why)
             await case.desk.tell("WorkloadsLeft", f"{why}: nothing of it is freed", warning=True)

@@ -184,3 +184,12 @@ def test_a_level_of_devices_is_not_left_for_the_next_one_because_a_worker_declin
     play = played(drawn)
     assert play.adversary.asked_for_a_person == 0
     assert {each.endpoint for each in play.adversary.referee.commands} == {each.endpoint for each in PDUS}
+
+
+def test_a_machine_whose_node_was_made_anew_after_off_is_not_given_up_again_and_again() -> None:
+    """S9, S35: the look before it said no for ever, and the flow began anew each time, as fast as it could."""
+    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
+    play = played(arranged(given_up, at("read_workload", Mishap.NODE_ANEW), reactions=("abort",)))
+    assert play.adversary.asked_for_a_person
+    assert not play.adversary.machine.terminated
+    assert len(play.adversary.acts) < 100
