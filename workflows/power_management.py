@@ -51,8 +51,7 @@ class PowerManagement:
             return
         await self._seen_down()
         began = self._freeing.began or self._episode.kernel_dead is not None
-        looks = not began or self.resumed_at is not None  # after a person's word another device may be configured
-        if looks and await self._looks.need_is_gone(frees=True) and not began:
+        if await self._looks.need_is_gone(frees=True) and not began:
             self._freeing.drop("the need was gone before any consequence began")
             return
         try:
