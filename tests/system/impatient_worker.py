@@ -12,7 +12,7 @@ from datetime import timedelta
 from starter.cli import app
 from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
-from workflows import devices, granting, options
+from workflows import adopting, granting, options
 
 LOOK_EVERY = timedelta(seconds=2)
 LONGEST_ACT = timedelta(seconds=3)
@@ -33,7 +33,7 @@ async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
 def main() -> None:
     """The command line as it is, with the clocks sped up."""
     granting.DESCRIBE_EVERY = LOOK_EVERY
-    devices.LONGEST_ACT = LONGEST_ACT
+    adopting.LONGEST_ACT = LONGEST_ACT
     options.ACT_WINDOW = ACT_WINDOW
     app()
 

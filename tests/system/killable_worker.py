@@ -1,4 +1,4 @@
-"""The worker command with a switch in it: it can be told to SIGKILL itself exactly before or after one activity.
+"""The worker command with a switch in it: it can be told to SIGKILL or to freeze itself exactly before or after one activity.
 
 Everything else is the real thing, from the command line on. The switch is a file (`worker_process.KillOrder`), so that it can be
 set while the worker runs; the file's vanishing tells that the worker obeyed.
@@ -46,17 +46,17 @@ class KillSwitch(Interceptor):
             seen.append(info.activity_id)
         return order if len(seen) == order.occurrence else None
 
-    def die(self) -> None:
-        """Say so by removing the order, then be gone."""
+    def obey(self, order: KillOrder) -> None:
+        """Say so by removing the order, then be gone, or stand still until somebody lets it go on."""
         self.order_file.unlink()
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP if order.freezes else signal.SIGKILL)
 
     def _read(self) -> KillOrder | None:
         try:
             written = json.loads(self.order_file.read_text())
         except FileNotFoundError:
             return None
-        return KillOrder(when=When(written["when"]), activity=written["activity"], occurrence=written["occurrence"])
+        return KillOrder(**{**written, "when": When(written["when"])})
 
 
 class Inbound(ActivityInboundInterceptor):
@@ -69,10 +69,10 @@ class Inbound(ActivityInboundInterceptor):
     async def execute_activity(self, call: ExecuteActivityInput) -> Any:
         order = self._switch.meets()
         if order is not None and order.when is When.BEFORE:
-            self._switch.die()
+            self._switch.obey(order)
         result = await self.next.execute_activity(call)
-        if order is not None:
-            self._switch.die()
+        if order is not None and order.when is When.AFTER:
+            self._switch.obey(order)
         return result
 
 

@@ -35,11 +35,13 @@ class When(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillOrder:
-    """When a killable worker is to kill itself: at the n-th activity of that type that it runs in one workflow."""
+    """When a killable worker is to kill itself: at the n-th activity of that type that it runs in one workflow. freezes: it is to
+    stop (SIGSTOP) instead, until `thaw`."""
 
     when: When
     activity: str
     occurrence: int = 1
+    freezes: bool = False
 
     def __str__(self) -> str:
         number = f" #{self.occurrence}" if self.occurrence > 1 else ""
@@ -121,6 +123,16 @@ class WorkerProcess:
         except FileNotFoundError:
             return False
         return True
+
+    @property
+    def obeyed(self) -> bool:
+        """Whether it has done what it was told to."""
+        assert self._order_file is not None, "only a worker from a nursery obeys"
+        return not self._order_file.exists()
+
+    def thaw(self) -> None:
+        """Let one that stands still go on, where it stopped."""
+        os.kill(self.pid, signal.SIGCONT)
 
     async def wait(self) -> int:
         """Its exit code, once it has one; minus nine after SIGKILL."""
