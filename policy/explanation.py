@@ -64,12 +64,15 @@ class Explanation:
     outlook: Outlook | None = None
 
 
-def explain(known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Explanation:
-    """What all checks say of the node, or Machine, of that name. owners: see `outlook`."""
+def explain(
+    known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
+) -> Explanation:
+    """What all checks say of the node, or Machine, of that name. owners: see `outlook`. leased: which nodes somebody else holds
+    by their node lease, with who that is, in words."""
     targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
-        Opinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each))
+        Opinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each, leased or {}))
         for evaluation in evaluate(known, keys)
         for each in evaluation.verdicts
         if any(_same(each, target) for target in targets)
@@ -140,7 +143,7 @@ def _stated(requirement: Requirement) -> str:
 # What would unblock it ------------------------------------------------------------------------------------------------
 
 
-def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) -> tuple[str, ...]:
+def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]) -> tuple[str, ...]:
     verdict = each.verdict
     if verdict.standing is Standing.LEFT_OUT:
         return (WITHOUT_ANNOTATION,)
@@ -166,6 +169,8 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation) 
         found.append(why)
     elif SKIP_ANNOTATION in each.held_by or PAUSED_ANNOTATION in each.held_by:
         found.append(WITHOUT_ANNOTATION)
+    if holder := leased.get(each.node or each.target, ""):
+        found.append(f"the node's lease must be given back, or lapse: it is held by {holder}")
     if each.action is Action.SKIP_NO_OWNER:
         found.append("delete the Machine yourself, or let a MachineSet own it")
     return tuple(words for words in found if words)

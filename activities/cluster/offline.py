@@ -18,12 +18,15 @@ import orjson
 from activities.cluster.connection import JsonObject
 from activities.cluster.decoding import decode_node
 from activities.cluster.intake import Intake, is_guard
+from activities.cluster.leases import read_lease
 from activities.cluster.machines_decoding import decode_cluster, decode_machine, decode_remediation
+from activities.cluster.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
     CLUSTER_VERSIONS,
     DISRUPTION_BUDGETS,
     KUBEADM_CONTROL_PLANES,
+    LEASES,
     MACHINE_CONFIG_POOLS,
     NODES,
     OPENSHIFT_MACHINES,
@@ -76,6 +79,8 @@ class OfflineCluster:
         self.mistakes: list[Mistake] = []
         self.now = now
         """The moment by which everything is judged."""
+        self.leased: dict[str, str] = {}
+        """Which nodes others hold by their node lease now, each with who, and until when, in words; only to be explained."""
         self.owners: dict[str, OwnersRules] = {}
         """What KubeadmControlPlanes say of their own remediations, by namespace and name; only to be explained."""
         self._intake = Intake(self.ledger, lambda: now, source=policies)
@@ -134,6 +139,9 @@ class OfflineCluster:
         if _is(ref, KUBEADM_CONTROL_PLANES):
             self._put_owner(ref, obj, source)
             return
+        if _is(ref, LEASES):
+            self._put_lease(ref, obj)
+            return
         reader = self._reader(ref)
         if reader is not None:
             put = reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
@@ -143,6 +151,14 @@ class OfflineCluster:
             self._intake.put_surrounding(ref.kind, ref.name, obj)
         else:
             self._others.append((obj, source))
+
+    def _put_lease(self, ref: ObjectRef, obj: JsonObject) -> None:
+        if ref.namespace != NODE_LEASE_NAMESPACE or not ref.name.startswith("node-"):
+            return
+        lease = read_lease(orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))  # YAML has moments of its own
+        if lease.holder != IDENTITY and lease.live(self.now):
+            until = f" until {lease.until.isoformat(timespec='seconds')}" if lease.until is not None else ""
+            self.leased[ref.name.removeprefix("node-")] = f"{lease.holder!r}{until}"
 
     def _put_owner(self, ref: ObjectRef, obj: JsonObject, source: str) -> None:
         try:

@@ -19,6 +19,7 @@ from activities.cluster.following import OLDER_VERSION, POLICY_KINDS
 from activities.cluster.intake import SURROUNDING_KINDS
 from activities.cluster.kinds import made_for
 from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
+from activities.cluster.nodelease import NODE_LEASE_NAMESPACE
 from activities.cluster.offline import Mistake, OfflineCluster
 from activities.cluster.paths import (
     CAPI_CLUSTERS,
@@ -105,6 +106,8 @@ async def take_snapshot(
             there = elsewhere if dialect is Dialect.CLUSTER_API else connection
             for found in await _tried(cluster, there, resource, remediation_decoding(resource.api_version, resource.kind)):
                 cluster.ledger.put_remediation(found, now)
+    for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects else ():
+        cluster.put(lease, LEASES.plural)
     for dialect in dialects & LEADER_LEASES.keys():
         leader = elsewhere if dialect is Dialect.CLUSTER_API else connection
         for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):

@@ -61,7 +61,7 @@ def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Answ
 
     at = moment_of(now)
     cluster = read_cluster(files, at, overlap=overlap)
-    explanation = explain_node(cluster.ledger.known(at), node, cluster.owners)
+    explanation = explain_node(cluster.ledger.known(at), node, cluster.owners, cluster.leased)
     return Answer(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)
 
 
@@ -94,7 +94,7 @@ async def _live(session: Session, node: str) -> Answer:
     return Answer(
         node=node,
         at=at,
-        explanation=explain_node(found.ledger.known(at), node, found.owners) if found is not None else None,
+        explanation=explain_node(found.ledger.known(at), node, found.owners, found.leased) if found is not None else None,
         scanner=scanner,
         episodes=episodes,
         mistakes=found.mistakes if found is not None else (),

@@ -165,6 +165,33 @@ async def test_explain_says_what_holds_a_node_back_and_what_would_unblock_it(fil
     assert "unblock NodeHealthCheck/gpu: 1 more of its 2 nodes must become healthy" in page
 
 
+LEASE = """
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {{name: node-node-1, namespace: {namespace}}}
+spec: {{holderIdentity: {holder}, leaseDurationSeconds: {seconds}, renewTime: {renewed}}}
+"""
+
+
+@pytest.mark.parametrize("quoted", [True, False], ids=["a text", "a moment of YAML"])
+async def test_explain_names_who_holds_the_lease_of_a_node(files: list[str], tmp_path: Path, quoted: bool) -> None:
+    """S20, S44: no last look would let it be touched, whatever the checks say."""
+    mine, renewed = tmp_path / "lease.yaml", f'"{NOW}"' if quoted else NOW
+    held = {"namespace": "medik8s-leases", "holder": "node-maintenance", "seconds": 600, "renewed": renewed}
+    mine.write_text(LEASE.format(**held))
+    page = " ".join((await nodewarden("explain", "node-1", *files, "-f", str(mine))).stdout.split())
+    assert "unblock the node's lease must be given back, or lapse: it is held by 'node-maintenance' until 2" in page
+    for harmless in (
+        {"holder": "nodewarden"},
+        {"seconds": 0},
+        {"renewed": "2020-01-01T00:00:00Z"},
+        {"namespace": "kube-node-lease"},
+    ):
+        mine.write_text(LEASE.format(**{**held, **harmless}))
+        found = (await nodewarden("explain", "node-1", *files, "-f", str(mine))).stdout
+        assert ("node's lease" in " ".join(found.split())) is (harmless == {"seconds": 0}), harmless
+
+
 async def test_explain_has_a_countdown_and_names_the_checks_that_do_not_cover_the_node(files: list[str]) -> None:
     result = await nodewarden("explain", "node-3", *files, "-o", "json")
     answer = json.loads(result.stdout)
