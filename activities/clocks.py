@@ -15,8 +15,9 @@ from policy.durations import format_duration
 SLOWEST = timedelta(seconds=3)
 """A clock that is further behind would send what is too late: what may be in flight is waited out with a margin of 2 s (S34)."""
 
-FASTEST = timedelta(seconds=10)
-"""One that is further ahead calls expired what is not. More, because an activity that is taken up late looks the same."""
+FASTEST = timedelta(seconds=5)
+"""One that is further ahead calls expired what is not: an attempt to write has 10 s. More than SLOWEST, because an activity that
+is taken up late looks the same."""
 
 wrong_clock: ContextVar[str] = ContextVar("wrong_clock", default="")
 """Of the activity that runs: what is wrong with its worker's clock, "" for nothing."""

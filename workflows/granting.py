@@ -189,7 +189,7 @@ class Granting:
             await self._open(inputs)
 
     def _answer(self, report: ScanReport, request: PermitRequest, *, ahead: int = 0) -> PermitAnswer:
-        """Decide a person's request. An episode's own parked line is not in its way."""
+        """Decide the request of an open episode. Its own parked line is not in its way."""
         others = tuple(
             permit
             for permit in self.table.permits()

@@ -32,9 +32,10 @@ from workflows.looks import Looks
 from workflows.tries import Tries
 from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn, Vetoed, turn_for
 
+NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
+
 PAUSE = timedelta(minutes=1)
 LONGEST_PAUSE = timedelta(hours=1)
-NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
 """Between two tries of an isolation that can't be carried out: whatever is in the way is a person's to mend, who may say so."""
 
 LOOK_FOR_RESTART = timedelta(minutes=1)

@@ -47,7 +47,7 @@ class WatchLimits:
     """Times of a reflector, in seconds.
 
     silence: bookmarks come about once a minute, so a stream that says nothing for longer is taken for half-open. absence: how
-    often at least to look for a kind that the server does not know, where nothing tells that it has come (`definitions.py`).
+    often at least to look for a kind that the server does not know, where nothing tells that it has come.
     told_after: how long a kind must be out of reach before a line in the log says so. vanished: how long a kind that had
     objects must be unknown to be believed gone, as with an inventory that has suddenly halved.
     """

@@ -16,7 +16,7 @@ from activities.errors import ErrorType, error_type
 from workers.timekeeping import SCAN, SCANS_DECLINED, Timekeeping
 
 POWER_OFF = "power-management.power-off"
-RIGHT, SLOW, FAST = timedelta(0), timedelta(seconds=-4), timedelta(seconds=12)
+RIGHT, SLOW, FAST = timedelta(0), timedelta(seconds=-4), timedelta(seconds=6)
 
 
 class Act(ActivityInboundInterceptor):
@@ -56,7 +56,7 @@ async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes
     assert act.knew == []
 
 
-@pytest.mark.parametrize("ahead", [RIGHT, timedelta(seconds=-1), timedelta(seconds=5)])
+@pytest.mark.parametrize("ahead", [RIGHT, timedelta(seconds=-1), timedelta(seconds=4)])
 async def test_a_worker_that_is_a_little_late_goes_on(ahead: timedelta) -> None:
     act = Act()
     assert await perform(Timekeeping(), ahead, act) == "done"
