@@ -60,9 +60,6 @@ LEAST_SECONDS = 1.0
 
 T = TypeVar("T")
 
-_UNREAD = Subject()
-"""Of which nothing is known."""
-
 _WEIGHT = {LookVerdict.GO: 0, LookVerdict.VETOED: 1, LookVerdict.NEED_GONE: 2}
 """Of several answers about one node the first of these holds."""
 
@@ -110,10 +107,10 @@ class _Sight:
 
     @property
     def machine_uids(self) -> tuple[str, ...] | None:
-        """Of the Machines that belong to the Node; None where they could not be read."""
-        if self.subject is _UNREAD:
-            return None
-        return tuple(each.uid for each in self.subject.machines_of(self.node.view if self.node is not None else None))
+        """Of the Machines that belong to the Node. None where they could not be read or none was found: a Machine that is gone is
+        no other target, and one that only a check knows of is not found without the check."""
+        machines = self.subject.machines_of(self.node.view if self.node is not None else None)
+        return tuple(each.uid for each in machines) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +201,7 @@ class LastLook:
             asyncio.gather(
                 _read("the node", self._node(name), None, blind),
                 self._asking(request, doubts),
-                _read("its Machine", self._subject(request, need, whole=whole), _UNREAD, doubts),
+                _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(name, now), None, doubts),

@@ -108,6 +108,13 @@ async def test_a_namesake_that_registers_between_our_look_and_our_delete_stays(o
     assert await off.has_node()
 
 
+async def test_a_machine_that_only_its_check_knows_of_does_not_keep_the_node(off: World) -> None:
+    """S9: the pin found it by the health check; a Node that names no Machine is no other target for that."""
+    request = await off.free()
+    pinned = replace(request.target.pinned, machine_uids=("of-a-machine-that-names-this-node",))
+    assert (await off.freeing.delete_node(replace(request, target=replace(request.target, pinned=pinned)))).changed
+
+
 async def test_a_node_that_is_gone_is_deleted(off: World) -> None:
     request = await off.free()
     await off.delete_node()
