@@ -113,12 +113,14 @@ class PermitTable:
 
     def _confirm(self, permit: Permit, episode: EpisodeDescription) -> None:
         """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
-        line does not say of the node (it was taken in while its episode was silent) the episode does."""
+        line does not say of the node (it was taken in while its episode was silent) the episode does. Whoever once said
+        that it is of the control plane is believed (S15)."""
+        said = {permit.control_plane, episode.control_plane}
         holding = Holding.OPEN if permit.holding is Holding.RESERVED else permit.holding
         self._permits[permit.node] = replace(
             permit,
             holding=Holding.PARKED if episode.parked else holding,
-            control_plane=episode.control_plane if permit.control_plane is None else permit.control_plane,
+            control_plane=next((each for each in (True, False) if each in said), None),
             node_uid=permit.node_uid or episode.node_uid,
             provider_id=permit.provider_id or episode.provider_id,
         )

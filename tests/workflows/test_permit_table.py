@@ -113,3 +113,13 @@ def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
     permit = table.of("cp-1")
     assert permit is not None
     assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, False, "u", "p")
+
+
+@pytest.mark.parametrize(("line_says", "episode_says", "after"), [(False, True, True), (True, False, True), (False, None, False)])
+def test_whoever_once_said_that_a_node_is_of_the_control_plane_is_believed(
+    line_says: bool, episode_says: bool | None, after: bool
+) -> None:
+    """S15: who asked before the node was pinned took it for a worker; a silent episode takes nothing back."""
+    table = PermitTable((replace(line("cp-1"), control_plane=line_says),))
+    table.reconcile(described("cp-1", control_plane=episode_says), NOW, room=False)
+    assert [permit.control_plane for permit in table.permits()] == [after]
