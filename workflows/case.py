@@ -101,9 +101,10 @@ def open_case(
     configured: Configured | None = None,
     deadline: datetime | None = None,
     goes_on: bool = False,
+    answering: Answering | None = None,
 ) -> Case:
     """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. configured, deadline: see
-    `Looks`. goes_on: see `FencingStory`."""
+    `Looks`. goes_on: see `FencingStory`. answering: that of a case before this one; None: nobody was told anything yet."""
     plan, need = pin.plan, pin.need
     info = workflow.info()
     episode.cause = need.cause
@@ -145,7 +146,7 @@ def open_case(
         looks=looks,
         desk=desk,
         adoption=Adoption(episode, desk, "" if ours else pin.adopted_incident, pin.adopted_paths),
-        answering=Answering(episode, need, desk),
+        answering=answering or Answering(episode, need, desk),
         power=power,
         freeing=freeing,
         tries=tries,

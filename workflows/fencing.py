@@ -27,6 +27,7 @@ from policy.fencing import power_due
 from policy.identity import same_machine
 from policy.plan import FencingPlan
 from workflows import options
+from workflows.answering import Answering
 from workflows.case import Case, open_case
 from workflows.conversation import EpisodeConversation, by_a_person
 from workflows.dumping import CrashDump
@@ -246,8 +247,7 @@ class FencingStory:
         if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
             return f"another machine has taken the name {before.node}"
         self._deadline = case.looks.deadline
-        self._open(pin)
-        self._case = replace(self.case, answering=case.answering)
+        self._open(pin, case.answering)
         try:
             await self.case.adoption.take_over()
             await self._mark()
@@ -288,11 +288,14 @@ class FencingStory:
             **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
         )
 
-    def _open(self, pin: PinResult) -> None:
+    def _open(self, pin: PinResult, answering: Answering | None = None) -> None:
+        """answering: of a case before this one, which knows what whoever asked was told."""
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
         configured = Configured(template=self._request.template)
-        self._case = open_case(self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on)
+        self._case = open_case(
+            self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on, answering=answering
+        )
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)

@@ -16,6 +16,8 @@ from policy.episodes import Need, NeedKind, Outcome, Phase
 from policy.healthcheck import ObjectRef
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
+from workflows.fencing import Fencing
+from workflows.messages import PersonRequest
 
 ABOUT = ObjectRef(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", name="node-7", namespace="medik8s"
@@ -113,6 +115,20 @@ async def test_tries_that_are_used_up_are_a_final_answer_and_the_episode_ends_wi
     assert result.outcome is Outcome.RECOVERED
     assert there.answers_given == [STARTED, FAILED]
     assert there.consequences() == []
+
+
+async def test_a_success_that_is_told_after_a_resume_is_the_last_word(env: WorkflowEnvironment) -> None:
+    """S35: the node is pinned anew by a person's word; the failure that was told before is not taken up again at the end."""
+    there = world(boots=False, read_errors=deque([failure(ErrorType.UNAUTHORIZED, "wrong password")]))
+    async with fencing(env, there) as run:
+        await run.parked()
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the password is mended"))
+        await run.did(f"answer {FINISHED}")
+        await run.abort()
+        there.boot_id, there.ready = "boot-2", True
+        await run.tell(there.observation())
+        await run.result()
+    assert there.answers_given == [STARTED, FAILED, FENCED, FINISHED, FINISHED]
 
 
 async def test_an_abort_is_no_failure_of_the_agent(env: WorkflowEnvironment) -> None:
