@@ -234,10 +234,11 @@ class FencingStory:
         return ""
 
     async def _pin_anew(self) -> str:
-        """A person has it go on. As long as no device was touched, the node and its configuration are looked up anew: what he has
-        mended is what acts. Afterwards the devices that were begun with are those that finish (S9). Answers why that can't be."""
+        """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
+        looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
+        Answers why that can't be."""
         case = self.case
-        if case.touched or case.freed_something or case.isolation.left:
+        if case.touched or case.freed_something or case.isolation.left or case.isolation.detached:
             return ""
         try:
             pin = await self._pin()

@@ -635,3 +635,22 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
             assert (await run.result()).outcome is Outcome.RECOVERED
     assert old.count("free-while-dumping") == 0
     assert new.count("free-while-dumping") == 1
+
+
+async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_after_his_word(env: WorkflowEnvironment) -> None:
+    """S35: a machine without its volumes is not one that nothing was done to; it is not looked up anew."""
+    world = World(
+        plan=plan(levels=((INSTANCE,),), isolation=(DETACH, FREE), tries=1, restarts=0),
+        volumes={"vol-1": VolumeState.ATTACHED},
+    )
+    world.gates["event VolumesDetached"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event VolumesDetached")
+        world.volumes["vol-1"] = VolumeState.UNKNOWN
+        world.gates["event VolumesDetached"].set()
+        assert "not proven detached" in (await run.parked()).problem
+        world.volumes["vol-1"] = VolumeState.AVAILABLE
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the cloud answers again"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("free-cut-pods") == 1
+    assert world.storage == CutStorage(handles=("vol-1",))
