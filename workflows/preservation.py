@@ -191,13 +191,18 @@ class PreservationStory:
         self.episode.holder = name.holder
 
     async def _adopt(self, hold: Hold) -> bool:
-        """What a terminated episode has left on the Node. Where that can't be done now it is tried again after the next look, and
-        the machine is neither drained nor cut off before. Whether it was done, so that the look is an old one by now."""
+        """What a terminated episode has left on the Node. Where that can't be done now it is tried again after the next look
+        while its mark is there, and the machine is neither drained nor cut off before. Whether the look is an old one by now."""
         if self._adoption is None and hold.left_by not in {"", self.episode.incident, self._not_ours}:
             self._aim(hold)
             self._adoption = Adoption(self.episode, self._desk, hold.left_by)
         if self._adoption is None:
             return False
+        if not hold.left_by:
+            self.episode.note("adopt", "nothing left", f"the Node does not carry the mark of incident {self._adoption.incident}")
+            await self._adoption.settle()
+            self._adoption = None
+            return True
         self._aim(hold)
         try:
             await self._adoption.take_over()

@@ -259,6 +259,8 @@ class ScriptedMachine(PreservationActivities):
     async def mark(self, request: ActRequest) -> ActResult:
         self._world.acts.append(f"mark {request.target.kind}")
         if (devices := self._world.devices) is not None:
+            if devices.mark_errors:
+                raise devices.mark_errors.popleft()
             devices.mark = marked(devices.mark, request.target)
         return ActResult(changed=True, detail="marked")
 

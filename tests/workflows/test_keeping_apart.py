@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
+from activities.errors import ErrorType, failure
 from policy.episodes import EpisodeStatus, Outcome, Phase, PreservationNews
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.permits import Decision, PermitAnswer
@@ -508,6 +510,26 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
         assert (devices.tainted, "evict" in world.acts) == (False, False)
         await run.skip(timedelta(minutes=1))
         await until_cut(run)
+
+
+async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(
+    env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    world = machine()
+    world.devices = devices = World(plan=switched(), mark=left_by("older"))
+    devices.mark_errors = deque([failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500)
+    world.annotate("now")
+    async with preserving(env, world) as run:
+        await run.until(lambda status: "does not exist" in status.problem)
+        first = (await run.handle.describe()).run_id
+        devices.mark = None
+        await news(run)
+        await run.skip(timedelta(minutes=10))  # what the predecessor may have had in flight (S34)
+        assert first is not None
+        await run.goes_on_after(first)
+    assert world.acts.count("mark Preservation") == 1
 
 
 async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
