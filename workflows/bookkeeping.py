@@ -55,7 +55,8 @@ class Bookkeeping:
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the turn it means."""
         try:
-            request = ActRequest(target=self._episode.target, not_after=workflow.now() + options.WRITE_WINDOW)
+            not_after = workflow.now() + options.WRITE_WINDOW
+            request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
             return await workflow.execute_activity_method(act, request, **self._writing(summary))
         except ActivityError as error:
             raise turn_for(error, summary) from error
@@ -72,7 +73,7 @@ class Bookkeeping:
 
     async def mark_again(self) -> bool:
         """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
-        Vetoed where another's mark says so."""
+        Vetoed where another's mark says so. It says again what we have added, or that would stay for ever (S35)."""
         result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
         if result.changed:
             self._episode.note("mark", "again", result.detail)

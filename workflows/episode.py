@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import Target
+from activities.contracts.target import Added, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episodes import (
     Acknowledgement,
@@ -72,7 +72,7 @@ class Episode:
         self.restart_proof: RestartProof | None = None
         self.path_proofs: dict[str, PathProof] = {}
         self.kernel_dead: KernelDead | None = None
-        self.freed = False
+        self.added, self.freed = Added(), False
         """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
         self.permit = False
         self.queued = ""

@@ -274,6 +274,7 @@ class FencingStory:
         if not case.touched and not case.isolation.left:
             case.sighting.pin_anew()
         case.isolation.begin_anew()
+        self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
         try:
             await self._mark()
         except Turn as turn:

@@ -7,6 +7,7 @@ What is done is remembered across restarts of the flow. Cutting and giving back 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial, reduce
 from operator import or_
@@ -135,6 +136,8 @@ class IsolationSequence:
         self._episode.enter(doing="marks the node unschedulable")
         await self._looks.before_destruction()
         result = await self._desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
+        if result.changed:
+            self._episode.added = replace(self._episode.added, cordoned=True)
         self._episode.note("mark-unschedulable", "ok", result.detail)
         await self._desk.tell("NodeIsolated", self._episode.reason)
 
@@ -154,6 +157,9 @@ class IsolationSequence:
             )
         except ActivityError as error:
             raise turn_for(error, "the node can't be tainted") from error
+        if result.changed:
+            added = self._episode.added
+            self._episode.added = replace(added, taints=(*added.taints, taint))
         self._episode.note("taint", "ok", result.detail)
 
     async def free_left_over(self, look: Callable[[], Awaitable[object]]) -> None:

@@ -7,6 +7,7 @@ out it is given back only after `restart proven` or a person's word: what was fr
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -60,6 +61,8 @@ class Paths:
     def adopt(self, endpoints: tuple[str, ...]) -> None:
         """Paths that our mark says are cut: by a predecessor, an earlier history or an earlier step."""
         self._cut |= dict.fromkeys(endpoints)
+        added = self._episode.added
+        self._episode.added = replace(added, paths=tuple(dict.fromkeys((*added.paths, *endpoints))))
 
     # Cutting --------------------------------------------------------------------------------------------------------
 
@@ -174,3 +177,5 @@ class Paths:
             )
         except ActivityError as error:
             raise turn_for(error, "our mark can't be written") from error
+        others = tuple(each for each in self._episode.added.paths if each != endpoint)
+        self._episode.added = replace(self._episode.added, paths=(*others, endpoint) if cut else others)

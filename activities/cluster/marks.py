@@ -11,11 +11,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities.cluster.livenode import Edit, LiveNode, Operations, observe, put_annotation, readable_mark
-from activities.contracts.target import Target
+from activities.contracts.target import Added, Target
 from activities.errors import ErrorType, failure
 from policy.identity import compare_identity
 from policy.marks import Mark
 from policy.nodes import MARK_ANNOTATION, Taint
+
+NOTHING_ADDED = Added()
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:
@@ -28,8 +30,9 @@ def owner(mark: Mark | None) -> str:
     return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "nobody"
 
 
-def claim(mark: Mark | None, target: Target, now: datetime) -> Mark:
-    """The mark in this episode's name, keeping what an earlier one says was added. Raises Vetoed where another may be open."""
+def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Mark:
+    """The mark in this episode's name, keeping what an earlier one says was added; without any, what we know of. Raises
+    Vetoed where another may be open."""
     if mark is None:
         return Mark(
             incident=target.incident,
@@ -37,6 +40,9 @@ def claim(mark: Mark | None, target: Target, now: datetime) -> Mark:
             workflow_id=target.workflow_id,
             run_id=target.run_id,
             since=_stamp(now),
+            cordoned=added.cordoned,
+            taints=tuple(spelled(taint) for taint in added.taints),
+            paths=added.paths,
         )
     if mark.workflow_id != target.workflow_id:
         raise failure(
@@ -56,18 +62,24 @@ def write_mark(node: LiveNode, mark: Mark) -> Operations:
     return () if node.annotations.get(MARK_ANNOTATION) == value else put_annotation(node, MARK_ANNOTATION, value)
 
 
-def mark_edit(node: LiveNode, target: Target, now: datetime) -> Edit:
-    """An episode's first act: claim the node, or adopt what a predecessor left on it."""
+def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
+    """An episode's first act: claim the node, or adopt what a predecessor left on it. added: what the episode has added before
+    our mark was removed; what is not there any more is not noted."""
     require_pinned(node, target)
     found = readable_mark(node.view)
-    operations = write_mark(node, claim(found, target, now))
+    added = replace(
+        added,
+        cordoned=added.cordoned and node.view.unschedulable,
+        taints=tuple(taint for taint in added.taints if taint in node.taints),
+    )
+    operations = write_mark(node, claim(found, target, now, added))
     if found is None:
         return Edit(detail="marked", operations=operations)
     if is_ours(found, target):
         return Edit(detail="marked already", operations=operations)
-    added = [name for name, ours in (("cordon", found.cordoned), ("out-of-service taint", found.out_of_service)) if ours]
-    added += [f"taint {taint}" for taint in found.taints]
-    left = f" with its {' and '.join(added)}" if added else ""
+    left_there = [name for name, ours in (("cordon", found.cordoned), ("out-of-service taint", found.out_of_service)) if ours]
+    left_there += [f"taint {taint}" for taint in found.taints]
+    left = f" with its {' and '.join(left_there)}" if left_there else ""
     return Edit(detail=f"adopted the mark of {owner(found)}{left}", operations=operations)
 
 

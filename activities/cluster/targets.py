@@ -109,7 +109,7 @@ class ClusterTarget(TargetActivities):
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
             in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
-            return mark_edit(node, target, now)
+            return mark_edit(node, target, now, request.added)
 
         return await edit_node(self._connection, target.pinned.node, decide)
 

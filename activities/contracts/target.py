@@ -127,11 +127,22 @@ class AnswerResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What an episode knows that it has added to its node; paths by their endpoints."""
+
+    cordoned: bool = False
+    taints: tuple[Taint, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActRequest:
-    """A write on the node in the episode's name. `not_after`: not begun after that moment, it is not done at all (S20)."""
+    """A write on the node in the episode's name. `not_after`: not begun after that moment, it is not done at all (S20). `added`:
+    for a mark that has to be written anew, since somebody has removed ours (S35)."""
 
     target: Target
     not_after: datetime | None = None
+    added: Added = field(default_factory=Added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -261,7 +261,7 @@ class ScriptedMachine(PreservationActivities):
         if (devices := self._world.devices) is not None:
             if devices.mark_errors:
                 raise devices.mark_errors.popleft()
-            devices.mark = marked(devices.mark, request.target)
+            devices.mark = marked(devices.mark, request)
         return ActResult(changed=True, detail="marked")
 
     @activity.defn(name="recovery.mark-schedulable")

@@ -55,7 +55,7 @@ class NodeActs(Acting):
     def mark(self, request: contract.ActRequest) -> contract.ActResult:
         self._require_pinned(request.target)
         before = self.machine.mark
-        self.machine.mark = claim(before, request.target, self.now)
+        self.machine.mark = claim(before, request.target, self.now, request.added)
         return contract.ActResult(changed=before != self.machine.mark, detail="marked")
 
     def last_look(self, request: contract.LookRequest) -> contract.LookResult:

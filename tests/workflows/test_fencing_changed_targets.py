@@ -9,7 +9,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome
-from policy.plan import PowerDevice
+from policy.marks import Mark
+from policy.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
@@ -99,6 +100,24 @@ async def test_a_mark_that_is_gone_after_the_off_is_written_again(env: WorkflowE
     assert world.pods == 0
     assert world.count("off") == 1
     assert not world.marked
+
+
+async def test_a_mark_that_is_written_again_says_what_we_have_added(env: WorkflowEnvironment) -> None:
+    """S35, S28: else our cordon would stay for ever, and nobody would know of the path that an abort leaves cut."""
+    switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+    taint = PlannedMethod(name="taint", act=Act.TAINT, parameters={"key": "example.com/sick"})
+    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
+    world = World(plan=plan(isolation=(CORDON, taint, cut)))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.mark = None
+        world.gates["event NodePoweredOff"].set()
+        await run.did("on")
+        mark: Mark | None = world.mark
+        await run.result()
+    assert mark is not None
+    assert (mark.cordoned, mark.taints, mark.paths) == (True, ("example.com/sick:NoSchedule",), (switch.endpoint,))
 
 
 async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(env: WorkflowEnvironment) -> None:

@@ -267,9 +267,11 @@ class World:
         return any(all(self.power[each] is PowerState.OFF for each in level) for level in self.levels())
 
 
-def marked(mark: Mark | None, target: contract.Target) -> Mark:
+def marked(mark: Mark | None, request: contract.ActRequest) -> Mark:
     """As the real activity writes it over what it finds."""
-    return claim(replace(mark, workflow_id=target.workflow_id) if mark is not None else None, target, clock())
+    target = request.target
+    found = replace(mark, workflow_id=target.workflow_id) if mark is not None else None
+    return claim(found, target, clock(), request.added)
 
 
 class ScriptedTarget:
@@ -307,7 +309,7 @@ class ScriptedTarget:
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
-        before, self.world.mark = self.world.mark, marked(self.world.mark, request.target)
+        before, self.world.mark = self.world.mark, marked(self.world.mark, request)
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
         return contract.ActResult(changed=self.world.mark != before, detail="marked")

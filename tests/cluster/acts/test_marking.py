@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from activities.cluster.livenode import EDIT_ATTEMPTS
+from activities.contracts.target import Added
 from activities.errors import ErrorType
+from policy.nodes import Taint
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import INCIDENT, NODE, NOW, WORKFLOW, World, our_mark, refused
 
@@ -65,6 +67,19 @@ async def test_the_mark_of_another_workflow_id_is_respected(world: World) -> Non
     with refused(ErrorType.VETOED, "episode/production"):
         await world.target.mark(await world.act())
     assert await world.mark() == foreign
+
+
+@pytest.mark.parametrize("cordoned", [True, False])
+async def test_a_mark_that_was_removed_by_hand_says_again_what_we_have_added_and_is_still_there(
+    empty: World, cordoned: bool
+) -> None:
+    """S28, S35: what somebody has taken away meanwhile is not ours to take away again."""
+    ours, gone = Taint(key="example.com/sick", effect="NoSchedule"), Taint(key="example.com/gone", effect="NoSchedule")
+    await empty.add_node(unschedulable=cordoned, taints=({"key": ours.key, "effect": ours.effect},))
+    await empty.target.mark(await empty.act(added=Added(cordoned=True, taints=(ours, gone), paths=("snmp://10.0.0.9:1",))))
+    mark = await empty.mark()
+    assert mark is not None
+    assert (mark.cordoned, mark.taints, mark.paths) == (cordoned, ("example.com/sick:NoSchedule",), ("snmp://10.0.0.9:1",))
 
 
 async def test_an_unreadable_mark_is_not_overwritten(world: World) -> None:
