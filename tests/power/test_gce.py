@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.power import GivenUpRequest, PowerRequest
+from activities.contracts.power import CommandResult, GivenUpRequest, PowerRequest
 from activities.contracts.target import Target
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline
@@ -258,12 +259,12 @@ async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand
     request = PowerRequest(target=target, device=device, deadline=timedelta(seconds=10))
     service = PowerService(NoCredentials())
     with pytest.raises(ApplicationError, match="says on, it is not given up"):
-        await service.terminate(request)
+        await ActivityEnvironment().run(service.terminate, request)
     stand.instance.status = "TERMINATED"
-    commanded = await service.terminate(request)
+    commanded: CommandResult = await ActivityEnvironment().run(service.terminate, request)
     assert commanded.machine == str(stand.instance.number)
     asked = GivenUpRequest(target=target, device=device, deadline=timedelta(seconds=10), machine=commanded.machine)
-    while not (await service.read_given_up(asked)).given_up:
+    while not (await ActivityEnvironment().run(service.read_given_up, asked)).given_up:
         await asyncio.sleep(0.01)
     assert stand.instance.path not in stand.cloud.compute.instances
 
