@@ -156,15 +156,20 @@ class Looks:
         """Whether the need is provably gone. Not being able to look is not being gone.
 
         frees: what ran on the machine is about to be freed. Raises TargetChanged where it is another one by now, or where another
-        device is configured for it: what the pinned one says is no proof then (S9).
+        device is configured for it: what the pinned one says is no proof then (S9); Unlicensed, or what the look failed with,
+        where that can't be seen.
         """
         try:
             result = await self._look(destructive=False, need_matters=True, frees=frees)
         except Turn as turn:
             self._episode.note("look", "failed", turn.reason)
+            if frees:
+                raise
             return False
         if frees and result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
+        if frees and result.verdict is LookVerdict.NOT_LICENSED:
+            raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
         return result.verdict is LookVerdict.NEED_GONE
 
     async def refresh(self) -> bool:

@@ -234,10 +234,12 @@ class LastLook:
     def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
         """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
         because the way back needs no licence; then the devices and the Machine, then the licence; then who says "hands off".
+        Where something is about to be freed on the word of the devices, they are part of the identity (S9).
         """
         observation = _observation(request, sight)
         pinned, destructive = request.target.pinned, request.destructive
-        if changed := compare_identity(pinned, observation, destructive=destructive):
+        endpoints = None if destructive else sight.endpoints
+        if changed := compare_identity(pinned, observation, destructive=destructive, endpoints=endpoints):
             return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
         if request.restores and (veto := _veto(request, sight)):
             return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
@@ -246,6 +248,8 @@ class LastLook:
         if request.restores:
             return _in_other_hands(request, sight)
         need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
+        if sight.unplanned is not None and not destructive and need.verdict is not LookVerdict.NEED_GONE:
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
         if need.verdict is not LookVerdict.GO:
             return need
         # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.

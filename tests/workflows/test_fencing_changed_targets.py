@@ -12,6 +12,7 @@ from policy.episodes import Need, NeedKind, Outcome
 from policy.marks import Mark
 from policy.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.power import PowerState
+from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.fencing import Fencing
@@ -159,3 +160,16 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
         await run.handle.execute_update(Fencing.resume, RESUME)
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.count("off") == 1
+
+
+async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured(env: WorkflowEnvironment) -> None:
+    """S1, S9: what the pinned device says may be said of another machine, so that it is waited until the configuration is read."""
+    world = World(plan=plan(levels=((WRONG,),)))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.glances.extend([LookVerdict.GO, LookVerdict.NOT_LICENSED, LookVerdict.GO])  # seen down; the doubt; seen down again
+        _mend(world)
+        world.gates["event NodePoweredOff"].set()
+        assert "target-changed" in (await run.parked()).problem
+    assert world.consequences() == []

@@ -516,6 +516,20 @@ async def test_a_device_that_is_configured_anew_is_another_target(licensed: Worl
         assert "10.0.0.8" in result.reason
 
 
+async def test_the_devices_are_compared_before_a_paused_check_is_heard_where_pods_are_freed(licensed: World) -> None:
+    """S9: the template is mended, and the check paused: what the old plug says frees nothing, whatever the check says."""
+    target = await _with_template(licensed)
+    asked = {"need": CHECK_NEED, "configured": Configured(), "destructive": False}
+    pinned = replace(target.pinned, endpoints=("ipmi://10.0.0.9:623",))
+    await licensed.others.patch(CHECKS.path("workers"), {"spec": {"pauseRequests": ["upgrade to 1.37"]}})
+    result = await licensed.target.last_look(await licensed.look(replace(target, pinned=pinned), **asked))
+    assert result.verdict is LookVerdict.TARGET_CHANGED
+    await licensed.others.delete(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+    result = await licensed.target.last_look(await licensed.look(target, **asked))
+    assert result.verdict is LookVerdict.NOT_LICENSED
+    assert "fence configuration" in result.reason
+
+
 async def test_a_device_of_another_scheme_at_the_same_address_is_another_target(licensed: World) -> None:
     """S9: the whole endpoint is compared."""
     target = await _with_template(licensed)
