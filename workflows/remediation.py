@@ -12,6 +12,7 @@ A machine whose preservation has ended is handed over to the same workflow, and 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
 
@@ -168,19 +169,19 @@ class RemediationStory:
     async def _carry_out(self, step: StepOfLadder) -> End:
         """A step that could not be begun is begun again for a while: nothing of that speaks against it."""
         ends, pause, errand = workflow.now() + LICENCE_PATIENCE, TRY_AGAIN, step.errand
-        waited = timedelta(0)
+        waited: defaultdict[type[StepFailed], timedelta] = defaultdict(timedelta)  # each kind of waiting has its own patience
         while True:
             try:
                 return await step.carry_out()
             except StepFailed as turn:
-                over = waited >= turn.patience if isinstance(turn, Unlicensed) else workflow.now() >= ends
+                over = waited[type(turn)] >= turn.patience if isinstance(turn, Unlicensed) else workflow.now() >= ends
                 if over or timed_out(errand.began, errand.step.timeout, workflow.now()):
                     raise
                 self.episode.note("step", "tried again", turn.reason)
                 self.episode.enter(doing=f"will try again: {turn.reason}")
                 began = workflow.now()
                 await self.episode.rest(pause, "before the step is tried again")
-                waited += workflow.now() - began
+                waited[type(turn)] += workflow.now() - began
                 pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _deletion_beside(self, step: StepOfLadder) -> Replacing | None:

@@ -5,6 +5,7 @@ The story says what a step does; the plan says how often. What happens once the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -32,18 +33,19 @@ class Tries:
 
         Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
         tries = tries or self._plan.tries
-        number, waited = 1, timedelta(0)
+        number = 1
+        waited: defaultdict[type[Unlicensed], timedelta] = defaultdict(timedelta)  # each kind of waiting has its own patience
         while True:
             self._episode.step, self._episode.try_number = step.value, number
             try:
                 await act()
             except Unlicensed as turn:
-                if waited >= turn.patience:
+                if waited[type(turn)] >= turn.patience:
                     raise Hopeless(turn.reason) from turn
                 self._episode.enter(doing=f"{turn.waits}: {turn.reason}")
                 began = workflow.now()
                 await self._episode.rest(turn.pause, "until the licence is looked at again")
-                waited += workflow.now() - began
+                waited[type(turn)] += workflow.now() - began
             except StepFailed as failed:
                 self._episode.problem = failed.reason
                 self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")

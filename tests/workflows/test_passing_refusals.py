@@ -138,3 +138,26 @@ async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: Wo
     assert result.outcome is Outcome.RECOVERED
     assert (world.count("off"), world.count("on")) == (1, 1)
     assert not [entry for entry in result.record if (entry.act, entry.outcome) == ("read-power", "failed")]
+
+
+LEASELESS = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
+
+
+async def test_a_refusal_that_passes_after_a_wait_for_the_lease_parks_nobody(env: WorkflowEnvironment) -> None:
+    """S35: each has its own patience, and minutes without the Lease use up none of the refusal's."""
+    world = World(plan=plan(tries=1, restarts=0))
+    world.free_errors.extend([*[LEASELESS] * 12, FORBIDDEN])
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert "event NeedsHuman" not in world.acts
+
+
+def test_a_step_of_a_ladder_outlives_a_refusal_after_a_wait_for_the_lease() -> None:
+    """S35: the same, where the next step may be a worse one."""
+    world = Remediated(ladder=(step(Strategy.DELETE_MACHINE), step(Strategy.REBOOT)))
+    world.errors["preservation.give-up"] = deque([*[LEASELESS] * 5, FORBIDDEN])
+    with Play(world) as play:
+        play.did("give-up")
+        assert not [entry for entry in play.record() if (entry.act, entry.outcome) == ("step", "failed")]
+        play.result()
