@@ -128,7 +128,7 @@ class IsolationSequence:
             case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
                 self._episode.note(method.name, "later", "the node answers: what does not go by itself is freed once it is off")
             case Act.FREE_CUT_PODS:
-                await self._free_cut_pods(self._looks.before_destruction)
+                await self._free_cut_pods(self._looks.before_destruction, stopped=self._somebody_spoke)
             case _:
                 raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
@@ -162,13 +162,13 @@ class IsolationSequence:
             self._episode.added = replace(added, taints=(*added.taints, taint))
         self._episode.note("taint", "ok", result.detail)
 
-    async def free_left_over(self, look: Callable[[], Awaitable[object]]) -> None:
+    async def free_left_over(self, look: Callable[[], Awaitable[datetime]]) -> None:
         """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
-        the machine is to come back."""
+        the machine is to come back. look: see `Looks.before_destruction`; it heeds an abort that leaves the machine off."""
         if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
             return
         try:
-            await self._free_cut_pods(look)
+            await self._free_cut_pods(look, stopped=lambda: self._episode.is_held)
         except ProofLost:
             raise
         except (Hopeless, StepFailed) as turn:
@@ -192,24 +192,29 @@ class IsolationSequence:
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
             await self._desk.tell("VolumesDetached", ", ".join(each.volume for each in proof.volumes))
 
-    async def _free_cut_pods(self, look: Callable[[], Awaitable[object]]) -> None:
+    def _somebody_spoke(self) -> bool:
+        """Before off any abort ends the episode."""
+        return self._episode.held is not None or self._episode.abort_asked is not None
+
+    async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
         deadline = workflow.now() + self._plan.free_timeout
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
-            await look()
-            looked = workflow.now()
+            licensed_until = await look()
             proofs = await self._still_cut()
             if not proofs:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
                 return
             handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
-            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, looked)
+            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, licensed_until, stopped)
             if result is None:
                 if workflow.now() - self._pacing.waited >= deadline:
                     raise StepFailed("whether the paths are still cut was never read in time to act upon the look before it")
+                await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+                pause = longer(pause)
                 continue
             self.freed_pods += result.deleted_pods
             left = result.left
@@ -230,18 +235,22 @@ class IsolationSequence:
         return proofs if proof is None else (*proofs, proof)
 
     async def _free_round(
-        self, proofs: tuple[PathProof, ...], storage: CutStorage, left: Workload, looked: datetime
+        self,
+        proofs: tuple[PathProof, ...],
+        storage: CutStorage,
+        left: Workload,
+        licensed_until: datetime,
+        stopped: Callable[[], bool],
     ) -> FreeResult | None:
         asked = FreeCutRequest(
             target=self._episode.target,
             proofs=proofs,
             storage=storage,
-            not_after=workflow.now() + options.ACT_WINDOW,
+            not_after=licensed_until,
             holder=self._episode.holder,
         )
         request = await self._pacing.bounded(asked, left)
-        spoken = self._episode.held is not None or self._episode.abort_asked is not None
-        if request is None or spoken or workflow.now() - looked > options.ACT_WINDOW:
+        if request is None or stopped() or workflow.now() >= licensed_until:
             return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
         self.freed = True
         try:

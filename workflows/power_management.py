@@ -13,6 +13,7 @@ from temporalio import workflow
 from policy.durations import format_duration
 from policy.episodes import OffProof, Phase, Step
 from policy.fencing_requests import Stage
+from workflows import options
 from workflows.case import Case
 from workflows.turns import AbortAsked, Hopeless, NeedGone, StepFailed, Turn, Vetoed
 
@@ -179,10 +180,12 @@ class PowerManagement:
             self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
             await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
 
-    async def _require_still_off(self) -> None:
+    async def _require_still_off(self) -> datetime:
+        """Answers until when what needs the proof may begin."""
         await self._freeing.wait_while_held()
         self._heed_an_abort()
         await self._power.read_again()
+        return workflow.now() + options.ACT_WINDOW
 
     def _heed_an_abort(self) -> None:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""

@@ -163,7 +163,7 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
 
 
 async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured(env: WorkflowEnvironment) -> None:
-    """S1, S9: what the pinned device says may be said of another machine, so that it is waited until the configuration is read."""
+    """S1, S9: what the pinned device says may be said of another machine; it is waited until the configuration is read."""
     world = World(plan=plan(levels=((WRONG,),)))
     world.gates["event NodePoweredOff"] = asyncio.Event()
     async with fencing(env, world) as run:

@@ -15,7 +15,7 @@ from activities.errors import ErrorType, failure
 from policy.episodes import Need, NeedKind, Outcome
 from policy.kdump import KdumpRule
 from policy.permits import Decision, PermitAnswer
-from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.power import PowerState, VolumeState
 from policy.report import Observation
 from tests.workflows.fencing_run import fencing
@@ -654,3 +654,22 @@ async def test_volumes_that_were_detached_before_a_person_was_asked_are_freed_af
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.count("free-cut-pods") == 1
     assert world.storage == CutStorage(handles=("vol-1",))
+
+
+async def test_what_is_left_behind_the_cut_is_freed_under_an_abort_that_asks_for_power_on(env: WorkflowEnvironment) -> None:
+    """S35: what was begun is finished before the machine is switched on, and nothing goes round without a pause meanwhile."""
+    chosen = Chosen(handles=("vol-1",), volumes=("pv-1",))
+    later = replace(FREE, only=chosen)
+    world = World(plan=bare_metal(isolation=(CORDON, FC_OFF_SAN, later)), ready=True, lingers=1)
+    world.need = Need(kind=NeedKind.PERSON, reason="drill")
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        await run.abort(power_on=True)
+        world.gates["event NodePoweredOff"].set()
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert world.count("free-cut-pods") == 1
+    assert world.count("read-path") < 10
+    assert "event WorkloadsLeft" not in world.acts
+    assert world.count("on") == 1

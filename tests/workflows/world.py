@@ -452,6 +452,8 @@ class ScriptedTarget:
             world.broken.append(f"S9: {cut} was cut, pinned are {request.target.pinned.endpoints}")
         if world.boot_id != request.target.pinned.boot_id:
             raise failure(ErrorType.NOT_PROVEN, "the node has booted since it was pinned")
+        if not world.is_off():
+            world.command(request, "free-cut-pods")
         await world.act("free-cut-pods")
         deleted = world.cut_pods if world.per_minute is None else min(request.at_most or 0, world.cut_pods)
         world.cut_pods -= deleted
