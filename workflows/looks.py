@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
-from policy.episodes import Need
+from policy.episodes import Need, NeedKind
 from workflows import options
 from workflows.episode import Episode
 from workflows.turns import AbortAsked, Hopeless, NeedGone, TargetChanged, Turn, Unlicensed, Vetoed, turn_for
@@ -116,7 +116,11 @@ class Looks:
 
     def _why_not_wait(self) -> str:
         late = self.deadline is not None and workflow.now() > self.deadline
-        return self._gone() or ("its time is over" if late else "")
+        seen = self._episode.observation
+        # The way back needs no permit; a person's need does not pass with the node's return.
+        passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
+        passed = passed and self.need.kind is not NeedKind.PERSON
+        return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
 
     async def before_restoring(self) -> datetime:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).

@@ -168,6 +168,20 @@ async def test_a_permit_that_the_scanner_does_not_know_of_is_asked_for_before_an
     assert world.acts.index("ask-permit") < world.acts.index("cordon")
 
 
+async def test_a_node_that_is_well_again_leaves_the_queue_for_a_permit_that_was_lost(env: WorkflowEnvironment) -> None:
+    """S17, S20: the way back needs no permit, and no brake holds it up."""
+    queued = [PermitAnswer(decision=Decision.QUEUED, reason="1 of 1 permits are held", holder="us")] * 100
+    world = World(permitted=False, answers=deque(queued))
+    async with fencing(env, world, permit_granted=True) as run:
+        await run.until(lambda status: bool(status.queued))
+        asked = world.count("ask-permit")
+        world.ready = True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("ask-permit") <= asked + 1
+    assert world.commands == []
+
+
 async def test_a_refused_start_touches_nothing_and_says_why(env: WorkflowEnvironment) -> None:
     """S17, S18: refused with the reason."""
     refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
