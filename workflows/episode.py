@@ -73,7 +73,8 @@ class Episode:
         self.path_proofs: dict[str, PathProof] = {}
         self.kernel_dead: KernelDead | None = None
         self.added, self.freed = Added(), False
-        """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
+        """What it has added to its node, for a mark that is gone. Whether pods may have been freed behind what stands cut: by a
+        predecessor, or by an earlier step of a ladder."""
         self.permit = False
         self.queued = ""
         self.holder = ""
