@@ -2,7 +2,7 @@
 
 A worker that stood still (SIGSTOP, a suspended machine) goes on in the middle of an attempt which Temporal has long given to
 another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by `workers/liveness.py`; asked
-right before each write by `activities/cluster/livenode.py`.
+right before each write by `activities/cluster/objects/livenode.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The error types that activities raise and workflows switch on: one list, one place that decides what is final.
 
 `type` strings are a stable interface. Which client error becomes which type is decided once, where the client is called
-(`activities/cluster/connection.py`, `activities/power/service.py`); workflows ask `error_type` and never read texts.
+(`activities/cluster/api/connection.py`, `activities/power/service.py`); workflows ask `error_type` and never read texts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ FINAL = frozenset(
 """Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides.
 NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look. Unauthorized is what a
 device or a cloud says: more tries would lock the account. Forbidden is what the Kubernetes API says to whoever may not, and for a
-moment after its start to everybody: it is tried again for a minute (`workflows/turns.py`), and nothing was done. So it is with
-WrongClock, by which a worker leaves something to another one."""
+moment after its start to everybody: it is tried again for a minute (`workflows/kit/interrupts.py`), and nothing was done. So it
+is with WrongClock, by which a worker leaves something to another one."""
 
 
 _TOLD_BY_OTHERS = frozenset(

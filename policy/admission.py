@@ -18,7 +18,7 @@ from policy.durations import format_duration
 from policy.episodes import NeedKind
 from policy.fence_policies import PowerMoment, quiet_left
 from policy.healthcheck import ObjectRef
-from policy.permits import Decision, Holding, Permit, PermitAnswer, PermitRequest, Replacing
+from policy.permits import Decision, Permit, PermitAnswer, PermitRequest, PermitState, Replacing
 from policy.remediation.ladder import removes
 from policy.report import Candidate, CheckReport, Observation, ScanReport
 from policy.scopes import CLUSTER, GroupCount, called, scope_of
@@ -51,7 +51,7 @@ class Because(StrEnum):
     REPLACEMENT = "ReplacementUnderWay"
 
 
-class HeldOff(Protocol):
+class BackedOff(Protocol):
     """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
 
     @property
@@ -89,7 +89,7 @@ def admit(
     *,
     cap: int,
     now: datetime,
-    held_off: Iterable[HeldOff] = (),
+    held_off: Iterable[BackedOff] = (),
     power: Iterable[PowerMoment] = (),
     replaced: Iterable[Replacing] = (),
 ) -> Admission:
@@ -129,7 +129,7 @@ def answer_request(
     ahead: int = 0,
     now: datetime | None = None,
     power: Iterable[PowerMoment] = (),
-    held_off: Iterable[HeldOff] = (),
+    held_off: Iterable[BackedOff] = (),
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
@@ -141,7 +141,7 @@ def answer_request(
     for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
         if holder.incident != request.incident:
             return _refusal(_held_by(request.node, holder))
-        if holder.holding is not Holding.PARKED:
+        if holder.holding is not PermitState.PARKED:
             return PermitAnswer(decision=Decision.GRANTED, reason="the permit is held already")
     if report is None:
         return _refusal("the scanner has not seen the cluster yet; ask again in a moment")
@@ -170,7 +170,7 @@ def answer_request(
             return _refusal(guard)
     if now is not None and (quiet := _quiet(report, request.node, power, now)):
         return _refusal(quiet[1])
-    counted, cap = [permit for permit in permits if permit.holding is not Holding.PARKED], report.policies.cap or cap
+    counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
     if full := _ScopeBudgets(report, counted).objection(groups):
         return PermitAnswer(decision=Decision.QUEUED, reason=full)
     if len(counted) + ahead >= cap:
@@ -229,7 +229,7 @@ def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
 
 def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
     """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
-    others = [permit for permit in permits if permit.holding is not Holding.PARKED and permit.node != node]
+    others = [permit for permit in permits if permit.holding is not PermitState.PARKED and permit.node != node]
     return not _ScopeBudgets(report, others).objection(groups_of(report, node))
 
 
@@ -243,7 +243,7 @@ class _Table:
         *,
         cap: int,
         now: datetime,
-        held_off: Iterable[HeldOff],
+        held_off: Iterable[BackedOff],
         power: Iterable[PowerMoment],
         replaced: Iterable[Replacing],
     ) -> None:
@@ -256,12 +256,12 @@ class _Table:
             *(Replacing(owner=each.owner, node=each.node, since=each.granted_at) for each in permits if each.owner),
             *replaced,
         ]
-        self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not Holding.PARKED])
+        self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
         self._unlicensed = _unlicensed(report)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
         self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}
-        self._counted = [permit.node for permit in permits if permit.holding is not Holding.PARKED]
+        self._counted = [permit.node for permit in permits if permit.holding is not PermitState.PARKED]
         self._members = {permit.node for permit in permits if permit.control_plane is not False}
         self._taken: list[Candidate] = []
         self._remaining = {key: check.remaining for key, check in self._checks.items()}
@@ -308,7 +308,7 @@ class _Table:
     def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
         """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
         for key, most in candidate.in_flight:
-            held = [permit for permit in self._permits if permit.holding is not Holding.PARKED]
+            held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
             busy = [permit.node for permit in held if permit.found or key in permit.checks]
             busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
             if len(busy) >= most:

@@ -22,7 +22,7 @@ from policy.known import Known
 from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL, NodeView
 from policy.overlaps import Overlap
-from policy.remediation.in_flight import room
+from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import body_of, fences_only, possible
 from policy.remediation.lineage import turn_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
@@ -317,7 +317,13 @@ def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
         memory=memory_text(machine, view) if ladder else "",
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
-        in_flight=tuple(sorted((each.ref.key, _most_at_once(known, each)) for each in offended if each.max_in_flight)),
+        in_flight=tuple(
+            sorted(
+                (each.ref.key, most_at_once(each.max_in_flight, known.counts[each.ref.key].total))
+                for each in offended
+                if each.max_in_flight
+            )
+        ),
     )
 
 
@@ -325,10 +331,6 @@ def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
     """What stands there to be remembered, of its Machine where it has one."""
     annotations = machine.annotations if machine is not None else node.annotations if node is not None else {}
     return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
-
-
-def _most_at_once(known: Known, check: HealthCheck) -> int:
-    return room(check.max_in_flight, known.counts[check.ref.key].total, 0)
 
 
 def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:

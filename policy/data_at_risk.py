@@ -7,7 +7,7 @@ or not.
 
 A prediction is not enough: somebody may delete a pod sooner. But no deletion leads to a detachment before those six minutes are
 over, so whoever looks at the pods once in less than six minutes misses none. Reading pods and telling people
-is `activities/cluster/at_risk.py`; that no deletion is requested by *us* before off is proven is elsewhere.
+is `activities/cluster/report/at_risk.py`; that no deletion is requested by *us* before off is proven is elsewhere.
 """
 
 from __future__ import annotations

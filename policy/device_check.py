@@ -1,7 +1,8 @@
 """Whether the devices that would fence the nodes answer: what one reading means, what is remembered of it, what is told.
 
 A device that stopped answering months ago is found out on the day it is needed, unless somebody reads it before. Nothing here
-acts or licenses anything: no reading of a check is ever a proof (S2). The order of it all is `workflows/device_check.py`.
+acts or licenses anything: no reading of a check is ever a proof (S2). The order of it all is
+`workflows/definitions/device_check.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain helps nobody. A pod passes the
 filters until one of them leaves it out or refuses it; unlike kubectl, which keeps the last filter's words only, every warning on
-that way is told. Reading the pods and asking for the evictions is `activities/cluster/drain.py`.
+that way is told. Reading the pods and asking for the evictions is `activities/cluster/acts/drain.py`.
 """
 
 from __future__ import annotations

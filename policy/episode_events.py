@@ -1,7 +1,8 @@
 """What people with kubectl are told of an episode: the one table of Event reasons, and which line of its story becomes which.
 
 Reasons are what alerts and scripts select by, so a published one is never renamed. The story itself is the decision record; an
-Event is its headline on the Node and on the NodeFence (`policy/nodefence.py`). Writing them is `activities/cluster/events.py`.
+Event is its headline on the Node and on the NodeFence (`policy/nodefence.py`). Writing them is
+`activities/cluster/api/events.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class EventReason(StrEnum):
     NODE_POWERED_OFF = "NodePoweredOff"
     PARTLY_SWITCHED_ON = "PartlySwitchedOn"
     """The machine is on, but not all of its devices could be switched on."""
+    MACHINE_KEPT = "MachineKept"
+    """A machine that was to be given up comes back, since another Node object stands for it by now."""
     WORKLOADS_FREED = "WorkloadsFreed"
     WORKLOADS_NOT_FREED = "WorkloadsNotFreed"
     """The licence ended before any consequence began (S6)."""
@@ -64,12 +67,14 @@ WARNINGS = frozenset(
         EventReason.STEP_FAILED,
         EventReason.FLOW_RESTARTED,
         EventReason.PARTLY_SWITCHED_ON,
+        EventReason.MACHINE_KEPT,
         EventReason.WORKLOADS_LEFT,
         EventReason.NEEDS_HUMAN,
         EventReason.REMEDIATION_STEP_FAILED,
         EventReason.REMEDIATION_TIMED_OUT,
         EventReason.REPLACEMENT_FAILED,
         EventReason.REPLACEMENT_LATE,
+        EventReason.MACHINE_KEPT,
         EventReason.PRESERVED_NOT_FENCED,
         EventReason.PRESERVED_NOT_ISOLATED,
         EventReason.REPEATED_FENCING,

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from policy.healthcheck import ObjectRef
 from policy.kdump import KernelDead
+from policy.marks import NOTHING_ADDED, Added
 from policy.power import PowerState, VolumeState
 from policy.remediation.escalation import Step as Rung
 
@@ -113,6 +114,8 @@ class PreservationState:
     """Whether evidence has been fetched, or was tried to be."""
     isolated: IsolatedBoot | None = None
     """The boot during which the machine was cut off, None where it was not begun."""
+    added: Added = NOTHING_ADDED
+    """What it has added to the Node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +157,8 @@ class PreservationNews:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTaken:
     """A step that has had its time, and may have left something to be taken back. The fields are those of a
-    RemediationProgress."""
+    RemediationProgress. left_off: the devices by which it has switched the machine off, and not on again for all that is
+    known."""
 
     step: int
     began: datetime
@@ -162,6 +166,7 @@ class StepTaken:
     since: datetime | None = None
     name: str = ""
     uid: str = ""
+    left_off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +175,8 @@ class RemediationProgress:
 
     step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
     from which on a Machine can be the successor. name, uid: of the object that was made for it. earlier: the steps before it.
-    left_off: one of them has switched the machine off, and not on again for all that is known. reached: the last step that was
-    begun, -1 for none: the step that goes on may be an earlier one.
+    reached: the last step that was begun, -1 for none: the step that goes on may be an earlier one. added: what the episode
+    has added to its node.
     """
 
     pinned: Pinned
@@ -187,8 +192,8 @@ class RemediationProgress:
     uid: str = ""
     adopted_incident: str = ""
     earlier: tuple[StepTaken, ...] = ()
-    left_off: bool = False
     reached: int = -1
+    added: Added = NOTHING_ADDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What is kept as evidence of a machine's failure, and under which names: the choices that need neither files nor an API.
 
-How it is read and written is `activities/cluster/evidence.py`, `activities/power/evidence.py` and `activities/bundle.py`; in
-which order, and that nothing waits for it, `workflows/evidence.py`.
+How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/evidence.py` and `activities/bundle.py`; in
+which order, and that nothing waits for it, `workflows/preservation/evidence.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The small questions at the branches of a fencing: is it proven, does it still stand, how long to wait.
 
-Each is a pure predicate or choice, so that the story in `workflows/fencing.py` has no second automaton behind it. What an
+Each is a pure predicate or choice, so that the story in `workflows/fencing/story.py` has no second automaton behind it. What an
 error is worth is `activities/errors.py`, whether it is still the right machine `policy/identity.py`.
 """
 
@@ -74,31 +74,19 @@ def level_proven(
     return None if proof is None or any(reading.state is PowerState.ON for reading in readings) else proof
 
 
-def proof_stands(
-    proof: OffProof | None,
-    levels: Collection[Collection[str]],
-    *,
-    last_power_on: datetime | None = None,
-    pinned_boot_id: str = "",
-    boot_id: str = "",
-) -> bool:
-    """Whether a proof is whole and still good: for every endpoint of a pinned level, with no power-on and no new boot id since
-    (S1, S4, S6).
+def proof_stands(proof: OffProof | None, levels: Collection[Collection[str]]) -> bool:
+    """Whether a proof is whole: for every endpoint of a pinned level (S1, S4).
 
-    A person's acknowledgement stands for the readings (S8) and ends like them. boot_id: the one the node shows now. Whoever
-    acts on the proof also sees to it that the readings are fresh (S2).
+    A person's acknowledgement stands for the readings (S8). Whoever acts on the proof also sees to it that the readings are fresh
+    (S2), that there was no power-on since, and that the node shows no new boot id (S6).
     """
-    if proof is None or (boot_id and boot_id != pinned_boot_id):
+    if proof is None:
         return False
     acknowledged = proof.acknowledgement
     if acknowledged is not None:
-        if not acknowledged.who.strip() or not acknowledged.why.strip():
-            return False
-        return last_power_on is None or last_power_on < acknowledged.at
+        return bool(acknowledged.who.strip() and acknowledged.why.strip())
     read = {reading.endpoint for reading in proof.readings}
     if proof.commanded_at is None or not read or not any(read == set(level) for level in levels):
-        return False
-    if last_power_on is not None and last_power_on >= proof.commanded_at:
         return False
     return all(_reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
 
@@ -121,6 +109,22 @@ def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool
     )
 
 
+def may_switch_on(endpoint: str, *, switched_off: bool, configured: Collection[str] | None, insisted: bool) -> bool | None:
+    """Whether a device may be told on (S9): one that is not configured for the node any more may feed another machine by now.
+    None: that can't be told.
+
+    switched_off: this episode has switched it off. It goes on again unless other devices are configured instead, and even then
+    where a person insists: a configuration that is gone, or can't be read, strands no machine that we switched off. Of any other
+    device, where a person's word says that the machine is off, it must be known that it is the node's. configured: the devices
+    that are configured for the node now, None where that is not known.
+    """
+    if configured is not None and endpoint in configured:
+        return True
+    if switched_off:
+        return insisted or not configured
+    return None if configured is None else False
+
+
 def may_restore_path(*, consequences: bool, restart: RestartProof | None) -> bool:
     """Whether a path that was cut may be given back by itself: where nothing was freed, or after a restart. Otherwise a person
     must say so, of this path and after its consequences."""
@@ -132,7 +136,6 @@ def restart_proven(
     observation: Observation,
     powered_on_at: datetime | None,
     *,
-    seen_at: datetime | None = None,
     boot_ids_before: Collection[str] = (),
 ) -> RestartProof | None:
     """The proof of a restart: a boot id first seen after our power-on, other than the pinned one.
@@ -148,8 +151,8 @@ def restart_proven(
     ready_since = observation.ready_since if observation.ready else None
     if ready_since is not None and ready_since <= powered_on_at - CLOCK_TOLERANCE:
         return None
-    moments = (powered_on_at, *(moment for moment in (observation.ready_since, seen_at) if moment is not None))
-    return RestartProof(boot_id=observation.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at or max(moments))
+    seen_at = max(powered_on_at, observation.ready_since or powered_on_at)
+    return RestartProof(boot_id=observation.boot_id, previous_boot_id=pinned.boot_id, seen_at=seen_at)
 
 
 def _reads_off_after(reading: Reading, moment: datetime) -> bool:

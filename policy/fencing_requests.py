@@ -3,7 +3,7 @@
 A `FenceAgentsRemediation` is created by an operator that goes on running (NodeHealthCheck of medik8s), and which reads from its
 conditions how its wish fares. Here is only what is true of the wish; how the node is to be fenced is
 `policy/fence_agents_remediations.py`, who may be fenced now `policy/admission.py`, writing the answer
-`activities/cluster/fencing_requests.py`.
+`activities/cluster/objects/fencing_requests.py`.
 """
 
 from __future__ import annotations

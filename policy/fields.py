@@ -58,6 +58,12 @@ class Fields:
             if name not in names:
                 raise self.refuse(name, f"is not a known field; expected one of {', '.join(sorted(names))}")
 
+    def must_be(self, api_version: str, kind: str) -> None:
+        """Refuse an object of another version or kind."""
+        for name, expected in (("apiVersion", api_version), ("kind", kind)):
+            if (found := self.text(name)) != expected:
+                raise self.refuse(name, f"expected {expected}, got {found!r}")
+
     def text(self, name: str, default: str | None = None) -> str:
         """A non-empty string, or the default where the field is absent."""
         value = self._values.get(name)

@@ -1,7 +1,7 @@
 """What is known of one Machine and of the Cluster API Cluster it belongs to: the fields that decisions use, and nothing else.
 
 Snapshots, as `policy/nodes.py` has them of Nodes. OpenShift's and Cluster API's Machines differ in spelling only; how they are
-decoded is `activities/cluster/machines_decoding.py`, what their fields mean for health is `policy/rules/`.
+decoded is `activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/rules/`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class MachineView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadCluster:
-    """A Cluster API `Cluster`. The moments are None while it is not so; `paused` says why, "" when it is not."""
+    """A Cluster API `Cluster`. The moments are None while it is not so; `paused` says why, "" when it is not. version: of
+    Kubernetes, as its topology wants it, "" where it has none.
+    """
 
     namespace: str
     name: str
@@ -84,6 +86,7 @@ class WorkloadCluster:
     control_plane_initialized_since: datetime | None = None
     infrastructure_ready: bool = False
     infrastructure_ready_since: datetime | None = None
+    version: str = ""
 
     @property
     def key(self) -> str:

@@ -2,7 +2,7 @@
 that its Machine is being deleted, for as long as that takes.
 
 The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
-this?". Writing it with preconditions is `activities/cluster/marks.py`; this module only reads and composes it.
+this?". Writing it with preconditions is `activities/cluster/objects/marks.py`; this module only reads and composes it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,25 @@ LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What an episode has added to its node, for all that it knows; taints as kubectl writes them, paths by their endpoints."""
+
+    cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def __or__(self, other: Added) -> Added:
+        return Added(
+            cordoned=self.cordoned or other.cordoned,
+            taints=tuple(dict.fromkeys((*self.taints, *other.taints))),
+            paths=tuple(dict.fromkeys((*self.paths, *other.paths))),
+        )
+
+
+NOTHING_ADDED = Added()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """What an episode left on a node. `cordoned`/`out_of_service`: whether *we* added the cordon or that taint.
 
@@ -45,6 +64,11 @@ class Mark:
     """Endpoints of paths that we have cut, or were about to."""
     taints: tuple[str, ...] = ()
     off_proven: str = ""
+
+    @property
+    def added(self) -> Added:
+        """What it says that we have added."""
+        return Added(cordoned=self.cordoned, taints=self.taints, paths=self.paths)
 
     def to_json(self) -> str:
         """The annotation's value; keys sorted, so that equal marks are equal strings."""

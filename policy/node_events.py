@@ -1,7 +1,7 @@
 """Events on a Node, as far as a fence policy asks for them: what somebody on the node has said of it lately.
 
 An Event is no state: it says that something happened once, and nobody takes it back. So one counts for a while only, and only
-where it is read at the moment of use (`activities/cluster/node_events.py`); no scan watches Events. What follows from one is
+where it is read at the moment of use (`activities/cluster/api/node_events.py`); no scan watches Events. What follows from one is
 `policy/fence_policies.py`.
 """
 

@@ -1,7 +1,7 @@
 """What is known of one node: the fields of a Kubernetes Node that decisions use, and nothing else.
 
 A `NodeView` is a snapshot. It comes from the watch cache (for verdicts) or from a live read (for the last look); which of
-the two is the caller's business and never told apart here. How it is decoded: `activities/cluster/decoding.py`.
+the two is the caller's business and never told apart here. How it is decoded: `activities/cluster/objects/decoding.py`.
 """
 
 from __future__ import annotations

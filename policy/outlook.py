@@ -14,13 +14,13 @@ from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, Threshold
 from policy.known import Known
 from policy.remediation.escalation import Step, Strategy, first_step
-from policy.remediation.in_flight import room
+from policy.remediation.in_flight import most_at_once
 from policy.remediation.ladder import Body, body_of, fences_only, impossible, ladder_of
 from policy.remediation.lineage import OWNERS_OWN, last_of, rules_for, turn_of
-from policy.remediation.memory import LastRemediation, RetryRules, Turn, next_turn
+from policy.remediation.memory import LastRemediation, NextRemediation, RetryRules, next_turn
 from policy.targets import Target
 
-NO_TURN = Turn(retry=0)
+NO_TURN = NextRemediation(retry=0)
 
 _BY_HAND = (Dialect.MEDIK8S, Dialect.OPENSHIFT, Dialect.CLUSTER_API)
 """In this order the checks that cover a node are asked for the steps of a person's wish."""
@@ -53,7 +53,7 @@ class OwnersOwn:
 
     owner: str
     rules: RetryRules | None = None
-    turn: Turn | None = None
+    turn: NextRemediation | None = None
     problem: str = ""
 
 
@@ -85,7 +85,7 @@ class Outlook:
     owner: str = ""
     last: LastRemediation | None = None
     rules: RetryRules | None = None
-    turn: Turn = NO_TURN
+    turn: NextRemediation = NO_TURN
     in_flight: tuple[InFlight, ...] = ()
     owners_own: OwnersOwn | None = None
 
@@ -195,7 +195,7 @@ def _remembering(
     target: Target,
     *,
     rules: RetryRules | None,
-    turn: Turn,
+    turn: NextRemediation,
     in_flight: tuple[InFlight, ...],
     owners: Mapping[str, OwnersRules],
 ) -> Outlook:
@@ -236,4 +236,4 @@ def _owners_own(
 def _in_flight(known: Known, check: HealthCheck) -> InFlight:
     assert check.max_in_flight is not None
     total = known.counts[check.ref.key].total
-    return InFlight(check=check.ref.key, limit=check.max_in_flight, most=room(check.max_in_flight, total, 0), total=total)
+    return InFlight(check=check.ref.key, limit=check.max_in_flight, most=most_at_once(check.max_in_flight, total), total=total)

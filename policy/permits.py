@@ -12,7 +12,7 @@ from enum import StrEnum
 from policy.episodes import Kind
 
 
-class Holding(StrEnum):
+class PermitState(StrEnum):
     """reserved: granted, its episode not yet known to be open (counts, S14). open: it runs. parked: it waits, no permit."""
 
     RESERVED = "reserved"
@@ -32,7 +32,7 @@ class Permit:
     workflow_id: str
     incident: str
     kind: Kind
-    holding: Holding
+    holding: PermitState
     granted_at: datetime
     provider_id: str = ""
     zone: str = ""

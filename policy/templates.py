@@ -1,7 +1,7 @@
 """`FencingTemplate` (nodewarden.io/v1alpha1): how nodes are fenced, written once for many nodes, resolved here for one.
 
 The result is a `FencingPlan` without secrets. Whatever is doubtful is refused: a template is read when a node is about to lose
-its power, which is no moment for guesses. Reading the object is `activities/cluster/plans.py`; the schema that an API server
+its power, which is no moment for guesses. Reading the object is `activities/cluster/live/plans.py`; the schema that an API server
 checks beforehand is `deploy/crds/fencingtemplates.nodewarden.io.yaml`; steps, devices and settings are `policy/fence/specs.py`.
 """
 
@@ -43,22 +43,8 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
     name, namespace = metadata.text("name"), metadata.text("namespace")
     subject = f"{KIND}/{namespace}/{name}"
     fields = Fields(obj, subject=subject)
-    for field, expected in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", KIND)):
-        if (found := fields.text(field)) != expected:
-            raise fields.refuse(field, f"expected {expected}, got {found!r}")
+    fields.must_be(f"{GROUP}/{VERSION}", KIND)
     spec = fields.within("spec").within("template").within("spec")
     spec.only(*PLAN_FIELDS)
     read = read_spec(spec, node=node, namespace=namespace, cordon=True)
-    return judge(
-        FenceConfig(
-            node=node.name,
-            name=name,
-            source=KIND,
-            subject=subject,
-            isolation=read.isolation,
-            power_management=read.power_management,
-            recovery=read.recovery,
-            settings=read.settings,
-            warnings=read.warnings,
-        )
-    )
+    return judge(read.as_config(node, name=name, kind=KIND, subject=subject))

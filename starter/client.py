@@ -46,9 +46,9 @@ from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
 from workers.identity import holder
 from workers.settings import Settings, load
-from workflows import search
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
-from workflows.messages import ScannerStatus
+from workflows.kit import search
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
+from workflows.kit.messages import ScannerStatus
 
 CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10

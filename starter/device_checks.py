@@ -31,9 +31,9 @@ from activities.errors import ErrorType, error_type
 from policy.device_check import DeviceMemory, DeviceReport
 from starter.episodes import ANSWER_WITHIN, unanswered, why_silent
 from starter.errors import RequestError, SilentError
-from workflows import search
-from workflows.ids import WORKFLOW_QUEUE, device_check_id
-from workflows.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit import search
+from workflows.kit.ids import WORKFLOW_QUEUE, device_check_id
+from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
 DEVICE_CHECK = "DeviceCheck"
 AWAY = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})

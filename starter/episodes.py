@@ -23,8 +23,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.stuck import task_failure
-from workflows.ids import episode_id
-from workflows.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest
+from workflows.kit.ids import episode_id
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest
 
 ANSWER_WITHIN = timedelta(seconds=10)
 DECIDED_WITHIN = timedelta(seconds=5)

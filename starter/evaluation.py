@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from activities.cluster.offline import Mistake
+from activities.cluster.watch.offline import Mistake
 from policy.brakes import Closed
 from policy.evaluation import CheckEvaluation, TargetEvaluation
 from policy.healthcheck import ObjectRef

@@ -15,16 +15,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from activities.cluster.offline import Mistake
+from activities.cluster.watch.offline import Mistake
 from policy.explanation import Explanation, Opinion
 from policy.outlook import Outlook
-from policy.permits import Holding
+from policy.permits import PermitState
 from policy.remedies import Action
 from policy.verdicts import Health
 from starter import outlooks, wording
 from starter.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
 from starter.status import NodeEpisodes
-from workflows.messages import ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
 
@@ -77,7 +77,7 @@ def scanner_says(scanner: ScannerStatus, node: str, now: datetime) -> list[str]:
         if held.node == node:
             until = f" until {wording.clock(held.until)}" if held.until else " until it has been well once, or a person asks"
             said.append(f"held off{until}: {held.reason}")
-    holding = sum(permit.holding is not Holding.PARKED for permit in scanner.permits)
+    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 

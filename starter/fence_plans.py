@@ -13,14 +13,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import JsonObject
-from activities.cluster.decoding import decode_node
-from activities.cluster.file_objects import FileObjects
-from activities.cluster.machine_reading import Connections
-from activities.cluster.paths import NODES
-from activities.cluster.plans import configuration_for
-from activities.cluster.reading import ApiReader
-from activities.cluster.refusals import ObjectNotFound
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.plans import configuration_for
+from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.file_objects import FileObjects
+from activities.cluster.objects.machine_reading import Connections
+from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, error_type
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.episodes import Need

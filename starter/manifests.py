@@ -2,7 +2,7 @@
 
 YAML and JSON, several documents and Lists. Files come from anywhere, so nothing here trusts them: nesting and aliases are bounded
 before anything is built (the C parser would overflow its stack on the one and memory on the other), and whatever can't be read
-is one error that names file and line. What the objects mean is `activities/cluster/offline.py`.
+is one error that names file and line. What the objects mean is `activities/cluster/watch/offline.py`.
 """
 
 from __future__ import annotations

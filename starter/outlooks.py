@@ -14,8 +14,8 @@ from rich.table import Table
 from policy.durations import format_duration
 from policy.moments import written
 from policy.outlook import InFlight, Outlook, OwnersOwn, PlannedStep
-from policy.permits import Holding, Permit
-from policy.remediation.memory import LastRemediation, RetryRules, Turn
+from policy.permits import Permit, PermitState
+from policy.remediation.memory import LastRemediation, NextRemediation, RetryRules
 
 
 def step_in_words(planned: PlannedStep) -> str:
@@ -55,7 +55,7 @@ def memory_in_words(last: LastRemediation) -> str:
     return f"{last.of} was remediated at {written(last.at)} {which}{incident}{failed}"
 
 
-def due_in_words(turn: Turn) -> str:
+def due_in_words(turn: NextRemediation) -> str:
     """When the next one is due, and why not before."""
     if turn.exhausted:
         return f"a person is asked: {turn.exhausted}"
@@ -65,7 +65,7 @@ def due_in_words(turn: Turn) -> str:
 def in_flight_in_words(limit: InFlight, permits: Collection[Permit] = ()) -> str:
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
-    busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not Holding.PARKED)
+    busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)
     told = f"; under way: {', '.join(busy)}" if busy else ""
     return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
 

@@ -17,7 +17,7 @@ from policy.moments import LATEST
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import MissingError, RequestError
 from starter.status import SilentEpisode
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 SHOWN = 500
 ASKED_AT_ONCE = 50

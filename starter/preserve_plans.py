@@ -16,10 +16,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from activities.cluster.connection import JsonObject
-from activities.cluster.decoding import decode_node
-from activities.cluster.offline import OfflineCluster
-from activities.cluster.preservation_decoding import (
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.preservation_decoding import (
     MCM_GROUP,
     FoundMachine,
     deployment_of,
@@ -27,6 +26,7 @@ from activities.cluster.preservation_decoding import (
     node_alone,
     other_machine,
 )
+from activities.cluster.watch.offline import OfflineCluster
 from policy.errors import PolicyError
 from policy.evaluation import evaluate
 from policy.healthcheck import Dialect

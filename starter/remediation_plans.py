@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from activities.cluster.offline import Mistake, OfflineCluster
+from activities.cluster.watch.offline import Mistake, OfflineCluster
 from policy.outlook import Outlook, outlook, outlook_by_hand
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import Body

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from temporalio.exceptions import ApplicationError
 
 if TYPE_CHECKING:
-    from activities.cluster.connection import ClusterConnection
+    from activities.cluster.api.connection import ClusterConnection
 
 LOOK_SECONDS = 1.0
 MARGIN_SECONDS = 5.0
@@ -23,7 +23,7 @@ async def is_alive(connection: ClusterConnection, holder: str) -> bool:
 
     By our own clock alone: the clocks of two hosts may differ by more than a Lease lasts.
     """
-    from activities.cluster.leases import CLUSTER_LEASE, LeaseView, read_lease
+    from activities.cluster.api.leases import CLUSTER_LEASE, LeaseView, read_lease
 
     loop = asyncio.get_running_loop()
     first: LeaseView | None = None

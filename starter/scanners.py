@@ -17,9 +17,9 @@ from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure
 from workers.identity import holder
-from workflows import search
-from workflows.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.messages import ScannerInput, ScannerStatus, StopRequest
+from workflows.kit import search
+from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
+from workflows.kit.messages import ScannerInput, ScannerStatus, StopRequest
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from policy.episodes import EpisodeResult, EpisodeStatus
-from workflows.messages import ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.moments import in_utc, written
 from policy.report import CheckReport, NodeAtRisk, TargetRow
 from policy.verdicts import Health
-from workflows.messages import ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 """The node works again, or works for someone else; everything else left something to do."""

@@ -26,9 +26,10 @@ def _files(*names: str) -> tuple[str, ...]:
 PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 """Whole systems that wait for results and no moments, many machines or many systems at once: most of the work."""
 
-CALM = _files(
-    *("scanner_life", "worker_ends", "management_cluster", "deployment_version", "temporal_cli", "isolated"),
-    *("preservation", "preservation_kills", "fence_check"),
+CALM = (
+    *_files("scanner_life", "worker_ends", "management_cluster", "deployment_version", "temporal_cli", "isolated"),
+    *_files("preservation", "preservation_kills", "fence_check"),
+    "tests/benchmarks/test_whole_benchmarks.py",
 )
 """Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away."""
 

@@ -27,7 +27,7 @@ from starter.commands.groups import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
 from tests.policy.fencing_builders import plan_of_template
 from workers.settings import load
-from workflows import search
+from workflows.kit import search
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -20,11 +20,11 @@ from workers.clusters import ClusterSettings, ConnectionSettings
 from workers.setting_sources import SettingsError
 from workers.settings import Settings
 from workers.worker import Role, Serving, activities_of
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.bundle import EvidenceDirectory
-    from activities.cluster.connection import ClusterConnection
+    from activities.cluster.api.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
 
 
@@ -74,11 +74,11 @@ def workflow_serving(client: Client) -> Serving:
     """Workflows, and the activities that hold the Temporal client."""
     from activities.episodes import EpisodeService
     from workers.identity import holder
-    from workflows.device_check import DeviceCheck
-    from workflows.fencing import Fencing
-    from workflows.preservation import Preservation
-    from workflows.remediation import Remediation
-    from workflows.scanner import HealthScanner
+    from workflows.definitions.device_check import DeviceCheck
+    from workflows.definitions.fencing import Fencing
+    from workflows.definitions.preservation import Preservation
+    from workflows.definitions.remediation import Remediation
+    from workflows.definitions.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
@@ -89,7 +89,7 @@ def workflow_serving(client: Client) -> Serving:
 
 async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConnection:
     """The connection that the settings describe. It is made when first used: an API that is down now is no mistake."""
-    from activities.cluster.connection import ClusterConnection
+    from activities.cluster.api.connection import ClusterConnection
 
     try:
         if cluster.in_cluster:
@@ -112,18 +112,18 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
 ) -> Serving:
-    from activities.cluster.evidence import ClusterEvidence
-    from activities.cluster.failed_volumes import ClusterFailedVolumes
-    from activities.cluster.fence_devices import ClusterFenceDevices
-    from activities.cluster.freeing import ClusterFreeing
-    from activities.cluster.isolation import ClusterIsolation
-    from activities.cluster.mirroring import ClusterMirror
-    from activities.cluster.nodefences import NodeFences
-    from activities.cluster.preserving import ClusterPreservation
-    from activities.cluster.remediating import ClusterRemediation
-    from activities.cluster.remediation_objects import ClusterRemediationObjects
-    from activities.cluster.scan import ClusterScan
-    from activities.cluster.targets import ClusterTarget
+    from activities.cluster.acts.evidence import ClusterEvidence
+    from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
+    from activities.cluster.acts.fence_devices import ClusterFenceDevices
+    from activities.cluster.acts.freeing import ClusterFreeing
+    from activities.cluster.acts.isolation import ClusterIsolation
+    from activities.cluster.acts.mirroring import ClusterMirror
+    from activities.cluster.acts.preserving import ClusterPreservation
+    from activities.cluster.acts.remediating import ClusterRemediation
+    from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+    from activities.cluster.acts.scan import ClusterScan
+    from activities.cluster.acts.targets import ClusterTarget
+    from activities.cluster.report.nodefences import NodeFences
     from activities.permitbook import ScannerPermits
 
     permits = ScannerPermits(client)

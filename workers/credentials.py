@@ -22,7 +22,7 @@ from policy.plan import CredentialKind
 from policy.properties import parse_properties
 
 if TYPE_CHECKING:
-    from activities.cluster.connection import ClusterConnection
+    from activities.cluster.api.connection import ClusterConnection
     from policy.plan import CredentialRef
 
 ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
@@ -90,8 +90,8 @@ class ClusterObjects:
 
     async def data(self, cluster: str, reference: CredentialRef) -> Mapping[str, str]:
         """All keys and values of the object now."""
-        from activities.cluster.paths import CONFIG_MAPS, SECRETS
-        from activities.cluster.refusals import ObjectNotFound
+        from activities.cluster.api.paths import CONFIG_MAPS, SECRETS
+        from activities.cluster.api.refusals import ObjectNotFound
 
         connection = self._connections.get(cluster)
         if connection is None:

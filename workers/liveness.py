@@ -1,7 +1,7 @@
 """A worker's sign of life for whatever it does for longer than a moment: so that its loss is noticed in seconds.
 
 Without it Temporal can only wait until an attempt's whole time is over. Which activities say when they are missed is
-`workflows/options.py` (`heartbeat_timeout`); how often is ours. A power command and a consequence say nothing: their
+`workflows/kit/options.py` (`heartbeat_timeout`); how often is ours. A power command and a consequence say nothing: their
 workflow waits out their full deadline in any case (S34).
 
 A worker that is lost may be there again: an attempt knows until when it is waited for, and writes nothing after that (S45).

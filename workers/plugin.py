@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import pkgutil
 
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy
 
 import workflows
+from workers.converting import DATA_CONVERTER
 
-DEFINITIONS = frozenset({"device_check", "fencing", "preservation", "remediation", "scanner"})
-"""The modules of `workflows` that define workflows: never passed through."""
+DEFINITIONS = "workflows.definitions"
+"""The package of the modules that define workflows: never passed through."""
 
 PASSED_THROUGH = (
     "policy",
     "activities.contracts",
     "activities.errors",
-    *sorted(f"workflows.{module.name}" for module in pkgutil.iter_modules(workflows.__path__) if module.name not in DEFINITIONS),
+    *(room.name for room in pkgutil.iter_modules(workflows.__path__, prefix="workflows.") if room.name != DEFINITIONS),
 )
 
 RUNNER = SandboxedWorkflowRunner(
@@ -34,4 +34,4 @@ RUNNER = SandboxedWorkflowRunner(
     )
 )
 
-PLUGIN = SimplePlugin("nodewarden", data_converter=pydantic_data_converter, workflow_runner=lambda _given: RUNNER)
+PLUGIN = SimplePlugin("nodewarden", data_converter=DATA_CONVERTER, workflow_runner=lambda _given: RUNNER)

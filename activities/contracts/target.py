@@ -17,6 +17,7 @@ from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
 from policy.fencing_requests import Answer
 from policy.healthcheck import ObjectRef
 from policy.kdump import KernelDead
+from policy.marks import Added
 from policy.nodes import Taint
 from policy.plan import Chosen, CutStorage, FencingPlan
 from policy.report import Observation
@@ -81,7 +82,7 @@ class LookRequest:
 
     removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
     is switched off or starts anew, and goes on being counted there (S15). configured: how the pinned devices were chosen, so that
-    those that are configured now are compared with them; None where they are not used, or used all the same.
+    those that are configured now are compared with them, or told where something is given back; None where they are not used.
     """
 
     target: Target
@@ -101,7 +102,8 @@ class LookRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says.
-    permitted: whether the scanner knows of our permit, where that was asked."""
+    permitted: whether the scanner knows of our permit, where that was asked. endpoints: of the devices that are configured for
+    the node now, None where that was not asked or can't be told."""
 
     verdict: LookVerdict
     reason: str
@@ -109,6 +111,7 @@ class LookResult:
     observation: Observation
     until: datetime | None = None
     permitted: bool = True
+    endpoints: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +127,6 @@ class AnswerResult:
     """`withdrawn`: why nobody asks any more, "" while somebody does."""
 
     withdrawn: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """What an episode knows that it has added to its node; paths by their endpoints."""
-
-    cordoned: bool = False
-    taints: tuple[Taint, ...] = ()
-    paths: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +172,12 @@ class UntaintRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActResult:
-    """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen."""
+    """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen. added: what our mark on
+    the node tells of by now, None where it was not looked at."""
 
     changed: bool
     detail: str
+    added: Added | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,9 @@ from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.ec2_calls import Ec2Api
 from activities.power.ec2_quarantine import give_back, shut_off
 from activities.power.ec2_refusals import WRONG_STATE, RefusedError
-from activities.power.errors import PowerError, invalid
+from activities.power.errors import PowerError, invalid, parameters_of
 from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
-from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
 
 CONSOLE_LENGTH = 64 * 1024
@@ -276,10 +275,8 @@ class Ec2Driver:
 
 
 def _parsed(parameters: Mapping[str, str]) -> Ec2Parameters:
-    try:
+    with parameters_of("ec2"):
         return Ec2Parameters.parse(parameters)
-    except ParameterError as error:
-        raise invalid(f"ec2: parameter {error.parameter!r}: {error.problem}") from error
 
 
 def _state(instance: Mapping[str, Any]) -> str:

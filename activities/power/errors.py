@@ -11,7 +11,11 @@ workflow sees. The text never holds a credential (S12). What the types let the c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from activities.errors import ErrorType
+from policy.power_drivers.contract import ParameterError
 
 
 class PowerError(Exception):
@@ -25,3 +29,12 @@ class PowerError(Exception):
 def invalid(message: str) -> PowerError:
     """The device's configuration cannot be used as written."""
     return PowerError(ErrorType.INVALID_CONFIG, message)
+
+
+@contextmanager
+def parameters_of(whose: str) -> Iterator[None]:
+    """What is done within refuses a parameter that it can't use by its name, and says whose it is."""
+    try:
+        yield
+    except ParameterError as error:
+        raise invalid(f"{whose}: parameter {error.parameter!r}: {error.problem}") from None

@@ -21,7 +21,7 @@ from activities.power import child_process
 from activities.power import fence_agent_answers as answers
 from activities.power.child_process import Ended
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
-from activities.power.errors import PowerError, invalid
+from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.fence_agent_input import agent_input
 from activities.power.fence_agent_metadata import SEARCH_PATH, InstalledAgent, installed
 from policy.episodes import Reading
@@ -29,7 +29,6 @@ from policy.power import PowerCapability, PowerState
 from policy.power_drivers import fence_agents
 from policy.power_drivers.agent_metadata import AgentMetadata, Fitting, fitted
 from policy.power_drivers.agent_parameters import FILES, canonical_name, refusal
-from policy.power_drivers.contract import ParameterError
 
 SIGHTING_LASTS = 600.0
 """Seconds for which a plug that was seen need not be listed again."""
@@ -50,10 +49,8 @@ class FenceAgentFactory:
 
     def endpoint_of(self, parameters: Mapping[str, str]) -> str:
         """The endpoint to pin."""
-        try:
+        with parameters_of(self.agent):
             return fence_agents.endpoint(self.agent, parameters)
-        except ParameterError as error:
-            raise invalid(f"{self.agent}: parameter {error.parameter!r}: {error.problem}") from None
 
     def build(self, parameters: Mapping[str, str], credentials: Credentials) -> FenceAgentDriver:
         """The driver of one plug."""
@@ -151,10 +148,8 @@ class FenceAgentDriver:
             raise invalid(f"{self.agent} has no {', '.join(sorted(missing))}: it can't switch and prove a power state")
         if "port_as_ip" in metadata.parameters and not fence_agents.has_plugs(self.agent) and "plug" in _names(self.parameters):
             raise invalid(f"{self.endpoint}: {self.agent} has no plugs and would ignore this one: expected the machine's own ip")
-        try:
+        with parameters_of(self.endpoint):
             fitting = fitted(metadata, {**self.parameters, **self.secrets})
-        except ParameterError as error:
-            raise invalid(f"{self.endpoint}: parameter {error.parameter!r}: {error.problem}") from None
         return _Act(driver=self, operation=operation, deadline=deadline, found=found, fitting=fitting)
 
 

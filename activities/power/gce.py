@@ -19,11 +19,10 @@ from uuid import uuid4
 
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
-from activities.power.errors import PowerError, invalid
+from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.gce_act import Act, NotThereError, Stage, perform
 from policy.episodes import GivenUpReading, Reading, VolumeReading
 from policy.power import PowerCapability, PowerState, VolumeState
-from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.gce import SERVICE_ACCOUNT, GceInstance
 
 if TYPE_CHECKING:
@@ -295,10 +294,8 @@ def _get_disk(api: Api, disk: Disk) -> compute_v1.Disk:
 
 
 def _parsed(parameters: Mapping[str, str]) -> GceInstance:
-    try:
+    with parameters_of("gce"):
         return GceInstance.parse(parameters)
-    except ParameterError as error:
-        raise invalid(f"gce: parameter {error.parameter!r}: {error.problem}") from None
 
 
 def _check_key(key: str) -> None:

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from activities.power.driver import Credentials, Deadline
-from activities.power.errors import invalid
-from activities.power.staged_child import CAPABILITIES, StagedChild, StagedDriver, command_of
-from policy.power import PowerCapability
-from policy.power_drivers.contract import ParameterError
+from activities.power.driver import Credentials
+from activities.power.errors import invalid, parameters_of
+from activities.power.staged_child import StagedChild, StagedDriver, command_of
 from policy.power_drivers.ipmi import IpmiAddress, ipmi_address
 
 CHILD = command_of("ipmi_child")
-
-OPERATIONS = StagedChild(
-    command=CHILD,
-    silences={
-        "logged-in": "the login succeeded but {operation} was not answered",
-        "reached": "the BMC answered but the login did not come to its end",
-    },
-    silence="no answer from the BMC",
-)
 
 # Limits of the protocol itself: a BMC would cut or refuse longer ones, and say only "wrong password".
 USERNAME_BYTES, PASSWORD_BYTES = 16, 20
@@ -55,34 +44,16 @@ class IpmiFactory:
 class IpmiDriver(StagedDriver):
     """One BMC, by chassis control: power down, power up, diagnostic interrupt; identity from GUID, device id and inventory."""
 
-    address: IpmiAddress
-
-    @property
-    def endpoint(self) -> str:
-        """Address and port of the BMC."""
-        return self.address.endpoint
-
-    @property
-    def capabilities(self) -> frozenset[PowerCapability]:
-        """As of all such drivers, and the event log."""
-        return CAPABILITIES | {PowerCapability.EVENT_LOG}
-
-    async def event_log(self, deadline: Deadline) -> str:
-        """The system event log (SEL)."""
-        return str((await self._perform("event-log", deadline))["text"])
-
-    async def _perform(self, operation: str, deadline: Deadline) -> Any:
-        address = {
-            "host": self.address.host,
-            "port": self.address.port,
-            "cipher": self.address.cipher,
-            "privilege": self.address.privilege,
-        }
-        return await OPERATIONS.perform(self.endpoint, operation, address, self.credentials, deadline)
+    operations: ClassVar = StagedChild(
+        command=CHILD,
+        silences={
+            "logged-in": "the login succeeded but {operation} was not answered",
+            "reached": "the BMC answered but the login did not come to its end",
+        },
+        silence="no answer from the BMC",
+    )
 
 
 def _address(parameters: Mapping[str, str]) -> IpmiAddress:
-    try:
+    with parameters_of("ipmi"):
         return ipmi_address(parameters)
-    except ParameterError as error:
-        raise invalid(f"ipmi: parameter {error.parameter!r}: {error.problem}") from error

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
-from activities.power.driver import Credentials, Deadline
-from activities.power.errors import invalid
-from activities.power.staged_child import CAPABILITIES, StagedChild, StagedDriver, command_of
-from policy.power import PowerCapability
-from policy.power_drivers.contract import ParameterError
+from activities.power.driver import Credentials
+from activities.power.errors import invalid, parameters_of
+from activities.power.staged_child import StagedChild, StagedDriver, command_of
 from policy.power_drivers.redfish import RedfishAddress, redfish_address
 
 CHILD = command_of("redfish_child")
-
-OPERATIONS = StagedChild(
-    command=CHILD,
-    silences={
-        "admitted": "the service described the system but {operation} did not come to its end",
-        "reached": "the service was reached but did not answer",
-    },
-    silence="no connection to the service",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +40,16 @@ class RedfishFactory:
 class RedfishDriver(StagedDriver):
     """One system of one service, by ComputerSystem.Reset: ForceOff; On, or ForceOn where only that is allowed; Nmi."""
 
-    address: RedfishAddress
-
-    @property
-    def endpoint(self) -> str:
-        """Address, port and system."""
-        return self.address.endpoint
-
-    @property
-    def capabilities(self) -> frozenset[PowerCapability]:
-        """As of all such drivers, and the event log."""
-        return CAPABILITIES | {PowerCapability.EVENT_LOG}
-
-    async def event_log(self, deadline: Deadline) -> str:
-        """The logs of the system and of its manager."""
-        return str((await self._perform("event-log", deadline))["text"])
-
-    async def _perform(self, operation: str, deadline: Deadline) -> Any:
-        address = {
-            "scheme": self.address.scheme,
-            "host": self.address.host,
-            "port": self.address.port,
-            "system": self.address.system,
-            "verify": self.address.verify,
-            "ca_file": self.address.ca_file,
-        }
-        return await OPERATIONS.perform(self.endpoint, operation, address, self.credentials, deadline)
+    operations: ClassVar = StagedChild(
+        command=CHILD,
+        silences={
+            "admitted": "the service described the system but {operation} did not come to its end",
+            "reached": "the service was reached but did not answer",
+        },
+        silence="no connection to the service",
+    )
 
 
 def _address(parameters: Mapping[str, str]) -> RedfishAddress:
-    try:
+    with parameters_of("redfish"):
         return redfish_address(parameters)
-    except ParameterError as error:
-        raise invalid(f"redfish: parameter {error.parameter!r}: {error.problem}") from None

@@ -35,7 +35,7 @@ def _redfish() -> DriverFactory:
     return RedfishFactory()
 
 
-# One line per driver; fence agents share one, whatever their name (`_factory`).
+# One line per driver; fence agents share one, whatever their name (`factory_of`).
 DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
     "ec2": _ec2,
     "gce": _gce,
@@ -49,7 +49,7 @@ def driver_for(device: PowerDevice, credentials: Credentials, *, further_agents:
 
     further_agents: fence agents that this worker takes besides the published ones.
     """
-    factory = _factory(device.driver, further_agents)
+    factory = factory_of(device.driver, further_agents)
     endpoint = factory.endpoint_of(device.parameters)
     if endpoint != device.endpoint:
         message = f"{device.endpoint}: the device's parameters lead to {endpoint}, not to the pinned endpoint"
@@ -57,12 +57,8 @@ def driver_for(device: PowerDevice, credentials: Credentials, *, further_agents:
     return factory.build(device.parameters, credentials)
 
 
-def endpoint_of(driver: str, parameters: Mapping[str, str]) -> str:
-    """The endpoint to pin for a device that is about to enter a plan."""
-    return _factory(driver).endpoint_of(parameters)
-
-
-def _factory(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
+def factory_of(name: str, further_agents: frozenset[str] = frozenset()) -> DriverFactory:
+    """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
     if name in DRIVERS:
         return DRIVERS[name]()
     agent = canonical(name)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from activities.errors import ErrorType
 from activities.power import child_process
@@ -31,9 +30,15 @@ SENT = "sent"
 UNEXPECTED = "Unexpected"
 """What a child calls a failure that it has no type for; how far it had come decides what that means."""
 
-
 CAPABILITIES = frozenset(
-    {PowerCapability.READ, PowerCapability.OFF, PowerCapability.ON, PowerCapability.NMI, PowerCapability.IDENTITY}
+    {
+        PowerCapability.READ,
+        PowerCapability.OFF,
+        PowerCapability.ON,
+        PowerCapability.NMI,
+        PowerCapability.IDENTITY,
+        PowerCapability.EVENT_LOG,
+    }
 )
 
 
@@ -121,17 +126,30 @@ def _last_line(stderr: bytes, credentials: Credentials) -> str:
     return lines[-1][:200] if lines else "it said nothing"
 
 
+class DeviceAddress(Protocol):
+    """Where a device listens and what its child must be told to speak to it: a dataclass with those names."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def endpoint(self) -> str:
+        """The device in its one spelling."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedDriver(ABC):
+class StagedDriver:
     """A device that is spoken to by such children. Holds no connection: each call asks and acts in a process that is dead by the
     deadline. What a command means on the wire is said by the protocol's own module."""
 
+    operations: ClassVar[StagedChild]
+
+    address: DeviceAddress
     credentials: Credentials = field(repr=False)
 
     @property
-    @abstractmethod
     def endpoint(self) -> str:
         """The device in its one spelling."""
+        return self.address.endpoint
 
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
@@ -160,6 +178,9 @@ class StagedDriver(ABC):
         """Which machine the device says that it serves."""
         return DeviceIdentity(**await self._perform("identity", deadline))
 
-    @abstractmethod
+    async def event_log(self, deadline: Deadline) -> str:
+        """What the device has noted of its machine."""
+        return str((await self._perform("event-log", deadline))["text"])
+
     async def _perform(self, operation: str, deadline: Deadline) -> Any:
-        """Have one operation done by this protocol's child."""
+        return await self.operations.perform(self.endpoint, operation, asdict(self.address), self.credentials, deadline)

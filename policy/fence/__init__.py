@@ -3,5 +3,5 @@
 The spellings: ConfigMaps of the node-fencing proposal and of its published demo (`configmaps.py`), our own `FenceConfig` and
 `FencingTemplate` objects (`resources.py`), nothing at all (the default: cordon, restart the instance that the providerID names,
 uncordon). Nothing downstream knows them: `compiling.py` makes the `FencingPlan` that an episode keeps. Reading the objects from
-a cluster is `activities/cluster/fence_objects.py`.
+a cluster is `activities/cluster/objects/fence_objects.py`.
 """

@@ -65,27 +65,13 @@ def read_fence_config(obj: Mapping[str, object], node: NodeView) -> FenceConfig:
     name, subject = _head(obj)
     try:
         fields = Fields(obj, subject=subject)
-        for field, expected in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", KIND)):
-            if (found := fields.text(field)) != expected:
-                raise fields.refuse(field, f"expected {expected}, got {found!r}")
+        fields.must_be(f"{GROUP}/{VERSION}", KIND)
         spec = fields.within("spec")
         spec.only(*WHOM_FIELDS, *SPEC_FIELDS)
         read = read_spec(spec, node=node, namespace="", cordon=False)
     except PolicyError as error:
         return FenceConfig(node=node.name, name=name, source=KIND, subject=subject, errors=(str(error),))
-    return judge(
-        FenceConfig(
-            node=node.name,
-            name=name,
-            source=KIND,
-            subject=subject,
-            isolation=read.isolation,
-            power_management=read.power_management,
-            recovery=read.recovery,
-            settings=read.settings,
-            warnings=read.warnings,
-        )
-    )
+    return judge(read.as_config(node, name=name, kind=KIND, subject=subject))
 
 
 def _head(obj: Mapping[str, object]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from policy.errors import shown
 from policy.fence.compiling import KDUMP_TIMES
-from policy.fence.config import Action, Method, Settings, Step
+from policy.fence.config import Action, FenceConfig, Method, Settings, Step
 from policy.fence.own import OWN_METHODS, OwnMethod
 from policy.fields import Fields
 from policy.limits import (
@@ -72,6 +72,20 @@ class Spec:
     recovery: tuple[Method, ...]
     settings: Settings
     warnings: tuple[str, ...] = ()
+
+    def as_config(self, node: NodeView, *, name: str, kind: str, subject: str) -> FenceConfig:
+        """The configuration of that node, from the object of that kind and name."""
+        return FenceConfig(
+            node=node.name,
+            name=name,
+            source=kind,
+            subject=subject,
+            isolation=self.isolation,
+            power_management=self.power_management,
+            recovery=self.recovery,
+            settings=self.settings,
+            warnings=self.warnings,
+        )
 
 
 def read_spec(spec: Fields, *, node: NodeView, namespace: str, cordon: bool) -> Spec:

@@ -1,6 +1,7 @@
 """What people have written to have a machine kept, and what means nothing: it changes nothing, and they are told so once.
 
-Kept change by change, so that nobody has to go through all machines to know of it; telling is `activities/cluster/mistakes.py`.
+Kept change by change, so that nobody has to go through all machines to know of it; telling is
+`activities/cluster/report/mistakes.py`.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""Which member of a control plane is remediated first, and why none is for now (S15).
+"""Whether a member of a control plane may be taken now, and why not (S15).
 
-The preconditions are KubeadmControlPlane's, whose own remediations are only explained by them. They serve control planes that
-nobody else looks after as well, and then their members are read off the Nodes and the pods of etcd (`members_from_nodes`). Before
-a control plane is initialized the rules that protect it do not apply: there is nothing yet that could be lost.
+The preconditions are KubeadmControlPlane's. They serve control planes that nobody else looks after as well, and then their
+members are read off the Nodes and the pods of etcd (`members_from_nodes`). Before a control plane is initialized the rules that
+protect it do not apply: there is nothing yet that could be lost.
 
 The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/surroundings.py`; that the Nodes that are left are Ready
 is asked at admission (`policy/admission.control_plane_guard`), all of this again right before the act
-(`activities/cluster/control_planes.py`).
+(`activities/cluster/live/control_planes.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.fields import Fields
 from policy.inventory import OPENSHIFT_MACHINE_ANNOTATION
-from policy.machines import REMEDIATE_ANNOTATION, MachineView
+from policy.machines import MachineView
 from policy.nodes import NodeView
 from policy.remediation import etcd
 from policy.remediation.memory import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules, read_memory
@@ -27,19 +27,15 @@ from policy.surroundings import CURRENT_CONFIG_ANNOTATION
 
 ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
 COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")
-LABELS_AND_TAINTS = "NodeKubeadmLabelsAndTaintsSet"
 """Conditions of a control-plane Machine of Cluster API."""
 
 _OF_COMPONENTS = (ETCD_MEMBER, ETCD_POD, *COMPONENTS)
-_WORST_FIRST = (*_OF_COMPONENTS, LABELS_AND_TAINTS)
 
 IN_PROGRESS_ANNOTATION = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 """On a KubeadmControlPlane: whose replacement it has not created yet, in the words of `memory.REMEDIATION_FOR_ANNOTATION`."""
 
 IGNORANT_OWNERS = ("", "MachineSet")
 """Who takes no member out of etcd's list when its Machine goes."""
-
-_UNKNOWN_AGE = datetime.max.replace(tzinfo=UTC)
 
 
 class Component(StrEnum):
@@ -83,15 +79,14 @@ class Blocked(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneMember:
     """One Machine, or Node where there are no Machines. node: the name of its Node, which is that of its etcd member too; ""
-    before it has one. true: the types of its conditions that are True; what is not known is not True. annotated: a person
-    wants it remediated.
+    before it has one. true: the types of its conditions that are True; what is not known is not True. unhealthy: its owner has
+    been asked to remediate it.
     """
 
     name: str
     node: str = ""
     created: datetime | None = None
     unhealthy: bool = False
-    annotated: bool = False
     deleting: bool = False
     true: frozenset[str] = frozenset()
 
@@ -100,16 +95,16 @@ class ControlPlaneMember:
 class ControlPlaneView:
     """One control plane at one moment.
 
-    replicas: how many are wanted, None where nobody says. in_progress: those whose remediation has begun and not ended; for
-    KubeadmControlPlane the machine whose replacement is not created yet. etcd: its member list, None where it can't be read;
-    managed_etcd False: etcd runs elsewhere, and nothing here can harm it.
+    replicas: how many are wanted, None where nobody says. in_progress: the machine whose remediation a KubeadmControlPlane has
+    begun and whose replacement is not created yet. upgrade: the version that it will be told to have, "" for none. etcd: its
+    member list, None where it can't be read; managed_etcd False: etcd runs elsewhere, and nothing here can harm it.
     """
 
     members: tuple[ControlPlaneMember, ...]
     replicas: int | None = None
     initialized: bool = True
     in_progress: tuple[str, ...] = ()
-    upgrade_pending: bool = False
+    upgrade: str = ""
     etcd: tuple[etcd.Member, ...] | None = None
     managed_etcd: bool = True
 
@@ -131,15 +126,6 @@ class Objection:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Who goes first, "" for nobody. waiting: the other unhealthy ones, in their order; with an objection all of them."""
-
-    remediate: str = ""
-    waiting: tuple[str, ...] = ()
-    objection: Objection | None = None
-
-
 def component_of(namespace: str, labels: Mapping[str, str]) -> Component | None:
     """Which component a static pod runs, None for all others."""
     return next(
@@ -152,13 +138,7 @@ def is_of_openshift(node: NodeView) -> bool:
     return any(key in node.annotations for key in (CURRENT_CONFIG_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION))
 
 
-def members_from_nodes(
-    nodes: Iterable[NodeView],
-    pods: Iterable[StaticPod] = (),
-    *,
-    unhealthy: Collection[str] = (),
-    in_progress: Collection[str] = (),
-) -> ControlPlaneView:
+def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()) -> ControlPlaneView:
     """A control plane of which only Nodes and static pods can be read: every control-plane Node is a member.
 
     Where pods of etcd are seen, a Node votes soundly only with a Ready one, and a pod on any other Node, or on one that is gone,
@@ -179,7 +159,6 @@ def members_from_nodes(
             ControlPlaneMember(
                 name=name,
                 node=name,
-                unhealthy=name in unhealthy,
                 deleting=node.deleting,
                 true=frozenset(
                     ((ETCD_MEMBER, ETCD_POD) if sound(name, Component.ETCD) else ())
@@ -188,19 +167,17 @@ def members_from_nodes(
             )
             for name, node in sorted(members.items())
         ),
-        in_progress=tuple(sorted(in_progress)),
         etcd=tuple(etcd.Member(name=name, healthy=sound(name, Component.ETCD)) for name in sorted(voters)),
     )
 
 
-def member_of(machine: MachineView, *, unhealthy: bool) -> ControlPlaneMember:
-    """A control-plane Machine of Cluster API. unhealthy: its owner has been asked to remediate it."""
+def _member_of(machine: MachineView) -> ControlPlaneMember:
+    """A control-plane Machine of Cluster API."""
     return ControlPlaneMember(
         name=machine.name,
         node=machine.node_name,
         created=machine.created,
-        unhealthy=unhealthy,
-        annotated=REMEDIATE_ANNOTATION in machine.annotations,
+        unhealthy=_given_to_owner(machine),
         deleting=machine.deleting,
         true=frozenset(condition.type for condition in machine.conditions if condition.status == "True"),
     )
@@ -212,25 +189,26 @@ def members_from_machines(
     annotations: Mapping[str, str],
     *,
     initialized: bool,
+    version: str = "",
     subject: str,
 ) -> ControlPlaneView | None:
     """A control plane that a KubeadmControlPlane looks after, by that object and the conditions that it sets on its Machines.
     None where no Machine has any of them: then nobody has looked, and nothing can be told from that. Raises PolicyError.
 
-    A member of etcd has the name of its Node; one whose Machine is gone is not seen here.
+    version: as the topology of its Cluster wants it, "" where it has none. A member of etcd has the name of its Node; one whose
+    Machine is gone is not seen here.
     """
     listed = [machine for machine in machines if machine.control_plane]
     if not any(condition.type in _OF_COMPONENTS for machine in listed for condition in machine.conditions):
         return None
-    members = tuple(
-        member_of(machine, unhealthy=_given_to_owner(machine)) for machine in sorted(listed, key=lambda each: each.name)
-    )
+    members = tuple(_member_of(machine) for machine in sorted(listed, key=lambda each: each.name))
     etcd_of = spec.within_or_empty("kubeadmConfigSpec").within_or_empty("clusterConfiguration").within_or_empty("etcd")
     return ControlPlaneView(
         members=members,
         replicas=spec.whole("replicas", minimum=0, maximum=2**31 - 1) if spec.has("replicas") else None,
         initialized=initialized,
         in_progress=begun_by_owner(annotations, members, subject=subject),
+        upgrade=version if version and version != spec.text("version", "") else "",
         etcd=tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node),
         managed_etcd=not etcd_of.has("external"),
     )
@@ -271,33 +249,17 @@ def read_strategy(spec: Fields) -> RetryRules:
     )
 
 
-def choose(plane: ControlPlaneView, taking: Taking = Taking.REMOVED) -> Choice:
-    """The member that is worst off, if it may be taken. Where it may not, no other is tried: the replacement of one that is less
-    ill could hardly join. A remediation that has begun holds back all, its own patient too.
-    """
-    order = [
-        member.name
-        for member in sorted((each for each in plane.members if each.unhealthy), key=lambda each: _worst_first(plane, each))
-    ]
-    if not order:
-        return Choice()
-    begun = _in_progress(plane.in_progress) if plane.in_progress else None
-    objection = begun or objection_to(plane, order[0], taking)
-    if objection is not None:
-        return Choice(waiting=tuple(order), objection=objection)
-    return Choice(remediate=order[0], waiting=tuple(order[1:]))
-
-
 def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> Objection | None:
     """Why that member may not be taken now, None when it may. A remediation of its own that has begun is no objection."""
     others = [member for member in plane.members if member.name != name]
     target = next((member for member in plane.members if member.name == name), None)
     if begun := [each for each in plane.in_progress if each != name]:
-        return _in_progress(begun)
+        return Objection(rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated")
     if target is not None and target.deleting:
         return Objection(rule=Blocked.DELETING, why=f"{name} is being deleted already")
-    if plane.upgrade_pending:
-        return Objection(rule=Blocked.UPGRADE_PENDING, why="an upgrade of the control plane is about to come; it goes first")
+    if plane.upgrade:
+        why = f"the control plane is about to be upgraded to {plane.upgrade}; that goes first"
+        return Objection(rule=Blocked.UPGRADE_PENDING, why=why)
     if not plane.initialized:
         return None
     if not others or (plane.replicas is not None and plane.replicas <= 1):
@@ -306,27 +268,19 @@ def objection_to(plane: ControlPlaneView, name: str, taking: Taking) -> Objectio
         return Objection(rule=Blocked.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first")
     if deleting := sorted(member.name for member in others if member.deleting):
         return Objection(rule=Blocked.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
-    return _of_api_servers(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
+    return _without_api_server(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
 
 
-def without_api_server(plane: ControlPlaneView, *, remove: str = "", add: bool = False) -> str:
-    """Why no whole set of API server, controller manager and scheduler would be left, "" where one would.
-
-    Each of kubeadm's talks to the others on its own machine, and its API server to the etcd beside it: half a set serves nobody.
-    A new one is not counted upon, unless it is the first of all.
+def _without_api_server(plane: ControlPlaneView, name: str) -> Objection | None:
+    """Whether no whole set of API server, controller manager and scheduler would be left. Each of kubeadm's talks to the others
+    on its own machine, and its API server to the etcd beside it: half a set serves nobody.
     """
-    if add and not plane.members:
-        return ""
     needed = {*COMPONENTS, ETCD_POD} if plane.managed_etcd else set(COMPONENTS)
-    left = [member for member in plane.members if member.name != remove]
+    left = [member for member in plane.members if member.name != name]
     if any(needed <= member.true for member in left):
-        return ""
-    return f"no control-plane member of the {len(left)} that would be left has all its components well"
-
-
-def _of_api_servers(plane: ControlPlaneView, name: str) -> Objection | None:
-    why = without_api_server(plane, remove=name)
-    return Objection(rule=Blocked.NO_API_SERVER, why=why) if why else None
+        return None
+    why = f"no control-plane member of the {len(left)} that would be left has all its components well"
+    return Objection(rule=Blocked.NO_API_SERVER, why=why)
 
 
 def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> Objection | None:
@@ -336,17 +290,6 @@ def _of_etcd(plane: ControlPlaneView, member: str, taking: Taking) -> Objection 
         return Objection(rule=Blocked.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left")
     after = etcd.removing(plane.etcd, member) if taking is Taking.REMOVED else etcd.stopping(plane.etcd, member)
     return None if after.safe else Objection(rule=Blocked.QUORUM, why=after.why)
-
-
-def _in_progress(begun: Iterable[str]) -> Objection:
-    return Objection(rule=Blocked.IN_PROGRESS, why=f"one at a time: {', '.join(sorted(begun))} is being remediated")
-
-
-def _worst_first(plane: ControlPlaneView, member: ControlPlaneMember) -> tuple[object, ...]:
-    """Whom a person asked for, who never got a Node, then by what is broken; among equals the oldest."""
-    told = _WORST_FIRST if plane.managed_etcd else (*COMPONENTS, LABELS_AND_TAINTS)
-    broken = tuple(condition in member.true for condition in told)
-    return (not member.annotated, bool(member.node), *broken, member.created or _UNKNOWN_AGE, member.name)
 
 
 def _period(old: Fields, new: Fields, name: str, default: timedelta) -> timedelta:

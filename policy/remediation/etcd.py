@@ -7,7 +7,7 @@ machine another: what is switched off goes on being counted, so that of two memb
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -34,19 +34,7 @@ class Projection:
     """The cluster after the change. safe: whether it can still decide, and stands on voters alone. why: the numbers in words."""
 
     safe: bool
-    voting: int
-    unhealthy: int
-    quorum: int
-    learners: int
     why: str
-
-
-def adding(members: Iterable[Member]) -> Projection:
-    """With one more member. It is taken for unwell until the contrary is seen, or a sick one would be added to a cluster that can
-    not bear it; only beside one member or none it is taken for well, as there is no other way from one to three.
-    """
-    present = tuple(members)
-    return _projected(present, "with one member more", new_voters=1, new_unwell=1 if len(present) > 1 else 0)
 
 
 def removing(members: Iterable[Member], name: str) -> Projection:
@@ -58,34 +46,20 @@ def stopping(members: Iterable[Member], name: str) -> Projection:
     """With that member in the list and not there: its machine is switched off or starts anew."""
     present = tuple(members)
     stopped = [member for member in present if member.name == name and name]
-    others = [member for member in present if member.name != name or not name]
-    lost = sum(not member.learner for member in stopped)
-    return _projected(
-        others,
-        f"while {name or 'a member'} is stopped",
-        new_voters=lost,
-        new_unwell=lost,
-        new_learners=len(stopped) - lost,
-    )
+    return _projected([member for member in present if member not in stopped], f"while {name or 'a member'} is stopped", stopped)
 
 
-def _projected(
-    members: Iterable[Member], change: str, *, new_voters: int = 0, new_unwell: int = 0, new_learners: int = 0
-) -> Projection:
-    present = tuple(members)
+def _projected(running: Sequence[Member], change: str, stopped: Sequence[Member] = ()) -> Projection:
+    present = (*running, *stopped)
     # One without a name is still starting: it will be a learner, and nobody knows yet whether it gets that far.
-    learners = new_learners + sum(member.learner or not member.name for member in present)
-    voting = new_voters + sum(not member.learner and bool(member.name) for member in present)
-    unwell = [member for member in present if not member.well]
-    unhealthy = new_unwell + len(unwell)
+    learners = sum(member.learner or not member.name for member in present)
+    voting = len(present) - learners
+    unwell = [member for member in running if not member.well]
+    unhealthy = len(unwell) + sum(not member.learner for member in stopped)
     quorum = voting // 2 + 1
     safe = voting - unhealthy >= quorum and learners == 0
     return Projection(
         safe=safe,
-        voting=voting,
-        unhealthy=unhealthy,
-        quorum=quorum,
-        learners=learners,
         why=f"{change} {max(voting - unhealthy, 0)} of etcd's {voting} voters would be well, a quorum is {quorum}"
         + _beside(learners, unwell),
     )

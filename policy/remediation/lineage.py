@@ -19,8 +19,8 @@ from policy.remediation.memory import (
     AUTOSCALER_PATIENCE,
     Backoff,
     LastRemediation,
+    NextRemediation,
     RetryRules,
-    Turn,
     leave_to_autoscaler,
     memory_of,
     next_turn,
@@ -41,18 +41,20 @@ OWNERS_OWN = "KubeadmControlPlane"
 """Remembers by itself: its remediationStrategy is carried out by it, and by nobody else."""
 
 
-def turn_of(target: Target, checks: Iterable[HealthCheck], now: datetime, *, retries: RetryRules = DEFAULT_RETRIES) -> Turn:
+def turn_of(
+    target: Target, checks: Iterable[HealthCheck], now: datetime, *, retries: RetryRules = DEFAULT_RETRIES
+) -> NextRemediation:
     """Of a target that those checks would have remediated now. The longest delay of all of them wins."""
     checks, machine = tuple(checks), target.machine
     if machine is not None and machine.controller.partition("/")[0] == OWNERS_OWN:
-        return Turn(retry=0)
+        return NextRemediation(retry=0)
     try:
         last = last_of(target)
     except PolicyError as error:
         # What can't be read is never taken for absent: a person sees to it, or removes it.
-        return Turn(retry=0, exhausted=str(error))
+        return NextRemediation(retry=0, exhausted=str(error))
     if last is None:
-        return Turn(retry=0)
+        return NextRemediation(retry=0)
     turn = next_turn(last, rules_for(target, checks, retries), now)
     never_joined = machine is not None and not machine.node_name
     return _left_to_autoscaler(turn, machine, checks, now) if machine is not None and never_joined else turn
@@ -78,7 +80,9 @@ def last_of(target: Target) -> LastRemediation | None:
     return max((each for each in found if each is not None), key=lambda last: last.at, default=None)
 
 
-def _left_to_autoscaler(turn: Turn, machine: MachineView, checks: tuple[HealthCheck, ...], now: datetime) -> Turn:
+def _left_to_autoscaler(
+    turn: NextRemediation, machine: MachineView, checks: tuple[HealthCheck, ...], now: datetime
+) -> NextRemediation:
     """A replacement that failed before it had a Node: an autoscaler must be able to see that its set is broken."""
     if turn.exhausted or machine.controller.partition("/")[0] != AUTOSCALED:
         return turn

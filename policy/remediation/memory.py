@@ -97,7 +97,7 @@ class RetryRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class NextRemediation:
     """The next remediation of a lineage.
 
     retry: its number in the sequence, 0 begins a new one; of an exhausted one the number of the last. not_before: None for at
@@ -112,7 +112,7 @@ class Turn:
     why: str = ""
 
 
-def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) -> Turn:
+def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) -> NextRemediation:
     """What follows after the last remediation.
 
     All comparisons are KubeadmControlPlane's: at exactly the end of a period it is over. A backoff is waited out even where
@@ -120,18 +120,20 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
     about retries only.
     """
     if last is None:
-        return Turn(retry=0)
+        return NextRemediation(retry=0)
     over, retry = later(last.at, rules.min_healthy_period), last.retry + 1
     paused = later(last.at, rules.backoff.before(retry)) if rules.backoff is not None else last.at
     after = f"{last.of} was remediated at {_clock(last.at, now)}"
     if over <= now:
         if paused <= now:
-            return Turn(retry=0)
+            return NextRemediation(retry=0)
         pause = format_duration(paused - last.at)
-        return Turn(retry=0, not_before=paused, why=f"not before {_clock(paused, now)}: {after}, and the backoff is {pause}")
+        return NextRemediation(
+            retry=0, not_before=paused, why=f"not before {_clock(paused, now)}: {after}, and the backoff is {pause}"
+        )
     if rules.max_retry is not None and last.retry >= rules.max_retry:
         why = f"{after}; from {_clock(over, now)} on it would be a new story"
-        return Turn(retry=last.retry, exhausted=_exhausted(last, rules), failed=last.failed, why=why)
+        return NextRemediation(retry=last.retry, exhausted=_exhausted(last, rules), failed=last.failed, why=why)
     counted = f"retry {retry}" + (f" of {rules.max_retry}" if rules.max_retry is not None else "")
     due, pause = max(
         (min(later(last.at, rules.retry_period), over), f"the retryPeriod is {format_duration(rules.retry_period)}"),
@@ -139,8 +141,8 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
         key=lambda wait: wait[0],
     )
     if due <= now:
-        return Turn(retry=retry, failed=last.failed, why=f"{counted}: {after}")
-    return Turn(
+        return NextRemediation(retry=retry, failed=last.failed, why=f"{counted}: {after}")
+    return NextRemediation(
         retry=retry, not_before=due, failed=last.failed, why=f"{counted}, not before {_clock(due, now)}: {after}, and {pause}"
     )
 

@@ -3,7 +3,7 @@
 Three spellings of one contract. An object of a NodeHealthCheck bears its Node's name and is owned by the check, the Node's
 Machine and the Node (medik8s); one of a MachineHealthCheck bears its Machine's name and is owned by that Machine alone
 (OpenShift, Cluster API). The controllers that act on them find their target by exactly these words. What is known of objects that
-others have made is `policy/remediations.py`; writing them is `activities/cluster/remediation_objects.py`.
+others have made is `policy/remediations.py`; writing them is `activities/cluster/acts/remediation_objects.py`.
 """
 
 from __future__ import annotations

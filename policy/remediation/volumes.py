@@ -2,8 +2,8 @@
 
 A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only what
 stands against the node right now can be named: a word that is no attached volume of it, or no pod on it, means nothing, and a
-message without any such volume leaves everything as it is. Reading the objects is `activities/cluster/failed_volumes.py`, what is
-done about them `workflows/detaching.py`.
+message without any such volume leaves everything as it is. Reading the objects is `activities/cluster/acts/failed_volumes.py`,
+what is done about them `workflows/remediation/detaching.py`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def read_volume_template(obj: Mapping[str, object]) -> VolumeRule:
     """What the template says. Raises PolicyError naming the template, the field and what was expected."""
     metadata = Fields(obj, subject=VOLUME_DETACHMENT).within("metadata")
     fields = Fields(obj, subject=f"{VOLUME_DETACHMENT}/{metadata.text('namespace')}/{metadata.text('name')}")
-    for field, expected in (("apiVersion", f"{GROUP}/{VERSION}"), ("kind", VOLUME_DETACHMENT)):
-        if (found := fields.text(field)) != expected:
-            raise fields.refuse(field, f"expected {expected}, got {found!r}")
+    fields.must_be(f"{GROUP}/{VERSION}", VOLUME_DETACHMENT)
     spec = fields.within("spec").within("template").within("spec")
     spec.only("conditions", "eventsWithin", "evictionTimeout")
     conditions = spec.texts("conditions")

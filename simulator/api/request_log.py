@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -37,6 +37,8 @@ class RequestLog:
         self.log: deque[Write] = deque(maxlen=kept)
         self.deletions: deque[Write] = deque(maxlen=kept)
         """Once more by themselves, so that no heartbeats push them out of the log."""
+        self.listeners: list[Callable[[str, str, str, int], None]] = []
+        """Told the method, path, user agent and status of each request when it is answered, reads too."""
 
     def record(
         self,
@@ -52,6 +54,8 @@ class RequestLog:
     ) -> None:
         """Count a request; status 0 stands for one that was neither carried out nor answered."""
         self.counts[user_agent, verb, resource] += 1
+        for listener in self.listeners:
+            listener(method, path, user_agent, status)
         if verb in READ_VERBS:
             return
         write = Write(

@@ -14,7 +14,7 @@ from starter.commands.offline import FilesOption, NowOption, moment_of, read_clu
 from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
 
 if TYPE_CHECKING:
-    from activities.cluster.offline import OfflineCluster
+    from activities.cluster.watch.offline import OfflineCluster
     from starter.explaining import Answer
     from workers.settings import Settings
 
@@ -107,7 +107,7 @@ async def _read(settings: Settings, name: str, problems: list[str]) -> OfflineCl
 
     from temporalio.exceptions import ApplicationError
 
-    from activities.cluster.snapshot import take_snapshot
+    from activities.cluster.watch.snapshot import take_snapshot
     from workers.composition import open_connection
 
     known = settings.connections().get(name)

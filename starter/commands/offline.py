@@ -10,7 +10,7 @@ import typer
 from policy.overlaps import Overlap
 
 if TYPE_CHECKING:
-    from activities.cluster.offline import OfflineCluster
+    from activities.cluster.watch.offline import OfflineCluster
 
 FilesOption = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ def moment_of(text: str) -> datetime:
 
 def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> OfflineCluster:
     """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
-    from activities.cluster.offline import Mistake, OfflineCluster
+    from activities.cluster.watch.offline import Mistake, OfflineCluster
     from starter.manifests import Unreadable, read_files
     from workers.setting_sources import SettingsError
 

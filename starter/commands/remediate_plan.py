@@ -12,7 +12,7 @@ from starter.commands.offline import FilesOption, NowOption, moment_of, read_clu
 from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
 
 if TYPE_CHECKING:
-    from activities.cluster.offline import OfflineCluster
+    from activities.cluster.watch.offline import OfflineCluster
     from policy.remediation.escalation import Step
     from policy.remediation.ladder import Body
     from starter.remediation_plans import RemediationPlan
@@ -102,8 +102,8 @@ async def _read(session: Session, settings: Settings, node: str) -> tuple[Offlin
 
     from temporalio.exceptions import ApplicationError
 
-    from activities.cluster.bodies import body_of
-    from activities.cluster.snapshot import take_snapshot
+    from activities.cluster.acts.bodies import body_of
+    from activities.cluster.watch.snapshot import take_snapshot
     from starter.errors import RequestError
     from workers.composition import open_connection
 

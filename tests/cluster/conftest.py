@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection, Timeouts
+from activities.cluster.api.connection import ClusterConnection, Timeouts
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 

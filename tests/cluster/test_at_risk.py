@@ -12,12 +12,12 @@ import pytest
 from temporalio.common import MetricCounter
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.at_risk import METRIC, REASON
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.reflector import WatchLimits
-from activities.cluster.scan import ClusterScan
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.at_risk import METRIC, REASON
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.data_at_risk import DataAtRisk
 from policy.marks import Mark

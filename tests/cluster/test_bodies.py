@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activities.cluster.bodies import body_of
-from activities.cluster.connection import ClusterConnection
+from activities.cluster.acts.bodies import body_of
+from activities.cluster.api.connection import ClusterConnection
 from policy.remediation.ladder import Body
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.cluster_lease import LeaseKeeping, ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.leases import CLUSTER_LEASE, cluster_lease_problem
+from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import CLUSTER_LEASE, cluster_lease_problem
 from policy.report import ClusterLease
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer

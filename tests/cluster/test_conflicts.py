@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.paths import NODE_HEALTH_CHECKS
-from activities.cluster.scan import ClusterScan
-from activities.cluster.statuses import status_change
-from activities.cluster.statuses.common import CONFLICTING, Situation
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS
+from activities.cluster.objects.statuses import status_change
+from activities.cluster.objects.statuses.common import CONFLICTING, Situation
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, ScanRequest
 from policy.brakes import Closed
 from policy.report import CheckReport

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.paths import LEASES, NODES, PODS
-from activities.cluster.refusals import ObjectConflict, ObjectExists, ObjectNotFound, VersionExpired
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import LEASES, NODES, PODS
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound, VersionExpired
 from activities.errors import ErrorType, error_type
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -193,7 +193,8 @@ async def test_the_environment_s_proxy_is_used_but_for_hosts_without_one(api: Ap
         with pytest.raises(ApplicationError) as nobody_there:
             await connection.cluster_uid()
         assert error_type(nobody_there.value) is ErrorType.UNREACHABLE
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with ClusterConnection.to(api.url, token="abc") as connection:
         assert await connection.cluster_uid()
 
 

@@ -8,9 +8,9 @@ import msgspec
 import orjson
 import pytest
 
-from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
-from activities.cluster.machines_decoding import CLUSTER_DECODING, machine_decoding
-from activities.cluster.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
+from activities.cluster.api.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
+from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.errors import ErrorType, error_type
 from policy.healthcheck import Dialect
 from policy.nodes import Condition, NodeView, Taint

@@ -16,8 +16,8 @@ from temporalio.exceptions import ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
 from activities.bundle import MANIFEST, EvidenceDirectory, Limits
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.evidence import ClusterEvidence
+from activities.cluster.acts.evidence import ClusterEvidence
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.evidence import BundleName, Collected, CollectRequest, EvidenceFile, NotFetched, Sealed, SealRequest
 from activities.errors import ErrorType
 from policy.plan import CredentialKind

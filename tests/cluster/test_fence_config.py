@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.offline import load
-from activities.cluster.paths import CONFIG_MAPS
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.scan import PublishRequest
 from policy.admission import Because, admit
 from policy.evaluation import evaluate
@@ -21,6 +20,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, now
 from tests.cluster.test_scan import Open, asked, fleet, observe, observe_until, open_scan
+from tests.offline import load
 from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
 
 __all__ = ["open_scan"]  # a fixture

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.fencing_requests import FencingRequests
-from activities.cluster.scan import ClusterScan
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal
 from policy.admission import admit
 from policy.episodes import NeedKind

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.scan import ClusterScan
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
 from policy.remediation.objects import INCIDENT_ANNOTATION
 from policy.remediations import Remediation
 from policy.report import ScanReport

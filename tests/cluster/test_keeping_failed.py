@@ -15,10 +15,10 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.preserving import ClusterPreservation
-from activities.cluster.scan import ClusterScan
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION

@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.targets import ClusterTarget
+from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict
 from policy.episodes import Need, NeedKind
 from simulator.api.faults import Accident, Fault
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
+from tests.cluster.management import management_cluster
 from tests.cluster.test_scan import OURS
 
 pytestmark = pytest.mark.timeout(10)
@@ -346,6 +345,15 @@ class TestClusterApi:
         await world.others.patch(f"{KCP}/cp", {"metadata": {"annotations": {annotation: mine}}})
         assert (await look(world)).verdict is GO
 
+    async def test_an_upgrade_that_its_topology_wants_goes_first(self, world: World) -> None:
+        """As a KubeadmControlPlane remediates none before it has been told of the version."""
+        await self.owned(world, "True", "True")
+        for version, verdict in (("v1.35.0", WAIT), ("v1.34.0", GO)):
+            topology = {"topology": {"classRef": {"name": "standard"}, "version": version}}
+            await world.others.patch(NEWER.path("clusters", CLUSTER_NAME), {"spec": topology})
+            result = await look(world)
+            assert (result.verdict, "is about to be upgraded to v1.35.0" in result.reason) == (verdict, verdict is WAIT)
+
     async def test_a_machine_that_is_about_to_join_goes_first(self, world: World) -> None:
         await self.owned(world, "True", "True")
         await self.machine(world.others, "member-4", well=True, has_node=False)
@@ -388,11 +396,7 @@ class TestClusterApi:
         assert (await world.target.last_look(request)).verdict is WAIT
 
     async def test_it_is_asked_in_the_management_cluster(self, world: World) -> None:
-        async with (
-            ApiServer() as management,
-            ApiClient(ApiAddress(url=management.url, token="abc"), user_agent="a-person") as manager,
-            ClusterConnection.to(management.url, token="abc") as machines,
-        ):
+        async with management_cluster() as (_, manager, machines):
             await self.owned(world, "True", "True", api=manager)
             target = ClusterTarget(CLUSTER, world.connection, world.permits, machines=machines, clock=world.clock)
             request = await world.look(need=PERSON)

@@ -14,19 +14,20 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.targets import ClusterTarget
-from activities.contracts.target import LookResult, LookVerdict, PinResult
+from activities.cluster.acts.targets import ClusterTarget
+from activities.contracts.target import LookResult, LookVerdict, PinResult, RestoreRequest
 from policy.episodes import FencingInput, Need, NeedKind
 from policy.healthcheck import ObjectRef
 from policy.marks import TERMINATING_ANNOTATION, claim_of
 from policy.nodes import PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world
 from tests.cluster.builders import now
 from tests.cluster.machines import CLUSTER_NAME, OF_CLUSTER_API, OPENSHIFT, PAUSED, SKIP, SYSTEMS, System, machine_of
+from tests.cluster.management import management_cluster
+from tests.cluster.test_preserving import DEFINITIONS, definition
+from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
+from tests.cluster.test_preserving import machine as mcm_machine
 from tests.cluster.test_scan import OURS
 
 pytestmark = pytest.mark.timeout(10)
@@ -452,16 +453,67 @@ class TestTheMachineUnderACheckOfNodes:
         assert (await self.look(world)).verdict is LookVerdict.GO
 
 
+class TestAMachineOfMachineControllerManager:
+    """S21, S27: no Node names it, so that it is found by the label that it bears."""
+
+    async def licensed(self, world: World, *, node: str = NODE, **annotations: str) -> World:
+        await world.others.create(DEFINITIONS, definition())
+        await world.others.create("/api/v1/namespaces", {"kind": "Namespace", "metadata": {"name": "shoot"}})
+        machine = mcm_machine(**annotations)
+        machine["metadata"]["labels"] = {"node": node}
+        await world.others.create(MCM_MACHINES, machine)
+        await world.install_kinds()
+        await world.add_node()
+        await world.add_check()
+        await world.hold_cluster_lease()
+        return world
+
+    async def look(self, world: World, **changes: Any) -> LookResult:
+        need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=OF_NODES)
+        return await world.target.last_look(await world.look(**({"need": need} | changes)))
+
+    @pytest.mark.parametrize("restores", [False, True], ids=["destroys", "restores"])
+    async def test_a_word_on_it_alone_is_heard(self, restores: bool, world: World) -> None:
+        await self.licensed(world)
+        how = {"destructive": False, "need_matters": False} if restores else {}
+        assert (await self.look(world, **how)).verdict is LookVerdict.GO
+        await world.others.patch(f"{MCM_MACHINES}/w-7", {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+        result = await self.look(world, **how)
+        assert result.verdict is LookVerdict.VETOED
+        assert result.reason == f"the annotation {PRESERVE_ANNOTATION}=now on Machine w-7 preserves the node"
+
+    async def test_the_word_on_the_node_beats_it(self, world: World) -> None:
+        await self.licensed(world, **{PRESERVE_ANNOTATION: "now"})
+        await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "false"}}})
+        assert (await self.look(world)).verdict is LookVerdict.GO
+
+    async def test_a_word_on_the_machine_of_another_node_is_none(self, world: World) -> None:
+        await self.licensed(world, node="another-node", **{PRESERVE_ANNOTATION: "now"})
+        assert (await self.look(world)).verdict is LookVerdict.GO
+
+    async def test_what_is_kept_on_its_machine_alone_stays_cordoned(self, world: World) -> None:
+        """S21: nobody uncordons what somebody wants kept."""
+        await self.licensed(world, **{PRESERVE_ANNOTATION: "now"})
+        await world.target.mark(await world.act())
+        await world.isolation.mark_unschedulable(await world.act())
+        result = await world.isolation.mark_schedulable(RestoreRequest(target=await world.pinned()))
+        assert "left cordoned" in result.detail
+
+    async def test_where_it_cannot_be_read_nothing_is_done(self, world: World) -> None:
+        await self.licensed(world)
+        request = await world.look(need=Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=OF_NODES))
+        world.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
+        result = await world.target.last_look(request)
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        assert "its Machine could not be read" in result.reason
+
+
 class TestTwoServers:
     """Machines, Cluster and check are read from the management cluster, the Node and the licence from its own."""
 
     @both_versions
     async def test_the_check_and_the_machine_are_read_there(self, system: System, world: World) -> None:
-        async with (
-            ApiServer() as management,
-            ApiClient(ApiAddress(url=management.url, token="abc"), user_agent="a-person") as manager,
-            ClusterConnection.to(management.url, token="abc") as machines,
-        ):
+        async with management_cluster() as (management, manager, machines):
             await system.install(manager)
             await system.add_cluster(manager)
             await system.add_machine(manager, MACHINE, node=NODE)

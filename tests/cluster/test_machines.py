@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.reflector import WatchLimits
-from activities.cluster.scan import ClusterScan
-from activities.cluster.view import ClusterView
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view import ClusterView
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult
 from policy.report import CheckReport, ClusterLease, ScanReport
 from policy.verdicts import Health

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster import mistakes
-from activities.cluster.mistakes import REASON
+from activities.cluster.report import mistakes
+from activities.cluster.report.mistakes import REASON
 from activities.contracts.preservation import Wish
 from policy.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION

@@ -14,9 +14,9 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.preserving import ClusterPreservation
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from policy.healthcheck import ObjectRef
 from policy.marks import TERMINATING_ANNOTATION, Mark

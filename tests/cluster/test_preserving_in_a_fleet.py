@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.preserving import ClusterPreservation
+from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, Wish
 from simulator.cluster import SimulatedCluster
 from simulator.machine_systems import MACHINE_SYSTEMS

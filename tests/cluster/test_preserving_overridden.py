@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import Hold, Wish
 from policy.healthcheck import ObjectRef
 from policy.nodes import PRESERVE_ANNOTATION

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.looks import LastLook
+from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Wish
 from activities.contracts.target import LookRequest, LookVerdict, Target
 from policy.episodes import Need, NeedKind, Pinned

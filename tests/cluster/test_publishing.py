@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.events import EventRecorder, Happening
-from activities.cluster.publishing import ATTEMPTS, DROPPED_FOR
-from activities.cluster.scan import ClusterScan
-from activities.cluster.statuses import status_change
-from activities.cluster.statuses.common import Situation, condition_of
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.objects.statuses import status_change
+from activities.cluster.objects.statuses.common import Situation, condition_of
+from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
 from policy.healthcheck import ObjectRef
 from policy.remediations import Remediation

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer as TestServer
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.decoding import NODE_DECODING, OBJECT_DECODING
-from activities.cluster.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, in_version
-from activities.cluster.paths import NODES as NODE_KIND
-from activities.cluster.reflector import Reflector, WatchLimits
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, in_version
+from activities.cluster.api.paths import NODES as NODE_KIND
+from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING
+from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.nodes import NodeView
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer

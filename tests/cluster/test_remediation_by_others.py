@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.remediation_objects import ClusterRemediationObjects
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import ExternalRequest
 from activities.contracts.target import Target
 from policy.episodes import Pinned

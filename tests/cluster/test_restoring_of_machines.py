@@ -9,17 +9,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.isolation import ClusterIsolation
+from activities.cluster.acts.isolation import ClusterIsolation
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind
 from policy.nodes import PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
 from tests.cluster.acts.world import CLUSTER, World, empty_world, refused
 from tests.cluster.machines import OF_CLUSTER_API, SKIP, System
+from tests.cluster.management import management_cluster
 from tests.cluster.test_looks_of_machines import MACHINE, NODE, both_versions, every_system, licensed, need_of
 
 pytestmark = pytest.mark.timeout(10)
@@ -124,11 +122,7 @@ class TestUncordon:
 
     async def test_cluster_api_s_machines_are_read_where_they_are(self, world: World) -> None:
         system = OF_CLUSTER_API[0]
-        async with (
-            ApiServer() as management,
-            ApiClient(ApiAddress(url=management.url, token="abc"), user_agent="a-person") as manager,
-            ClusterConnection.to(management.url, token="abc") as machines,
-        ):
+        async with management_cluster() as (_, manager, machines):
             await system.install(manager)
             await system.add_cluster(manager)
             await system.add_machine(manager, MACHINE, node=NODE)

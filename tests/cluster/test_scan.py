@@ -14,12 +14,12 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.clocks import wrong_clock
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.leases import CLUSTER_LEASE
-from activities.cluster.reflector import WatchLimits
-from activities.cluster.scan import ClusterScan
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
 from policy.healthcheck import Dialect
 from policy.report import ScanReport, SeenVersion
@@ -516,7 +516,7 @@ async def test_clocks_that_differ_are_told_of_where_people_look(
     await fleet(person)
     ahead, said = skew
     there = datetime.now(UTC) + timedelta(seconds=ahead)
-    monkeypatch.setattr("activities.cluster.connection.parsedate_to_datetime", lambda _: there)
+    monkeypatch.setattr("activities.cluster.api.connection.parsedate_to_datetime", lambda _: there)
     report = await observe(await open_scan(), asked())
     assert f"the API server's clock is {said} this worker's" in report.view.notice
 

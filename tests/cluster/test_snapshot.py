@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.offline import OfflineCluster
-from activities.cluster.snapshot import take_snapshot
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.snapshot import take_snapshot
 from policy.explanation import explain
 from policy.outlook import OwnersRules
 from policy.overlaps import Overlap

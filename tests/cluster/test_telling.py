@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.events import Happening
-from activities.cluster.telling import MOST_REFUSED, MachineConditions
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import Happening
+from activities.cluster.report.telling import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
 from policy.healthcheck import Dialect
 from policy.ledger import Ledger

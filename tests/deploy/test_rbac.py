@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.cluster_lease import ScannerLease
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.failed_volumes import ClusterFailedVolumes
-from activities.cluster.fence_devices import ClusterFenceDevices
-from activities.cluster.freeing import ClusterFreeing
-from activities.cluster.isolation import ClusterIsolation
-from activities.cluster.mirroring import ClusterMirror
-from activities.cluster.nodefences import NodeFences
-from activities.cluster.preserving import ClusterPreservation
-from activities.cluster.remediation_objects import ClusterRemediationObjects
-from activities.cluster.scan import ClusterScan
-from activities.cluster.targets import ClusterTarget
-from activities.cluster.view_limits import ViewLimits
+from activities.cluster.acts.cluster_lease import ScannerLease
+from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
+from activities.cluster.acts.fence_devices import ClusterFenceDevices
+from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.acts.isolation import ClusterIsolation
+from activities.cluster.acts.mirroring import ClusterMirror
+from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.contracts.mirror import MirrorRequest
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish

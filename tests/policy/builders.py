@@ -9,7 +9,7 @@ from policy.dialects import parse
 from policy.episodes import Kind, Pinned
 from policy.healthcheck import HealthCheck, ObjectRef
 from policy.nodes import MARK_ANNOTATION, Condition, NodeView
-from policy.permits import Holding, Permit
+from policy.permits import Permit, PermitState
 from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, ViewState
 from policy.rules import rules_of
 from policy.targets import Target
@@ -118,7 +118,7 @@ def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
     return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
 
 
-def a_permit(node: str, holding: Holding = Holding.OPEN, **fields: object) -> Permit:
+def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: object) -> Permit:
     values: dict[str, object] = {
         "workflow_id": f"episode/c/{node}",
         "incident": f"incident-{node}",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
-from policy.permits import Decision, Holding, Permit, PermitRequest, Replacing
+from policy.permits import Decision, Permit, PermitRequest, PermitState, Replacing
 from policy.remediation.escalation import Step, Strategy
 from policy.report import Candidate, ClusterLease, ControlPlane, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
@@ -48,8 +48,10 @@ def test_the_oldest_offence_goes_first_then_the_name() -> None:
     )
 
 
-@pytest.mark.parametrize(("holding", "counts"), [(Holding.RESERVED, True), (Holding.OPEN, True), (Holding.PARKED, False)])
-def test_reserved_and_open_permits_count_and_parked_ones_do_not(holding: Holding, counts: bool) -> None:
+@pytest.mark.parametrize(
+    ("holding", "counts"), [(PermitState.RESERVED, True), (PermitState.OPEN, True), (PermitState.PARKED, False)]
+)
+def test_reserved_and_open_permits_count_and_parked_ones_do_not(holding: PermitState, counts: bool) -> None:
     """S14."""
     admission = admit(a_report(a_candidate("a")), [a_permit("other", holding)], cap=1, now=NOW)
     assert names(admission.admitted) == ([] if counts else ["a"])
@@ -60,7 +62,7 @@ def test_reserved_and_open_permits_count_and_parked_ones_do_not(holding: Holding
 
 def test_a_node_in_an_episode_gets_no_second_one() -> None:
     """S13. Parked ones keep the node, too."""
-    for holding in Holding:
+    for holding in PermitState:
         refused = only_refusal(a_report(a_candidate("a")), a_permit("a", holding))
         assert refused.reason is Because.IN_HAND
         assert refused.message == f"a is held by episode/c/a, incident incident-a ({holding})"
@@ -69,7 +71,7 @@ def test_a_node_in_an_episode_gets_no_second_one() -> None:
 @pytest.mark.parametrize("same", [{"node_uid": "uid-of-a"}, {"provider_id": "sim:///a"}])
 def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str]) -> None:
     """S13: by node uid and by providerID."""
-    holder = a_permit("old-name", Holding.PARKED, **({"node_uid": "x", "provider_id": "y"} | same))
+    holder = a_permit("old-name", PermitState.PARKED, **({"node_uid": "x", "provider_id": "y"} | same))
     refused = only_refusal(a_report(a_candidate("a")), holder)
     assert refused.reason is Because.NODE_HELD
     assert "under the name old-name" in refused.message
@@ -138,7 +140,7 @@ def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_rem
     admission = admit(report, (), cap=5, now=NOW)
     assert names(admission.admitted) == ["a"]
     assert admission.refused[0].reason is Because.THRESHOLD
-    held = admit(report, [a_permit("a", Holding.RESERVED)], cap=5, now=NOW)
+    held = admit(report, [a_permit("a", PermitState.RESERVED)], cap=5, now=NOW)
     assert held.admitted == (), "the permit that this report does not show yet has taken the last one"
 
 
@@ -189,8 +191,8 @@ def test_of_two_sick_members_one_is_taken_and_workers_are_not_held_up() -> None:
     assert admission.refused[0].message == "another control-plane member is in an episode: m1"
 
 
-@pytest.mark.parametrize("holding", Holding)
-def test_a_member_waits_for_the_end_of_another_members_episode_even_a_parked_one(holding: Holding) -> None:
+@pytest.mark.parametrize("holding", PermitState)
+def test_a_member_waits_for_the_end_of_another_members_episode_even_a_parked_one(holding: PermitState) -> None:
     """S15: a parked machine may be off."""
     refused = only_refusal(a_report(a_candidate("m1", control_plane=True)), a_permit("m2", holding, control_plane=True))
     assert refused.reason is Because.CONTROL_PLANE
@@ -270,13 +272,13 @@ def test_a_request_for_a_node_that_another_incident_holds_is_refused_with_its_na
 
 
 def test_the_same_incident_is_granted_again_even_while_nothing_new_would_be() -> None:
-    permits = [a_permit("a", Holding.RESERVED)]
+    permits = [a_permit("a", PermitState.RESERVED)]
     assert answer_request(None, permits, a_request(), cap=1).decision is Decision.GRANTED
 
 
 def test_a_parked_incident_asks_like_anybody_else() -> None:
     """S14: it gave its permit back when it parked."""
-    parked = a_permit("a", Holding.PARKED)
+    parked = a_permit("a", PermitState.PARKED)
     assert answer_request(a_report(), [parked], a_request(), cap=1).decision is Decision.GRANTED
     assert answer_request(a_report(), [parked, a_permit("b")], a_request(), cap=1).decision is Decision.QUEUED
     assert answer_request(None, [parked], a_request(), cap=1).decision is Decision.REFUSED
@@ -341,7 +343,7 @@ candidates_of_any_kind = st.lists(
     unique_by=lambda candidate: candidate.node,
 )
 permits_of_any_kind = st.lists(
-    st.builds(a_permit, st.sampled_from(node_names), st.sampled_from(list(Holding)), control_plane=st.booleans()),
+    st.builds(a_permit, st.sampled_from(node_names), st.sampled_from(list(PermitState)), control_plane=st.booleans()),
     max_size=4,
     unique_by=lambda permit: permit.node,
 )
@@ -367,7 +369,7 @@ def test_no_admission_ever_breaks_a_budget_or_a_quorum(
     )
     admission = admit(report, permits, cap=cap, now=NOW)
     assert sorted(names(admission.admitted) + [refused.node for refused in admission.refused]) == sorted(names(tuple(candidates)))
-    counted = [permit for permit in permits if permit.holding is not Holding.PARKED]
+    counted = [permit for permit in permits if permit.holding is not PermitState.PARKED]
     if admission.admitted:
         assert len(counted) + len(admission.admitted) <= cap
     held = {permit.node for permit in permits}
@@ -420,7 +422,7 @@ def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_t
     admission = admit(a_report(*candidates), [under_way], cap=9, now=NOW)
     assert names(admission.admitted) == ["a"]
     assert [(each.node, each.reason) for each in admission.refused] == [("b", Because.IN_FLIGHT)]
-    parked = a_permit("x", Holding.PARKED, checks=("NodeHealthCheck/workers",))
+    parked = a_permit("x", PermitState.PARKED, checks=("NodeHealthCheck/workers",))
     assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
 
 

@@ -15,13 +15,14 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.offline import OfflineCluster, load
+from activities.cluster.watch.offline import OfflineCluster
 from policy.dialects import parse
 from policy.errors import PolicyError, shown
 from policy.evaluation import evaluate
 from policy.healthcheck import HealthCheck
 from policy.ledger import Ledger
 from starter.evaluation import as_json
+from tests.offline import load
 from tests.policy.builders import NOW, WORKER, a_node, check_object
 from tests.vectors.objects import etcd_budget
 

@@ -25,7 +25,7 @@ from policy.fence_policies import (
 )
 from policy.node_events import NodeEvent
 from policy.nodes import Condition, NodeView
-from policy.permits import Decision, Holding, Permit, PermitRequest
+from policy.permits import Decision, Permit, PermitRequest, PermitState
 from policy.report import MAXIMUM_CANDIDATES, ScanReport
 from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago, seen
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
@@ -124,8 +124,8 @@ def test_one_per_rack_is_one_per_rack() -> None:
     assert admission.refused[0].message == f"1 of 1 permits of {RACK}=r0 are held: r0-0"
 
 
-@pytest.mark.parametrize("holding", [Holding.RESERVED, Holding.OPEN])
-def test_a_held_permit_counts_in_the_group_that_it_was_granted_in(holding: Holding) -> None:
+@pytest.mark.parametrize("holding", [PermitState.RESERVED, PermitState.OPEN])
+def test_a_held_permit_counts_in_the_group_that_it_was_granted_in(holding: PermitState) -> None:
     """S14: also while nobody knows whether its episode has opened, and where its Node is gone."""
     report = scan(sick(racks(2, 4), "r0-0", "r1-0"), FencePolicies(caps=(ONE_PER_RACK,)))
     held = a_permit("gone", holding, groups=(f"{RACK}=r0",))
@@ -144,7 +144,7 @@ def test_a_holder_of_an_unknown_rack_may_be_in_any() -> None:
     report = scan(sick(racks(2, 4), "r0-0"), FencePolicies(caps=(ONE_PER_RACK,)))
     assert answers(report, a_permit("stranger")) == {"r0-0": Because.SCOPE_CAP}
     assert not room_in_scopes(report, [a_permit("stranger")], "r0-0")
-    assert room_in_scopes(report, [a_permit("stranger", Holding.PARKED)], "r0-0")
+    assert room_in_scopes(report, [a_permit("stranger", PermitState.PARKED)], "r0-0")
 
 
 def test_a_request_waits_for_its_rack() -> None:
@@ -327,7 +327,7 @@ holders_of_any_kind = st.lists(
     st.builds(
         a_permit,
         st.sampled_from([f"n{number}" for number in range(14)]),
-        st.sampled_from(list(Holding)),
+        st.sampled_from(list(PermitState)),
         groups=st.sampled_from([(), (f"{RACK}=r0", "zone="), (f"{RACK}=r1", "zone=")]),
     ),
     max_size=4,
@@ -343,7 +343,7 @@ def test_no_scope_ever_exceeds_its_budget_and_a_storm_admits_nothing(
     """S14, S17 over any cluster, table and policies, counted anew from the nodes themselves."""
     report = scan(nodes, policies, watching=tuple(permit.node for permit in permits))
     admission = admit(report, permits, cap=cap, now=NOW)
-    counted = [permit for permit in permits if permit.holding is not Holding.PARKED]
+    counted = [permit for permit in permits if permit.holding is not PermitState.PARKED]
     rack_of = {node.name: node.labels.get(RACK, "") for node in nodes}
 
     def places(scope: str, name: str, granted_in: tuple[str, ...] = ()) -> set[str]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.preservation_decoding import MARKED_AT_ANNOTATION, mcm_machine, other_machine
+from activities.cluster.objects.preservation_decoding import MARKED_AT_ANNOTATION, mcm_machine, other_machine
 from policy.healthcheck import Dialect
 from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.deciding import Automatic, Decision, decide

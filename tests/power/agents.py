@@ -13,8 +13,9 @@ import pytest
 from activities.power.driver import Credentials, PowerDriver
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import SEARCH_PATH
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.plan import PowerDevice
+from policy.power_drivers import fence_agents
 
 LIBRARY = Path("/usr/share/fence/fencing.py")
 
@@ -32,7 +33,9 @@ needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="the package fen
 
 def agent_driver(agent: str, parameters: dict[str, str], **credentials: str) -> PowerDriver:
     """The driver as a worker gets it."""
-    device = PowerDevice(driver=agent, endpoint=endpoint_of(agent, parameters), parameters=parameters)
+    device = PowerDevice(
+        driver=agent, endpoint=fence_agents.endpoint(fence_agents.canonical(agent), parameters), parameters=parameters
+    )
     return driver_for(device, Credentials(values=credentials), further_agents=frozenset({"fence_dummy"}))
 
 

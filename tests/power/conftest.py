@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from activities.power.driver import Credentials, Deadline, PowerDriver
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.plan import PowerDevice
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import Bmc, Kind, start_bmc
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
+from tests.power.targets import endpoint_of
 
 USERNAME, PASSWORD = "fencer", "k3p-my-s3cret"
 

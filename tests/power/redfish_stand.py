@@ -15,12 +15,13 @@ import pytest
 
 from activities.power.driver import Credentials, PowerDriver
 from activities.power.errors import PowerError
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.plan import PowerDevice
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.redfish.service import RedfishService, start_redfish
 from tests.power.conftest import PASSWORD, USERNAME
+from tests.power.targets import endpoint_of
 
 SYSTEM = "/redfish/v1/Systems/1"
 RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"

@@ -17,12 +17,12 @@ from activities.errors import ErrorType, failure
 from activities.power.device_reading import DeviceReadings
 from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
-from activities.power.registry import endpoint_of
 from policy.device_check import Answer, DeviceAnswer, DeviceToCheck
 from policy.episodes import Reading
 from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerState
 from tests.power.conftest import PASSWORD, USERNAME, Stand
+from tests.power.targets import endpoint_of
 
 CANARY = "k3p-my-canary"
 

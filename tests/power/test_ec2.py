@@ -22,13 +22,14 @@ from activities.power import ec2_calls
 from activities.power.driver import Credentials, Deadline
 from activities.power.ec2 import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
 from activities.power.errors import PowerError
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.plan import PowerDevice
 from policy.power import PowerState, VolumeState
 from simulator.api.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import within
 from tests.power.ec2 import Ec2Stand, stand_in
+from tests.power.targets import endpoint_of
 
 BRIEF = 0.4
 """Seconds for what is meant to hang."""

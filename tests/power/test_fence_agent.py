@@ -18,7 +18,7 @@ from activities.power.driver import Credentials
 from activities.power.errors import PowerError
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import installed
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.plan import PowerDevice
 from policy.power import PowerCapability, PowerState
 from policy.power_drivers import fence_agents
@@ -30,6 +30,7 @@ from simulator.snmp.pdu import Access, Pdu, start_pdu
 from tests.power.agents import ScriptedAgent, agent_driver, needs, needs_library, scripted_agent
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.processes import alive, children_of, gone, visible
+from tests.power.targets import endpoint_of
 from tests.vectors.fencing import VECTORS
 
 COMMUNITY = "c0mmunity-s3cret"

@@ -10,22 +10,14 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.contracts.power import PowerRequest, VolumeRequest
-from activities.contracts.target import Target
 from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.service import PowerService
-from policy.episodes import Pinned
 from policy.plan import CredentialRef, PowerDevice
+from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
-TARGET = Target(
-    cluster="prod",
-    pinned=Pinned(node="node-7", uid="uid-1", endpoints=(DEVICE.endpoint,), levels=((DEVICE.endpoint,),)),
-    incident="i-1",
-    kind="Fencing",
-    workflow_id="episode/prod/node-7",
-    run_id="run-1",
-)
+TARGET = target_with(DEVICE)
 REQUEST = PowerRequest(target=TARGET, device=DEVICE, deadline=timedelta(seconds=10))
 DETACH = VolumeRequest(target=TARGET, device=DEVICE, volume="vol-a", deadline=timedelta(seconds=10))
 

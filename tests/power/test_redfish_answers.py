@@ -51,7 +51,7 @@ class OperationsHere:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redfish, "OPERATIONS", OperationsHere())
+    monkeypatch.setattr(redfish.RedfishDriver, "operations", OperationsHere())
     for module in (operation_child, redfish_child, redfish_http):
         monkeypatch.setattr(module, "say", lambda **line: None)
 

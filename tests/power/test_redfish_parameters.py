@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.errors import PowerError
-from activities.power.registry import driver_for, endpoint_of
+from activities.power.registry import driver_for
 from policy.errors import PolicyError
 from policy.plan import PowerDevice
 from policy.power_drivers import parameters_of
@@ -19,6 +19,7 @@ from policy.power_drivers.contract import ParameterError
 from policy.power_drivers.redfish import NAMES, REDFISH, redfish_address
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
+from tests.power.targets import endpoint_of
 
 ONE = "/redfish/v1/Systems/1"
 

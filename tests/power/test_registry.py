@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.errors import PowerError
-from activities.power.registry import DRIVERS, driver_for, endpoint_of
+from activities.power.registry import DRIVERS, driver_for
 from policy import power_drivers
 from policy.plan import PowerDevice
 from policy.power_drivers.contract import ParameterError
+from tests.power.targets import endpoint_of
 
 CREDENTIALS = Credentials(values={"username": "fencer", "password": "k3p-my-s3cret"})
 

@@ -12,23 +12,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, PowerRequest
-from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
 from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.service import PowerService
-from policy.episodes import Pinned, Reading
+from policy.episodes import Reading
 from policy.plan import CredentialRef, PowerDevice
 from policy.power import PowerCapability, PowerState
+from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
-TARGET = Target(
-    cluster="prod",
-    pinned=Pinned(node="node-7", uid="uid-1", endpoints=(DEVICE.endpoint,), levels=((DEVICE.endpoint,),)),
-    incident="incident-1",
-    kind="Fencing",
-    workflow_id="episode/prod/node-7",
-    run_id="run-1",
-)
+TARGET = target_with(DEVICE)
 
 
 class Plug:

@@ -12,11 +12,11 @@ from temporalio.workflow import NondeterminismError
 
 from tests.replay.recording import HISTORIES, KEPT
 from workers.plugin import PLUGIN
-from workflows.device_check import DeviceCheck
-from workflows.fencing import Fencing
-from workflows.preservation import Preservation
-from workflows.remediation import Remediation
-from workflows.scanner import HealthScanner
+from workflows.definitions.device_check import DeviceCheck
+from workflows.definitions.fencing import Fencing
+from workflows.definitions.preservation import Preservation
+from workflows.definitions.remediation import Remediation
+from workflows.definitions.scanner import HealthScanner
 
 STORED = sorted(HISTORIES.glob("*.json"))
 

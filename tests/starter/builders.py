@@ -12,7 +12,7 @@ from policy.power import PowerState
 from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.verdicts import Health
 from starter.status import ClusterStatus
-from workflows.messages import ScannerStatus
+from workflows.kit.messages import ScannerStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")

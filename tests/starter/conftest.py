@@ -18,8 +18,8 @@ from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, Preservat
 from tests.workers.server import SILENT, VERSIONED, development_server
 from workers.connect import connect
 from workers.settings import TemporalSettings
-from workflows import search
-from workflows.ids import WORKFLOW_QUEUE
+from workflows.kit import search
+from workflows.kit.ids import WORKFLOW_QUEUE
 
 
 @pytest.fixture(scope="session")

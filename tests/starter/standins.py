@@ -24,11 +24,11 @@ from policy.episodes import (
 )
 from policy.healthcheck import ObjectRef
 from policy.moments import written
-from policy.permits import Holding, Permit
+from policy.permits import Permit, PermitState
 from policy.power import PowerState
 from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.verdicts import Health
-from workflows.messages import (
+from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,
     CheckRequest,
@@ -292,7 +292,7 @@ class ScannerStandIn:
                     workflow_id=f"episode/{self._input.cluster}/node-held",
                     incident="i",
                     kind=Kind.FENCING,
-                    holding=Holding.OPEN,
+                    holding=PermitState.OPEN,
                     granted_at=self._started,
                 ),
             ),

@@ -23,7 +23,7 @@ from tests.workers.server import SILENT
 from workers.connect import TemporalUnreachableError
 from workers.identity import holder
 from workers.settings import load
-from workflows.messages import ScannerInput
+from workflows.kit.messages import ScannerInput
 
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
 

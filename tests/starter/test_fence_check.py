@@ -22,7 +22,7 @@ from starter.device_table import as_table
 from starter.errors import RequestError, SilentError
 from tests.starter.builders import NOW, ago
 from tests.workers.server import SILENT
-from workflows.ids import device_check_id
+from workflows.kit.ids import device_check_id
 
 
 async def nodewarden(*arguments: str) -> Result:

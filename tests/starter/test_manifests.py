@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.offline import load
 from policy.evaluation import evaluate
 from starter.evaluation import as_json
 from starter.manifests import DEEPEST, LARGEST_EXPANSION, Manifest, Unreadable, read_files, read_text
+from tests.offline import load
 from tests.vectors.objects import NOW
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n"

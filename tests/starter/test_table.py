@@ -13,13 +13,13 @@ from rich.console import Console
 
 from policy.admission import Because
 from policy.episodes import Kind, Outcome, Phase
-from policy.permits import Holding, Permit, PermitRequest
+from policy.permits import Permit, PermitRequest, PermitState
 from policy.report import AtRisk, Candidate, ClusterLease, NodeAtRisk
 from policy.verdicts import Health
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
-from workflows.messages import HeldOff, Refused
+from workflows.kit.messages import Backoff, RefusedNode
 
 
 @pytest.fixture(autouse=True)
@@ -119,11 +119,11 @@ def test_who_waits_and_why() -> None:
     waiting = scanner(
         report(row("node-1")),
         permits=(
-            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=Holding.OPEN, granted_at=NOW),
+            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=PermitState.OPEN, granted_at=NOW),
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
-        held_off=(HeldOff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
-        refused=(Refused(node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
+        held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
+        refused=(RefusedNode(node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
     )
     lines = drawn(status(scanner=waiting))
     assert "1 of 1 permits in use" in lines[0]
@@ -167,7 +167,7 @@ def test_a_candidate_that_waits_says_for_what(because: Because, message: str, sh
         node="node-5", uid="u", check=CHECK, since=NOW, reason="r", message="m", not_before=NOW + timedelta(minutes=1)
     )
     seen = report(row("node-1"), candidates=(waiting,))
-    refused = (Refused(node="node-5", reason=because.value, message=message),)
+    refused = (RefusedNode(node="node-5", reason=because.value, message=message),)
     assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.leases import CLUSTER_LEASE
-from activities.cluster.paths import NODE_HEALTH_CHECKS
-from activities.cluster.refusals import ObjectNotFound
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS
+from activities.cluster.api.refusals import ObjectNotFound
 from tests.starter.process import nodewarden
 from workers.embedded import running_endpoint
 from workers.embedded_process import free_ports

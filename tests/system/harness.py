@@ -47,8 +47,8 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Witness, judge, left_over
 from tests.system.worker_process import ROOT, WorkerProcess
 from workers.settings import Settings, load
-from workflows.ids import episode_id
-from workflows.messages import ScannerStatus
+from workflows.kit.ids import episode_id
+from workflows.kit.messages import ScannerStatus
 
 CRDS = ROOT / "deploy" / "crds"
 TEMPLATE_NAMESPACE, TEMPLATE, CHECK = "nodewarden", "bmc", "workers"

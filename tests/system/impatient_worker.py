@@ -12,7 +12,9 @@ from datetime import timedelta
 from starter.cli import app
 from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
-from workflows import adopting, granting, options
+from workflows.episode import adopting
+from workflows.kit import options
+from workflows.scanner import granting
 
 LOOK_EVERY = timedelta(seconds=2)
 LONGEST_ACT = timedelta(seconds=3)

@@ -123,8 +123,8 @@ def main() -> None:
 
 
 EVERYTHING = (
-    "activities.cluster.scan",
-    "activities.cluster.targets",
+    "activities.cluster.acts.scan",
+    "activities.cluster.acts.targets",
     "activities.episodes",
     "activities.power.service",
     "kubernetes.aio.client",
@@ -132,8 +132,8 @@ EVERYTHING = (
     "tests.system.killable_worker",
     "workers.credentials",
     "workers.process",
-    "workflows.fencing",
-    "workflows.scanner",
+    "workflows.fencing.story",
+    "workflows.definitions.scanner",
 )
 """What a worker that serves everything imports; one that is missing here costs time and nothing else."""
 

@@ -27,7 +27,7 @@ from simulator.resources import EVENTS
 from starter.errors import RequestError
 from tests.system.harness import CHECK, CHECKS, System
 from tests.system.temporal_server import TemporalServer
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 OUR_USER_AGENT = "nodewarden/"
 CONSEQUENCES = frozenset({"power-management.taint-out-of-service", "power-management.delete-workload"})

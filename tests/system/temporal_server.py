@@ -45,6 +45,12 @@ class TemporalServer:
     def running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
+    @property
+    def pid(self) -> int:
+        """Of the server that runs now."""
+        assert self._process is not None, "it was never started"
+        return self._process.pid
+
     async def start(self) -> None:
         """Start it and wait until each namespace answers."""
         attributes = dict.fromkeys(search_attributes.required(), "Keyword")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.permits import Holding
+from policy.permits import PermitState
 from simulator.resources import SECRETS
 from starter.errors import RefusedError
 from tests import report
@@ -196,7 +196,7 @@ async def test_the_permits_are_free_again_and_the_next_sick_node_is_served(stage
         if await is_open(system, case.node) and not case.then:
             line = await permit(system, case.node)
             assert line is not None
-            assert line.holding is Holding.PARKED, case.what
+            assert line.holding is PermitState.PARKED, case.what
     before = system.break_node(node)
     result = await system.ended(before)
     assert judge(system.cluster, system.witness, before, result) == []

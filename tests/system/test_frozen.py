@@ -19,11 +19,11 @@ from tests.system import impatient_worker
 from tests.system.conftest import MakeSystem
 from tests.system.harness import System
 from tests.system.nursery import Nursery
-from tests.system.witness import NODE_LEASES, PowerLog
+from tests.system.witness import NODE_LEASES, Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
 from workers.settings import load
-from workflows.fencing import Fencing
-from workflows.ids import episode_id
+from workflows.definitions.fencing import Fencing
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -40,17 +40,24 @@ async def has_node_lease(system: System, node: str) -> bool:
     return True
 
 
+async def a_worker_that_stands_still(system: System, nursery: Nursery, order: KillOrder) -> tuple[WorkerProcess, Before]:
+    """The only worker is frozen by the order, while the victim's node is fenced. Answers how the node was before, too."""
+    worker = await system.start_worker(killable_from=nursery)
+    await system.apply_policy()
+    await system.start_scanner()
+    worker.obey(order)
+    before = system.break_node(system.node_of_pod(VICTIM))
+    await system.until(lambda: worker.obeyed, f"the worker stands still {order.when} {order.activity}", seconds=60)
+    return worker, before
+
+
 async def test_a_worker_that_is_continued_takes_no_lease_of_a_node_that_is_back(
     make_system: MakeSystem, nursery: Nursery
 ) -> None:
     """S45: it was about to; 25 s after the node was back it took the node's lease, and nobody was left to give it back."""
     system = await make_system()
-    frozen = await system.start_worker(killable_from=nursery)
-    await system.apply_policy()
-    await system.start_scanner()
-    frozen.obey(KillOrder(when=When.BEFORE, activity="target.take-lease", freezes=True))
-    before = system.break_node(system.node_of_pod(VICTIM))
-    await system.until(lambda: frozen.obeyed, "a worker stands still before it takes the node's lease", seconds=60)
+    order = KillOrder(when=When.BEFORE, activity="target.take-lease", freezes=True)
+    frozen, before = await a_worker_that_stands_still(system, nursery, order)
     other = await system.start_worker()
     result = await system.ended(before, seconds=150)
     assert result.outcome is Outcome.RECOVERED
@@ -98,12 +105,8 @@ async def test_a_deployment_that_was_superseded_while_it_stood_still_switches_no
     """S5, S38: it had taken its taint off and was about to switch on. Meanwhile the other one has taken the Lease and the node,
     and has commanded an off of its own: an on in between would undo the proof under which pods are freed."""
     system = await make_system()
-    first = await system.start_worker(killable_from=nursery)
-    await system.apply_policy()
-    await system.start_scanner()
-    first.obey(KillOrder(when=When.AFTER, activity="power-management.untaint-out-of-service", freezes=True))
-    before = system.break_node(system.node_of_pod(VICTIM))
-    await system.until(lambda: first.obeyed, "the first deployment stands still before its on", seconds=60)
+    order = KillOrder(when=When.AFTER, activity="power-management.untaint-out-of-service", freezes=True)
+    first, before = await a_worker_that_stands_still(system, nursery, order)
     machine = system.cluster.chassis.machine(before.node)
     assert PowerLog.of(machine, before).count("off") == 1
 

@@ -29,7 +29,7 @@ from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system]
 

@@ -25,7 +25,7 @@ from tests.system.conftest import MakeSystem
 from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
 from workers.identity import holder
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

@@ -22,7 +22,7 @@ from simulator.objects import JsonObject, condition_of
 from simulator.resources import EVENTS, NODES
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

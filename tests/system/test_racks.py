@@ -26,10 +26,11 @@ from simulator.resources import NODES, Resource
 from tests import report
 from tests.system.harness import TEMPLATE_NAMESPACE, TEMPLATES, Pace, System
 from tests.system.questions import commands, standing, traces
+from tests.system.real_api import assets
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, judge, left_over
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 
 RACK = "rack"
 FAILED, FAILED_SIZE = "r0", 200
@@ -46,8 +47,13 @@ POLICIES = {
 
 PLAN = {"waitBeforePower": "0s", "actDeadline": "10s", "offTimeout": "20s"}
 """No wait, and patience with BMCs that share two cores with five episodes."""
-PACE = Pace(heartbeat=1.0, grace=3.0, boot=0.5)
-"""Slower than elsewhere, since 240 kubelets are heard. That a rack is down is known of all its nodes before the first is due."""
+ON_REAL_API = assets() is not None
+PACE = Pace(heartbeat=5.0, grace=15.0, boot=0.5) if ON_REAL_API else Pace(heartbeat=1.0, grace=3.0, boot=0.5)
+"""Slower than elsewhere, since 240 kubelets are heard: on two cores a real API server answers no 240 heartbeats a second. That a
+rack is down is known of all its nodes before the first is due."""
+REPAIRED_WITHIN = 300.0 if ON_REAL_API else 150.0
+AT_ONCE = 20
+"""Requests of the test itself; a real API server drops those that wait too long."""
 
 TITLE = "racks: 200 nodes of one fail, and 3 of 4 in ten others"
 
@@ -107,7 +113,7 @@ async def accident(
         befores = {name: Before.of(system.cluster, name) for name in sick}
         for name in (*_of(rack_of, FAILED), *sick):
             system.cluster.break_node(name, "kubelet-stops")
-        await system.until(lambda: _are_back(system, befores), "the thirty are repaired", seconds=150)
+        await system.until(lambda: _are_back(system, befores), "the thirty are repaired", seconds=REPAIRED_WITHIN)
         results = await _results(system)
         outages = tuple(
             Outage(node=name, rack=rack_of[name], began=entry.at, ended=returns.after(name, entry.at))
@@ -196,8 +202,11 @@ def _of(rack_of: Mapping[str, str], rack: str) -> list[str]:
 
 
 async def _label(system: System, rack_of: Mapping[str, str]) -> None:
+    free = asyncio.Semaphore(AT_ONCE)
+
     async def label(name: str, rack: str) -> None:
-        await system.client.patch(NODES.path(name), {"metadata": {"labels": {RACK: rack}}})
+        async with free:
+            await system.client.patch(NODES.path(name), {"metadata": {"labels": {RACK: rack}}})
 
     await asyncio.gather(*(label(name, rack) for name, rack in rack_of.items()))
 

@@ -16,7 +16,7 @@ from simulator.node import NodeFault
 from simulator.objects import JsonObject
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

@@ -22,7 +22,7 @@ from tests.system import test_remediation as openshift
 from tests.system import test_remediation_owners as cluster_api
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import CHECKS, QUICK, machine_health_check
 from tests.system.worker_process import KillOrder, When
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 

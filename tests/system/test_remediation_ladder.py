@@ -20,7 +20,7 @@ from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.test_remediation import QUICK
 from tests.system.witness import Before
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

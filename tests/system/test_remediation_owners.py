@@ -17,7 +17,7 @@ from simulator.machines import MachineOptions
 from simulator.objects import JsonObject
 from tests.system.harness import System
 from tests.system.temporal_server import TemporalServer
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

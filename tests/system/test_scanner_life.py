@@ -19,7 +19,7 @@ from temporalio.client import WorkflowHistory as History
 
 from policy.admission import Because
 from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase
-from policy.permits import Holding
+from policy.permits import PermitState
 from policy.verdicts import Health
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
@@ -45,7 +45,9 @@ from tests.system.worker_process import OURS, ROOT, WorkerProcess
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 WHO = "ada"
-PLAN = {"waitBeforePower": "6s", "retryInterval": "200ms", "bootTimeout": "20s"}
+PLAN = {"waitBeforePower": "12s", "retryInterval": "200ms", "bootTimeout": "20s"}
+"""A person's hold comes between isolation and off, also on a machine that has much else to do."""
+
 LAST = "node-8"
 """For the last test: nothing happens to it before."""
 
@@ -123,7 +125,7 @@ async def test_a_new_scanner_rebuilds_its_table_from_marks_before_it_admits_anyb
     await system.until(refused_for_the_cap, "the second node is refused, because the first one's permit is known")
     line = await permit(system, first)
     assert line is not None
-    assert (line.incident, line.holding) == (incident, Holding.OPEN)
+    assert (line.incident, line.holding) == (incident, PermitState.OPEN)
     assert await opened_at(system, second) is None
 
     await system.warden.resume(system.cluster_name, first, who=WHO, reason="go on")

@@ -16,7 +16,7 @@ from tests.system.harness import System
 from tests.system.nursery import Nursery
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When
-from workflows.ids import episode_id
+from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 

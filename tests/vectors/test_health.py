@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.offline import load
 from policy.evaluation import evaluate
 from policy.surroundings import EtcdGuard
 from starter.evaluation import as_json
+from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json
 from tests.vectors.test_remediation import HELD as HELD_BY_REMEDIATION

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from activities.cluster.offline import Mistake, load
+from activities.cluster.watch.offline import Mistake
 from policy.dialects import parse
 from policy.evaluation import evaluate
 from policy.healthcheck import HealthCheck
@@ -24,6 +24,7 @@ from policy.overlaps import Overlap
 from policy.remediation.memory import Backoff, RetryRules
 from starter.evaluation import as_json
 from starter.manifests import Manifest, Unreadable, read_files, read_text
+from tests.offline import load
 from tests.vectors.objects import NOW, Json, moment
 
 SEEDS = Path(__file__).with_name("seeds")

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.refusals import ObjectNotFound
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
 from policy.plan import CredentialKind, CredentialRef
 from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials

@@ -17,7 +17,7 @@ from workers import search_attributes
 from workers.connect import connect
 from workers.search_attributes import SearchAttributesError, ensure
 from workers.settings import TemporalSettings
-from workflows import search
+from workflows.kit import search
 
 
 @pytest.fixture

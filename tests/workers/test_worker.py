@@ -250,8 +250,8 @@ async def test_a_deployment_registers_as_a_version_that_the_command_line_shows(
 
 async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
     """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
-    from workflows.fencing import Fencing
-    from workflows.scanner import HealthScanner
+    from workflows.definitions.fencing import Fencing
+    from workflows.definitions.scanner import HealthScanner
 
     for workflow in (Fencing, HealthScanner):
         definition = temporalio.workflow._Definition.must_from_class(workflow)

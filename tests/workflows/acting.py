@@ -82,7 +82,7 @@ class Acting:
 
     def __post_init__(self) -> None:
         self.machine = Machine(plan=self.plan, lingers=self.lingers)
-        self.machine.hidden = self._runs_unseen
+        self.machine.hidden = self.runs_unseen
         self.referee = Referee(machine=self.machine, plan=self.plan)
 
     @property
@@ -119,7 +119,7 @@ class Acting:
         self.referee.unaware = set() if mark is not None else {each.incident for each in self.referee.commands}
         self.noted = set(mark.paths) if mark is not None else set()
 
-    def _runs_unseen(self) -> bool:
+    def runs_unseen(self) -> bool:
         """Whether the only devices that could tell that the machine runs are silent."""
         mute = self.silent | self.locked
         return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])

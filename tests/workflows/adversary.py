@@ -29,14 +29,14 @@ from tests.workflows.ladder_acts import DELETION_ASKED, LadderActs
 from tests.workflows.machine import OURS
 from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
 from tests.workflows.node_acts import NodeActs
-from workflows.ids import WORKFLOW_QUEUE
+from workflows.kit.ids import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""
 FORBIDDEN_NOW = "of an API server that has just started"
 THEIRS = "theirs"
-PASSES = timedelta(seconds=40)
-"""What an API server refuses for so long may pass yet: tries of a minute end with the last pause that fits into it."""
+PASSES = timedelta(seconds=55)
+"""What an API server refuses for so long may pass yet: a minute is promised, from the first try on."""
 INSISTED = ("can't be removed", "can't be deleted", "can't be given back", "can't be taken", "can't be answered")
 """What is tried again however often it takes, also after a person was told."""
 RIVAL = timedelta(seconds=60)
@@ -177,6 +177,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if mishap is Mishap.UNSURE and method in COMMANDS:
             raise failure(ErrorType.AMBIGUOUS, f"{method}: the answer was lost")
         if mishap in {Mishap.LOST_AFTER, Mishap.LATE}:
+            self.referee.all_freed_by = ""  # for all that the episode knows
             raise Lost
         if isinstance(answer, Reading):
             self.referee.tells(answer, attempt.decided)
@@ -196,6 +197,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
                     act(request)
                 except ApplicationError:  # nobody hears of it
                     return
+                self.referee.all_freed_by = ""  # for all that the episode knows
 
         self.machine.later(at, happens)
 
@@ -366,7 +368,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         self.plan = mended(self.plan)
         self.machine.rewire(self.plan)
         self.referee.plan = self.plan
-        self.referee.disowned = set(old) - set(self.plan.endpoints)
+        self.referee.disowned = dict.fromkeys(set(old) - set(self.plan.endpoints), self.now)
 
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""

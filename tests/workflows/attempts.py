@@ -14,11 +14,11 @@ from temporalio.bridge.proto.activity_result import ActivityResolution, Cancella
 from temporalio.bridge.proto.activity_result import Failure as ActivityFailed
 from temporalio.bridge.proto.workflow_activation import ResolveActivity
 from temporalio.bridge.proto.workflow_commands import ScheduleActivity
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DefaultFailureConverter
 from temporalio.exceptions import ApplicationError, FailureError
 
 from tests.workflows.contract import Call
+from workers.converting import DATA_CONVERTER
 
 if TYPE_CHECKING:
     from tests.workflows.clockwork import Clockwork
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 11, 1, tzinfo=UTC)
 """When every clock begins."""
 Limit = tuple[timedelta, TimeoutType.ValueType]
-CONVERTER = pydantic_data_converter.payload_converter
+CONVERTER = DATA_CONVERTER.payload_converter
 FAILURES = DefaultFailureConverter()
 
 

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.workflows.surroundings import ClockworkEnvironment
 from workers.plugin import PLUGIN
-from workflows import search
+from workflows.kit import search
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",

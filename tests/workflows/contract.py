@@ -70,7 +70,7 @@ from activities.contracts.target import (
     UntaintRequest,
     Workload,
 )
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 __all__ = [
     "ActRequest",

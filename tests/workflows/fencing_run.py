@@ -21,9 +21,9 @@ from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import eventually, moment, patience, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
-from workflows.fencing import Fencing
-from workflows.ids import WORKFLOW_QUEUE
-from workflows.messages import AbortRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.messages import AbortRequest
 
 
 @dataclass

@@ -56,9 +56,9 @@ from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by
 from tests.workflows.surroundings import moment, patience, worker
 from tests.workflows.world import ScriptedTarget, World, marked
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
-from workflows.preservation import Preservation
-from workflows.remediation import Remediation
+from workflows.definitions.preservation import Preservation
+from workflows.definitions.remediation import Remediation
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 NODE = "node-7"
 CUTTING = (TargetActivities, IsolationActivities, FreeingActivities)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from activities.cluster.marks import claim
+from activities.cluster.objects.marks import claim
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, Need, NeedKind, Pinned
 from policy.fencing import paths_cut, proof_stands
@@ -56,7 +56,7 @@ class NodeActs(Acting):
         self._require_pinned(request.target)
         before = self.machine.mark
         self.machine.mark = claim(before, request.target, self.now, request.added)
-        return contract.ActResult(changed=before != self.machine.mark, detail="marked")
+        return contract.ActResult(changed=before != self.machine.mark, detail="marked", added=self.machine.mark.added)
 
     def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
@@ -73,7 +73,11 @@ class NodeActs(Acting):
         elif gone:
             verdict = LookVerdict.NEED_GONE
         elif (
-            request.configured is not None and set(pinned.endpoints) - {""} and set(pinned.endpoints) != set(self.plan.endpoints)
+            request.configured is not None
+            and not request.restores
+            and machine.present
+            and set(pinned.endpoints) - {""}
+            and set(pinned.endpoints) != set(self.plan.endpoints)
         ):
             verdict = LookVerdict.TARGET_CHANGED
         elif request.need_matters and request.need.kind is NeedKind.CLEAN_UP and not machine.ready:
@@ -85,13 +89,21 @@ class NodeActs(Acting):
         elif request.restores:
             verdict = self._in_other_hands(request.target)
         if self._mishap not in {Mishap.LOST_AFTER, Mishap.LATE}:
+            referee.looked_last = self.now
             if not request.need_matters:
                 referee.looked_before_restoring = self.now
             if request.destructive:
                 referee.looks(self.now, request.target, go=verdict is LookVerdict.GO)
             if request.need_matters:
                 referee.need_gone = verdict is LookVerdict.NEED_GONE
-        return contract.LookResult(verdict=verdict, reason=f"{verdict}: {difference}", at=self.now, observation=seen)
+        asked = request.configured is not None and machine.present
+        return contract.LookResult(
+            verdict=verdict,
+            reason=f"{verdict}: {difference}",
+            at=self.now,
+            observation=seen,
+            endpoints=self.plan.endpoints if asked else None,
+        )
 
     def _in_other_hands(self, target: contract.Target) -> LookVerdict:
         mark, rival = self.machine.mark if self.machine.present else None, self.referee.rival
@@ -129,14 +141,15 @@ class NodeActs(Acting):
     def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
         mark = self._require_ours(request.target)
         if not self.machine.unschedulable:
-            self.machine.mark, self.machine.unschedulable = replace(mark, cordoned=True), True
-        return contract.ActResult(changed=True, detail="cordoned")
+            mark = replace(mark, cordoned=True)
+            self.machine.mark, self.machine.unschedulable = mark, True
+        return contract.ActResult(changed=True, detail="cordoned", added=mark.added)
 
     def taint(self, request: contract.TaintRequest) -> contract.ActResult:
         mark = self._require_ours(request.target)
         self.machine.mark = replace(mark, taints=tuple(dict.fromkeys((*mark.taints, request.taint.key))))
         self.machine.taints.add(request.taint.key)
-        return contract.ActResult(changed=True, detail="tainted")
+        return contract.ActResult(changed=True, detail="tainted", added=self.machine.mark.added)
 
     def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         self._require_ours(request.target)

@@ -16,7 +16,7 @@ from policy.permits import Release
 from policy.power import PowerState
 from policy.remediation.escalation import Strategy
 from policy.report import Observation
-from tests.workflows.adversary import Adversary
+from tests.workflows.adversary import THEIRS, Adversary
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call
 from tests.workflows.drawing import Drawn
@@ -25,9 +25,9 @@ from tests.workflows.machine import NODE, OURS, Machine
 from tests.workflows.mishaps import Mishap
 from tests.workflows.owned import Owned
 from tests.workflows.referee import EXPOSED, Said
-from workflows.fencing import Fencing
-from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
-from workflows.remediation import Remediation
+from workflows.definitions.fencing import Fencing
+from workflows.definitions.remediation import Remediation
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 CLUSTER = "adversity"
 EPISODE = f"episode/{CLUSTER}/{NODE}"
@@ -180,7 +180,7 @@ class Play:
 
     def _abort(self, execution: Execution, *, who: str, power_on: bool) -> None:
         word = execution.update("abort", AbortRequest(who=who, reason="drawn", power_on=power_on))
-        self.adversary.referee.said.append(Said(what="abort", word=word))
+        self.adversary.referee.said.append(Said(what="abort", word=word, power_on=power_on))
 
     def _react(self, execution: Execution) -> None:
         """It waits for a person: as drawn, and in the end everything is mended and it is to go on."""
@@ -198,6 +198,7 @@ class Play:
         adversary, machine = self.adversary, self.adversary.machine
         machine.settle(self.clockwork.now)
         ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.owned.deleting is None
+        ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
         works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
         works = works and (self._kind is Kind.FENCING or any(each.strategy in SWITCHING for each in self.drawn.ladder))
         again = adversary.asked_for_a_person > self._asked_before
@@ -346,14 +347,20 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     told = "off" in result.message or "power on: " in result.message
     if ours and not machine.runs and result.outcome is not Outcome.FENCED_OFF and not told:
         found.append("S35: it is left off and nobody is told")
+    ends = [each for each in adversary.referee.said if each.what in {"abort", "cancel"} and each.word.taken is not None]
+    asked_on = (
+        bool(ends) and all(each.power_on for each in ends) and result.outcome is Outcome.ABORTED and adversary.owned.present
+    )
+    if ours and not machine.runs and asked_on and "power on: " not in result.message:
+        found.append("S35: aborted with power-on, and left off")
     stays_off = result.left_off or result.outcome is Outcome.FENCED_OFF
-    if stays_off and machine.runs and not adversary.switched_on:
+    if stays_off and machine.runs and not adversary.switched_on and not adversary.runs_unseen():
         found.append("S35: left off, it says, and the machine runs")
     if "given up for good" in result.message and not machine.terminated:
         found.append("S7: given up for good, it says, and the machine is still there")
     if result.outcome is Outcome.FENCED_OFF and proof is None:
         found.append("S7: fenced off without a proof")
-    freed = adversary.referee.all_freed_by == result.incident and result.message.startswith("off was proven")
-    if machine.pods and freed and not adversary.referee.warned:
+    freed = bool(mine) and adversary.referee.all_freed_by == result.incident and result.message.startswith("off was proven")
+    if machine.pods and freed and not adversary.referee.warned and "still standing" not in result.message:
         found.append("S32: pods are left and nobody is told")
     return found

@@ -51,6 +51,7 @@ class Said:
 
     what: str
     word: Word
+    power_on: bool = False
 
 
 State = TypeVar("State")
@@ -103,8 +104,10 @@ class Referee:
     """Several steps of a ladder may switch it off, one after the other."""
     off_by: str = ""
     """Which episode has last commanded off."""
-    disowned: set[str] = field(default_factory=set)
-    """Devices that the configuration does not name any more."""
+    disowned: dict[str, datetime] = field(default_factory=dict)
+    """Devices that the configuration does not name any more, and since when."""
+    looked_last: datetime | None = None
+    """When a look was last answered."""
     rival: tuple[datetime, datetime] | None = None
     """From when until when another deployment fences the node."""
     looked_before_restoring: datetime | None = None
@@ -195,7 +198,9 @@ class Referee:
         if attempt.number > 1:
             self.fault("S33", f"{state} {endpoint} is repeated without a look at what it has done")
         if endpoint in self.disowned:
-            if state is PowerState.OFF or not self.word:  # whoever says that it is off has seen one machine, and means that one
+            seen = self.looked_last is None or self.looked_last >= self.disowned[endpoint]
+            gives_back = state is PowerState.ON and any(each.endpoint == endpoint for each in self.commands)
+            if seen and not gives_back:  # what we have switched off comes back, whosever it is by now
                 self.fault("S9", f"{state} {endpoint}, which the configuration names no more since the target was pinned")
         elif device not in self._planned():
             self.fault("S10", f"{endpoint} is commanded, which the plan does not name like this")
@@ -205,7 +210,8 @@ class Referee:
         if state is PowerState.OFF:
             self._needless(endpoint, attempt, incident)
             self.off_by = incident
-            if self.machine.out_of_service and self.machine.present and incident != self.tried_by:
+            theirs = incident != self.tried_by and self.tried_by not in self.unaware
+            if self.machine.out_of_service and self.machine.present and theirs:
                 self.fault("S1", f"{state} {endpoint} while the taint of a predecessor stands, which nobody has proven anew")
         self.commands.append(
             Command(

@@ -39,7 +39,7 @@ from policy.report import Observation
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.world import NODE, ScriptedTarget, World
-from workflows import options
+from workflows.kit import options
 
 MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
@@ -255,7 +255,7 @@ class ScriptedRemediation:
         world.looked = False
 
     def _look(self, request: Any) -> Any:
-        """As `activities/cluster/looks.py`: a check of Machines leaves one that goes alone."""
+        """As `activities/cluster/live/looks.py`: a check of Machines leaves one that goes alone."""
         world = self.world
         result = _at_once(self._target.last_look(request))
         verdict = result.verdict

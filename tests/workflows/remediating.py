@@ -22,8 +22,8 @@ from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import CALLS
 from tests.workflows.executions import Execution, Word
 from tests.workflows.remediated import NODE, Remediated, ScriptedRemediation
-from workflows.messages import AbortRequest, PersonRequest
-from workflows.remediation import Remediation
+from workflows.definitions.remediation import Remediation
+from workflows.kit.messages import AbortRequest, PersonRequest
 
 CLUSTER = "prod"
 LONGEST = 20_000
@@ -142,9 +142,9 @@ class Play:
         """Something to it, heard with its next task."""
         return self.execution.update(update, argument)
 
-    def abort(self) -> Word:
+    def abort(self, *, power_on: bool = False) -> Word:
         """A person aborts."""
-        return self.say("abort", AbortRequest(who="ada", reason="drill"))
+        return self.say("abort", AbortRequest(who="ada", reason="drill", power_on=power_on))
 
     def hold(self) -> Word:
         """A person holds it."""

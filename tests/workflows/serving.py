@@ -29,9 +29,9 @@ from tests.workflows.contract import Call, activities_of, queues_of
 from tests.workflows.drawing import Drawn
 from tests.workflows.mishaps import Mishap
 from tests.workflows.playing import problems_of_the_end
-from workflows.fencing import Fencing
-from workflows.ids import WORKFLOW_QUEUE
-from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 CLUSTER = "adversity"
 QUEUES = (f"{WORKFLOW_QUEUE}-{CLUSTER}", f"{WORKFLOW_QUEUE}-{CLUSTER}-forgetful")

@@ -20,7 +20,7 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.remediated import Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, left_by, plan
-from workflows import options
+from workflows.kit import options
 
 MINUTE = timedelta(minutes=1)
 SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
@@ -73,7 +73,8 @@ def test_no_step_of_a_remediation_begins_while_an_act_of_a_terminated_episode_ma
 def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_flight() -> None:
     """S34, S35: where a remediation can't begin after all, whoever comes next would else know of nothing."""
     world = Remediated(ladder=(FENCE,), node=tainted())
-    world.errors["power-management.untaint-out-of-service"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to patch nodes")])
+    unreadable = failure(ErrorType.INVALID_CONFIG, "the mark can't be read any more")
+    world.errors["power-management.untaint-out-of-service"] = deque([unreadable])
     with Play(world) as play:
         play.did("uncordon")
         assert play.passed >= IN_FLIGHT
@@ -165,7 +166,6 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
     node = SickNode(plan=plans.pop(0 if freeing == "first" else 1))
     node.silent = {"ipmi://10.0.0.7:623"}
     world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
-    world.after["target.record-event"] = lambda: None
     with Play(world) as play:
         play.did("event RemediationStepFailed")
         node.plan = plans.pop()

@@ -17,7 +17,7 @@ from policy.power import VolumeState
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere, detaching
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
-from workflows.fencing_step import rebooting
+from workflows.remediation.fencing_step import rebooting
 
 INSTANCE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")
 FAILED = AttachedVolume(name="pvc-1", handle="vol-1")

@@ -21,8 +21,8 @@ from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import moment, patience
 from tests.workflows.world import World, left_by, plan
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import PersonRequest
 
 TWO_SUPPLIES = (
     PowerDevice(driver="ipmi", endpoint="pdu://a/7"),
@@ -253,6 +253,7 @@ async def test_workloads_that_stay_are_told_and_not_waited_for_for_ever(env: Wor
     async with fencing(env, world) as run:
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED
+    assert "still standing against the node" in result.message
     order(world.acts, "taint", "event WorkloadsLeft", "untaint", "on")
 
 
@@ -504,11 +505,12 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     world = World(ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
-        world.look_errors.append(failure(ErrorType.UNAUTHORIZED, "forbidden"))
+        world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
         await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
         async with patience(env, 20):
             while not any((entry.act, entry.outcome) == ("look", "failed") for entry in await run.record()):
                 await moment(env)
+        world.look_errors.clear()
         await run.abort()
         result = await run.result()
     assert result.outcome is Outcome.ABORTED

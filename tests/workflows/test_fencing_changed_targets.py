@@ -15,8 +15,8 @@ from policy.power import PowerState
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 WRONG = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.8:623")
 RIGHT = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -100,6 +100,7 @@ async def test_a_mark_that_is_gone_after_the_off_is_written_again(env: WorkflowE
     assert result.outcome is Outcome.RECOVERED
     assert world.pods == 0
     assert world.count("off") == 1
+    assert "PartlySwitchedOn" not in world.warnings
     assert not world.marked
 
 
@@ -135,6 +136,20 @@ async def test_a_machine_whose_node_was_made_anew_while_it_was_off_comes_back(en
     assert "event WorkloadsLeft" in world.acts
 
 
+async def test_a_machine_whose_node_was_made_anew_is_not_given_up_and_comes_back(env: WorkflowEnvironment) -> None:
+    """S9, S35: nobody's `resume` could help, as each look before giving it up says that the Node is another one."""
+    world = World(plan=plan(terminate_instance=True))
+    world.gates["event NodePoweredOff"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event NodePoweredOff")
+        world.uid, world.mark = "uid-2", None
+        world.gates["event NodePoweredOff"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == world.count("on") == 1
+    assert world.count("terminate") == 0
+    assert "event MachineKept" in world.acts
+
+
 async def test_a_node_that_is_made_anew_before_the_off_is_fenced_under_its_new_uid(env: WorkflowEnvironment) -> None:
     """S9: the same machine by its providerID. It is marked and cordoned anew, and nobody is asked."""
     world = World()
@@ -160,6 +175,7 @@ async def test_what_holds_up_a_machine_that_is_off_is_told_as_it_is(env: Workflo
         await run.handle.execute_update(Fencing.resume, RESUME)
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.count("off") == 1
+    assert "PartlySwitchedOn" not in world.warnings
 
 
 async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured(env: WorkflowEnvironment) -> None:
@@ -173,3 +189,139 @@ async def test_nothing_is_freed_while_nobody_can_tell_which_device_is_configured
         world.gates["event NodePoweredOff"].set()
         assert "target-changed" in (await run.parked()).problem
     assert world.consequences() == []
+
+
+# What was switched off, and a configuration that names another device by then -----------------------------------------
+
+CUT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-a/7")
+OFF_SEEN = AcknowledgeRequest(who="ada", reason="pulled the plug")
+
+
+def _rewired(world: World, state: PowerState = PowerState.ON) -> None:
+    """The old plug answers again, and feeds another machine by now, which somebody has switched off."""
+    world.silent.clear()
+    world.plan = replace(world.plan, levels=((RIGHT,),))
+    world.power = {WRONG.endpoint: PowerState.OFF, RIGHT.endpoint: state}
+
+
+async def test_a_word_for_off_is_followed_by_an_on_of_the_device_that_was_mended(env: WorkflowEnvironment) -> None:
+    """S8, S9: the word is about the machine. No device was touched, so that the configuration of now is the one that acts."""
+    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint}, enough=1)
+    async with fencing(env, world) as run:
+        await run.parked()
+        _rewired(world, PowerState.OFF)
+        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.off_proof is not None
+    assert result.off_proof.acknowledgement is not None
+    assert world.pods == 0
+    assert world.commands == [f"on {RIGHT.endpoint}"]
+
+
+async def test_a_word_does_not_outlast_a_mended_device_that_says_on(env: WorkflowEnvironment) -> None:
+    """S6, S8: nobody had heard that device before the word. It is switched off itself, and proves off."""
+    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=1), silent={WRONG.endpoint}, enough=1)
+    async with fencing(env, world) as run:
+        await run.parked()
+        _rewired(world)
+        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert result.off_proof is not None
+    assert result.off_proof.acknowledgement is None
+    assert world.commands == [f"off {RIGHT.endpoint}", f"on {RIGHT.endpoint}"]
+
+
+async def test_a_device_of_another_machine_is_not_switched_on_upon_a_word(env: WorkflowEnvironment) -> None:
+    """S9: its Node is gone, so that nobody can tell which device is configured for it; the pinned one was never switched off by
+    us. A person hears what to do."""
+    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), silent={WRONG.endpoint})
+    async with fencing(env, world) as run:
+        await run.parked()
+        _rewired(world)
+        world.present, world.mark = False, None
+        world.pin_errors.append(failure(ErrorType.NOT_FOUND, "there is no such Node"))
+        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        await run.until(lambda status: "switch the machine on by hand" in status.problem)
+        assert "delete-workload" in world.acts  # the word stands for what is to be freed
+        await run.abort(power_on=True)
+        result = await run.result()
+    assert result.outcome is Outcome.ABORTED
+    assert "switch the machine on by hand" in result.message
+    assert world.commands == []
+
+
+async def test_a_word_after_a_path_was_cut_switches_no_old_device_on(env: WorkflowEnvironment) -> None:
+    """S9: what is cut can only be given back as it was pinned, and the plug of then is not the node's any more."""
+    isolation = (CORDON, PlannedMethod(name="cut", act=Act.CUT_PATH, device=CUT))
+    world = World(plan=plan(levels=((WRONG,),), isolation=isolation, tries=1, restarts=0), silent={WRONG.endpoint})
+    async with fencing(env, world) as run:
+        await run.parked()
+        _rewired(world)
+        await run.handle.execute_update(Fencing.acknowledge_off, OFF_SEEN)
+        await run.until(lambda status: "target-changed" in status.problem)
+        await run.abort(power_on=True)
+        result = await run.result()
+    assert f"{WRONG.endpoint} is not configured for the node any more" in result.message
+    assert world.commands == []
+
+
+async def test_what_was_switched_off_is_not_switched_on_unasked_once_another_device_is_configured(
+    env: WorkflowEnvironment,
+) -> None:
+    """S9: between off and on the plug became another machine's. A person hears of it and decides."""
+    world = World(plan=plan(levels=((WRONG,),), tries=1, restarts=0), enough=1)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        former, world.plan, world.power[RIGHT.endpoint] = world.plan, replace(world.plan, levels=((RIGHT,),)), PowerState.OFF
+        world.gates["note-on"].set()
+        status = await run.parked()
+        assert f"{WRONG.endpoint} is not configured for the node any more" in status.problem
+        assert "abort --power-on" in status.problem
+        assert world.commands == [f"off {WRONG.endpoint}"]
+        world.plan = former
+        await run.handle.execute_update(Fencing.resume, RESUME)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands == [f"off {WRONG.endpoint}", f"on {WRONG.endpoint}"]
+
+
+async def test_what_was_switched_off_comes_back_where_nothing_is_configured_any_more(env: WorkflowEnvironment) -> None:
+    """S17: the template is gone, and nothing names another device. That strands no machine that we switched off."""
+    world = World(enough=1)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        world.plan = replace(world.plan, levels=())
+        world.gates["note-on"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == world.count("on") == 1
+
+
+async def test_a_supply_that_was_moved_is_told_and_the_other_one_brings_the_machine_back(env: WorkflowEnvironment) -> None:
+    """S4, S9: each device is compared for itself."""
+    world = World(plan=plan(levels=((RIGHT, WRONG),), tries=1), enough=1)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        world.plan, world.power[CUT.endpoint] = replace(world.plan, levels=((RIGHT, CUT),)), PowerState.OFF
+        world.gates["note-on"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert "PartlySwitchedOn" in world.warnings
+    assert world.commands[2:] == [f"on {RIGHT.endpoint}"]
+
+
+async def test_a_device_that_is_on_again_is_not_called_another_machines_once_its_template_is_deleted(
+    env: WorkflowEnvironment,
+) -> None:
+    """S17, S44: nobody asks for it any more, and nothing is configured. What we have switched off may be told on once more."""
+    need = Need(kind=NeedKind.FOREIGN_OBJECT, reason="asked for", object_uid="uid-far")
+    world = World(need=need, boots=False)
+    async with fencing(env, world) as run:
+        assert "not back Ready" in (await run.parked()).problem
+        world.plan, world.withdrawn = replace(world.plan, levels=()), "it was deleted"
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.count("off") == 1
+    assert "PartlySwitchedOn" not in world.warnings

@@ -21,8 +21,8 @@ from policy.report import Observation
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, left_by, plan
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import PersonRequest
 
 PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
 FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT)
@@ -164,6 +164,21 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
     assert (result.outcome, result.freed_pods) == (Outcome.RECOVERED, 2)
     assert world.count("restore-path") == 1
     assert world.commands == []
+
+
+async def test_a_path_that_others_open_before_its_pods_are_freed_is_cut_once_more(env: WorkflowEnvironment) -> None:
+    """S2, S35: it was read as open for ever after, and no resume helped."""
+    world = World(plan=fabric_only(tries=1, restarts=1))
+    world.gates["event PathCut"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("event PathCut")
+        world.paths[PORT.endpoint] = PowerState.ON
+        world.gates["event PathCut"].set()
+        await run.did("free-cut-pods")
+        assert (world.count("cut-path"), world.paths[PORT.endpoint]) == (2, PowerState.OFF)
+        world.ready, world.boot_id = True, "boot-2"
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
 
 
 async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stays_cut(env: WorkflowEnvironment) -> None:
@@ -535,6 +550,21 @@ async def test_a_machine_that_is_still_there_is_nowhere_called_given_up(env: Wor
         await run.abort()
         result = await run.result()
     assert (result.outcome, result.left_off, "for good" in result.message) == (Outcome.ABORTED, True, False)
+
+
+async def test_a_machine_that_nobody_wants_given_up_any_more_is_switched_on_by_a_word(env: WorkflowEnvironment) -> None:
+    """S17, S20, S35: its check is gone before it is given up. Whoever has it go on gets it back, and no brake holds that up."""
+    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+    world = World(plan=plan(terminate_instance=True, power_on=False), answers=deque([refusal] * 50))
+    world.gates["off"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("off")
+        world.excused = True
+        world.gates["off"].set()
+        assert "given up" in (await run.parked()).problem
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="we keep it"))
+        result = await run.result()
+    assert (result.outcome, world.count("on"), world.count("terminate")) == (Outcome.RECOVERED, 1, 0)
 
 
 async def test_a_word_that_was_given_before_the_cut_gives_no_path_back(env: WorkflowEnvironment) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
+from activities.errors import ErrorType, failure
 from policy.episodes import Outcome
 from policy.plan import PowerDevice
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
-from workflows.messages import AcknowledgeRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PDU_A = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-a/7")
@@ -150,3 +152,112 @@ async def test_what_was_switched_off_before_somebody_switched_it_on_is_switched_
         world.gates["event NodePoweredOff"].set()
         assert (await run.result()).outcome is Outcome.RECOVERED
     assert world.commands[-2:] == [f"on {PDU_A.endpoint}", f"on {BMC.endpoint}"]
+
+
+SUPPLIES_FIRST = ((PDU_A, PDU_B), (BMC,))
+OFF_AND_BACK = [f"off {PDU_B.endpoint}", f"off {BMC.endpoint}", f"on {BMC.endpoint}", f"on {PDU_B.endpoint}"]
+"""Where the first of two supplies is dead."""
+
+
+async def test_a_dead_device_of_a_level_leaves_none_of_the_others_on_against_the_next_level(env: WorkflowEnvironment) -> None:
+    """S1, S4: the level can't prove off any more. What feeds the machine beside the dead one is switched off all the same, so
+    that it does not say on against the level that proves off; and all that was switched off is switched on again."""
+    world = World(plan=plan(levels=SUPPLIES_FIRST, tries=1, restarts=0), silent={PDU_A.endpoint})
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.commands == OFF_AND_BACK
+    assert result.off_proof is not None
+    assert [reading.endpoint for reading in result.off_proof.readings] == [BMC.endpoint]
+
+
+async def test_a_device_that_refuses_for_good_leaves_none_of_the_others_on(env: WorkflowEnvironment) -> None:
+    """S1, S4: a password that is refused is about one device; its outlet carries nothing, as can be read."""
+    world = World(plan=plan(levels=SUPPLIES_FIRST, tries=1, restarts=0), enough=2)
+    world.power[PDU_A.endpoint] = PowerState.OFF
+    world.off_errors.append(failure(ErrorType.UNAUTHORIZED, "this user may only read"))
+    async with fencing(env, world) as run:
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands[:2] == [f"off {PDU_B.endpoint}", f"off {BMC.endpoint}"]
+
+
+async def test_a_device_that_refuses_for_good_and_says_on_contradicts_the_next_level(env: WorkflowEnvironment) -> None:
+    """S1: one contradiction less is not none. Nothing is freed while a supply says that it feeds the machine."""
+    world = World(plan=plan(levels=SUPPLIES_FIRST, tries=1, restarts=0))
+    world.off_errors.append(failure(ErrorType.UNAUTHORIZED, "this user may only read"))
+    async with fencing(env, world) as run:
+        status = await run.parked()
+        assert f"{PDU_A.endpoint} says on" in status.problem
+        assert f"{PDU_B.endpoint} says off" in status.problem
+        assert world.consequences() == []
+        await run.abort(power_on=True)
+        assert (await run.result()).outcome is Outcome.ABORTED
+    assert world.commands == OFF_AND_BACK
+
+
+async def test_a_slow_device_of_a_level_that_failed_gets_its_time(env: WorkflowEnvironment) -> None:
+    """S2, S4: the next level is off at once; the supply of the level before it says so after its own time, not that of the
+    next level."""
+    slow = PowerDevice(driver="fence_apc_snmp", endpoint=PDU_B.endpoint, off_timeout=timedelta(seconds=60))
+    world = World(plan=plan(levels=((PDU_A, slow), (BMC,)), tries=1, restarts=0), silent={PDU_A.endpoint}, stuck={slow.endpoint})
+    async with fencing(env, world) as run:
+        await run.did("off")
+        world.off_due[slow.endpoint] = await env.get_current_time() + timedelta(seconds=20)
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands.count(f"off {slow.endpoint}") == 1
+
+
+async def test_what_is_left_of_the_last_level_is_left_alone_and_a_mended_configuration_is_taken_over(
+    env: WorkflowEnvironment,
+) -> None:
+    """S4, S9: no level follows that could prove off, so that nothing is gained by cutting one supply of two. What a person mends
+    acts, since nothing was touched."""
+    world = World(plan=plan(levels=((PDU_A, PDU_B),), tries=1, restarts=0), silent={PDU_A.endpoint})
+    mended = PowerDevice(driver="fence_apc_snmp", endpoint="fence_apc_snmp://pdu-c/7")
+    async with fencing(env, world) as run:
+        assert PDU_A.endpoint in (await run.parked()).problem
+        assert world.commands == []
+        world.plan, world.power = (
+            replace(world.plan, levels=((mended, PDU_B),)),
+            {each.endpoint: PowerState.ON for each in (mended, PDU_B)},
+        )
+        await run.handle.execute_update(Fencing.resume, PersonRequest(who="ada", reason="the address is mended"))
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands == [f"{act} {each.endpoint}" for act in ("off", "on") for each in (mended, PDU_B)]
+
+
+async def test_an_abort_before_the_rest_of_a_failing_level_leaves_the_machine_alone(env: WorkflowEnvironment) -> None:
+    """S20: each off has a look of its own, also those after a device that can't be commanded."""
+    delayed = PowerDevice(driver="fence_apc_snmp", endpoint=PDU_B.endpoint, delay=timedelta(minutes=10))
+    world = World(plan=plan(levels=((PDU_A, delayed), (BMC,))), silent={PDU_A.endpoint})
+    async with fencing(env, world) as run:
+        await run.until(lambda status: f"waits its delay before {PDU_B.endpoint}" in status.doing)
+        await run.abort()
+        assert (await run.result()).outcome is Outcome.ABORTED
+    assert world.commands == []
+
+
+async def test_a_node_that_comes_back_while_a_level_fails_gets_back_what_was_switched_off(env: WorkflowEnvironment) -> None:
+    """S5, S20: the need is gone before the next level; only the supply that was switched off is owed to the machine."""
+    delayed = PowerDevice(driver="ipmi", endpoint=BMC.endpoint, delay=timedelta(minutes=10))
+    world = World(plan=plan(levels=((PDU_A, PDU_B), (delayed,))), silent={PDU_A.endpoint}, enough=1)
+    async with fencing(env, world) as run:
+        await run.until(lambda status: f"waits its delay before {BMC.endpoint}" in status.doing)
+        world.ready = True
+        await run.tell(world.observation())
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert world.commands[0] == f"off {PDU_B.endpoint}"
+    assert set(world.commands[1:]) == {f"on {PDU_B.endpoint}"}
+    assert world.consequences() == []
+
+
+async def test_a_supply_of_a_level_that_failed_and_does_not_come_on_again_is_told(env: WorkflowEnvironment) -> None:
+    """S5, S35: the machine is back by the level that proved it off, without one of its supplies. A person hears of it."""
+    world = World(plan=plan(levels=SUPPLIES_FIRST), silent={PDU_A.endpoint}, enough=2)
+    world.gates["note-on"] = asyncio.Event()
+    async with fencing(env, world) as run:
+        await run.did("note-on")
+        world.silent.add(PDU_B.endpoint)
+        world.gates["note-on"].set()
+        assert (await run.result()).outcome is Outcome.RECOVERED
+    assert "PartlySwitchedOn" in world.warnings

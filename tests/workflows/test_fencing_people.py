@@ -17,8 +17,8 @@ from policy.permits import Decision, PermitAnswer
 from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World, plan
-from workflows.fencing import Fencing
-from workflows.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
 
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
@@ -115,7 +115,7 @@ async def test_off_is_not_acknowledged_to_who_only_asks_about_marks_that_cannot_
     world = World(ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
-        world.unmark_errors.extend(failure(ErrorType.UNAUTHORIZED, "may not patch nodes") for _ in range(500))
+        world.unmark_errors.extend(failure(ErrorType.FORBIDDEN, "may not patch nodes") for _ in range(500))
         await run.abort()
         await run.until(lambda status: "our marks can't be removed" in status.problem and status.phase is Phase.NEEDS_HUMAN)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -296,7 +296,7 @@ async def test_a_person_is_asked_in_a_parked_episode_whatever_a_look_answers(env
     world = World(ignores_off=True)
     async with fencing(env, world) as run:
         await run.parked()
-        world.look_errors.extend([failure(ErrorType.UNAUTHORIZED, "forbidden")] * 3)
+        world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
         world.ready = True
         await run.tell(world.observation())
         await run.abort()

@@ -14,8 +14,8 @@ from policy.power import PowerState
 from tests.workflows.fencing_run import Run, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
-from workflows.messages import AcknowledgeRequest, PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 ADA = PersonRequest(who="ada", reason="drill")
 BMC = "ipmi://10.0.0.7:623"

@@ -20,7 +20,7 @@ from tests.vectors.fencing import VECTORS
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
+from workflows.definitions.fencing import Fencing
 
 BY_HAND = {"isolation": (CORDON,), "recovery": (UNCORDON,)}
 

@@ -16,8 +16,8 @@ from policy.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
-from workflows.messages import AcknowledgeRequest, PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import AcknowledgeRequest, PersonRequest
 
 
 async def test_a_machine_that_runs_is_not_called_fenced_off(env: WorkflowEnvironment) -> None:

@@ -23,9 +23,9 @@ from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, left_by, plan
-from workflows import handing_over
-from workflows.messages import ExtendRequest, PersonRequest
-from workflows.preservation import Preservation
+from workflows.definitions.preservation import Preservation
+from workflows.kit import handing_over
+from workflows.kit.messages import ExtendRequest, PersonRequest
 
 PORT = PowerDevice(driver="fence_brocade", endpoint="fence_brocade://switch-1/2")
 FC_OFF = PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=PORT, storage=CutStorage(classes=("san-gold",)))

@@ -14,7 +14,7 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.world import World, plan
 from workers.plugin import PLUGIN
-from workflows.measuring import ENDED, PHASES
+from workflows.kit.measuring import ENDED, PHASES
 
 
 class Measured:

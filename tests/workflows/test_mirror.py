@@ -16,9 +16,9 @@ from policy.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import NODE, World, left_by, plan
-from workflows import options
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit import options
+from workflows.kit.messages import PersonRequest
 
 AWAY = failure(ErrorType.UNREACHABLE, "the API server is away")
 

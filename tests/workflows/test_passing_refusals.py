@@ -12,16 +12,17 @@ from datetime import datetime, timedelta
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episodes import Outcome
-from policy.plan import Freeing
+from policy.plan import Act, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.escalation import Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.remediated import Remediated, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import World, clock, plan
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import PersonRequest
 
 OBJECT = "SelfNodeRemediation"
 FORBIDDEN = failure(ErrorType.FORBIDDEN, "403 Forbidden: nodes is forbidden: User nodewarden cannot list resource nodes")
@@ -56,8 +57,18 @@ async def test_a_refusal_that_passes_parks_nobody(env: WorkflowEnvironment, refu
         result = await run.result()
     assert world.refusals
     assert result.outcome is Outcome.RECOVERED
-    assert "event NeedsHuman" not in world.acts
+    assert "needs-human" not in [entry.outcome for entry in result.record]
     assert (world.count("off"), world.count("on")) == (1, 1)
+
+
+@pytest.mark.parametrize("refused", [each for each in ACTS if each != "read"])
+async def test_a_refusal_is_waited_for_as_long_as_is_promised(env: WorkflowEnvironment, refused: str) -> None:
+    """S35: that is a minute, wherever the pauses between the tries come to lie. Unread devices have the plan's time."""
+    world = Refusing(plan=plan(tries=1, restarts=0), refused=refused, lasts=timedelta(seconds=58))
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert world.refusals
+    assert "needs-human" not in [entry.outcome for entry in result.record]
 
 
 async def test_deleting_pods_outlives_a_refusal_that_passes(env: WorkflowEnvironment) -> None:
@@ -131,13 +142,28 @@ class Declining(World):
 
 
 async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: WorkflowEnvironment) -> None:
-    """S18, S35: nothing has begun there, so that no try is used up, and no reading is taken for silence."""
-    world = Declining(plan=plan(tries=1, restarts=0))
+    """S18, S35: nothing has begun there, so that no try is used up, no reading is taken for silence, and nobody is told."""
+    switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+    cut, back = (PlannedMethod(name=act.value, act=act, device=switch) for act in (Act.CUT_PATH, Act.RESTORE_PATH))
+    world = Declining(plan=plan(tries=1, restarts=0, isolation=(cut,), recovery=(back,)))
     async with fencing(env, world) as run:
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED
+    assert "needs-human" not in [entry.outcome for entry in result.record]
     assert (world.count("off"), world.count("on")) == (1, 1)
     assert not [entry for entry in result.record if (entry.act, entry.outcome) == ("read-power", "failed")]
+
+
+async def test_a_consequence_that_a_worker_declined_has_not_begun(env: WorkflowEnvironment) -> None:
+    """S6: the need is gone before the next try, and nothing is freed any more."""
+    world = World(plan=plan(power_on=False), free_errors=deque([DECLINED]))
+    world.glances = deque([LookVerdict.GO, LookVerdict.GO, LookVerdict.GO, LookVerdict.NEED_GONE])
+    async with fencing(env, world) as run:
+        result = await run.result()
+    assert [entry.detail for entry in result.record if entry.act == "free-workloads"] == [
+        "the need was gone before any consequence began"
+    ]
+    assert world.consequences() == []
 
 
 LEASELESS = failure(ErrorType.NOT_LICENSED, "the cluster Lease is not ours")
@@ -150,7 +176,7 @@ async def test_a_refusal_that_passes_after_a_wait_for_the_lease_parks_nobody(env
     async with fencing(env, world) as run:
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED
-    assert "event NeedsHuman" not in world.acts
+    assert "needs-human" not in [entry.outcome for entry in result.record]
 
 
 def test_a_step_of_a_ladder_outlives_a_refusal_after_a_wait_for_the_lease() -> None:

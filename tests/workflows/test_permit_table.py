@@ -9,13 +9,13 @@ import pytest
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.episodes import Kind
-from policy.permits import Holding, Permit
-from workflows.permit_table import PermitTable
+from policy.permits import Permit, PermitState
+from workflows.scanner.permit_table import PermitTable
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def line(node: str, holding: Holding = Holding.OPEN, incident: str = "mine") -> Permit:
+def line(node: str, holding: PermitState = PermitState.OPEN, incident: str = "mine") -> Permit:
     """A line granted a while ago."""
     return Permit(
         node=node,
@@ -35,7 +35,7 @@ def described(node: str, incident: str = "mine", **changes: object) -> EpisodeDe
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def holdings(table: PermitTable) -> dict[str, Holding]:
+def holdings(table: PermitTable) -> dict[str, PermitState]:
     """Line by line."""
     return {permit.node: permit.holding for permit in table.permits()}
 
@@ -44,7 +44,7 @@ def test_a_stranger_keeps_its_node_and_must_ask_like_anybody() -> None:
     """S14, S15, S17: an episode nobody granted (by hand, or a late start) counts only once the queue grants it."""
     table = PermitTable((line("node-1"),))
     table.reconcile(described("node-2", "stranger", control_plane=True), NOW, room=False)
-    assert holdings(table) == {"node-1": Holding.OPEN, "node-2": Holding.PARKED}
+    assert holdings(table) == {"node-1": PermitState.OPEN, "node-2": PermitState.PARKED}
     assert [(asked.incident, asked.control_plane) for asked in table.queue()] == [("stranger", True)]
 
 
@@ -54,11 +54,11 @@ def test_a_rebuilt_table_takes_holders_in_while_there_is_room() -> None:
     table.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
     permit = table.of("cp-1")
     assert permit is not None
-    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, True, "u", "p")
+    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
 
 
-@pytest.mark.parametrize(("parked", "after"), [(False, Holding.OPEN), (True, Holding.PARKED)])
-def test_only_the_episodes_own_parking_parks_a_line(parked: bool, after: Holding) -> None:
+@pytest.mark.parametrize(("parked", "after"), [(False, PermitState.OPEN), (True, PermitState.PARKED)])
+def test_only_the_episodes_own_parking_parks_a_line(parked: bool, after: PermitState) -> None:
     """A grant may be younger than its answer: the episode does not say yet that it has its permit."""
     table = PermitTable((line("node-1"),))
     table.reconcile(described("node-1", permit=False, parked=parked), NOW, room=False)
@@ -79,16 +79,16 @@ def test_a_preservation_is_no_line_unless_it_has_a_permit() -> None:
     table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
     assert holdings(table) == {}
     table.reconcile(described("node-1", permit=True, kind=Kind.PRESERVATION), NOW, room=True)
-    assert holdings(table) == {"node-1": Holding.OPEN}
+    assert holdings(table) == {"node-1": PermitState.OPEN}
     table.reconcile(described("node-1", permit=False, kind=Kind.PRESERVATION), NOW, room=True)
-    assert holdings(table) == {"node-1": Holding.OPEN}, "a grant may be younger than its answer"
+    assert holdings(table) == {"node-1": PermitState.OPEN}, "a grant may be younger than its answer"
 
 
 def test_a_line_younger_than_the_answer_is_left_alone() -> None:
     """What was asked before a grant says nothing about it."""
     table = PermitTable((replace(line("node-1"), granted_at=NOW),))
     table.reconcile(described("node-1", open=False), NOW, room=False)
-    assert holdings(table) == {"node-1": Holding.OPEN}
+    assert holdings(table) == {"node-1": PermitState.OPEN}
 
 
 def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:
@@ -107,12 +107,12 @@ def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
     table.reconcile(described("cp-1"), NOW, room=True)
     permit = table.of("cp-1")
     assert permit is not None
-    assert (permit.holding, permit.control_plane, permit.node_uid) == (Holding.OPEN, None, "")
+    assert (permit.holding, permit.control_plane, permit.node_uid) == (PermitState.OPEN, None, "")
     later = NOW + timedelta(minutes=1)
     table.reconcile(described("cp-1", control_plane=False, node_uid="u", provider_id="p"), later, room=True)
     permit = table.of("cp-1")
     assert permit is not None
-    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (Holding.OPEN, False, "u", "p")
+    assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, False, "u", "p")
 
 
 @pytest.mark.parametrize(("line_says", "episode_says", "after"), [(False, True, True), (True, False, True), (False, None, False)])

@@ -21,10 +21,10 @@ from policy.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, machine, preserving
 from tests.workflows.surroundings import moment, patience, worker
-from workflows import handing_over
-from workflows.ids import power_queue
-from workflows.messages import ExtendRequest, PersonRequest
-from workflows.preservation import Preservation
+from workflows.definitions.preservation import Preservation
+from workflows.kit import handing_over
+from workflows.kit.ids import power_queue
+from workflows.kit.messages import ExtendRequest, PersonRequest
 
 HOURS_72 = timedelta(hours=72)
 NEWS = PreservationNews()

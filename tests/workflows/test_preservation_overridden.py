@@ -13,9 +13,9 @@ from policy.episodes import Outcome, Phase, PreservationNews
 from policy.preservation.overriding import Override
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import KeptMachine, machine, preserving
-from workflows import handing_over
-from workflows.messages import PersonRequest
-from workflows.preservation import Preservation
+from workflows.definitions.preservation import Preservation
+from workflows.kit import handing_over
+from workflows.kit.messages import PersonRequest
 
 SET = "MachineSet/set"
 

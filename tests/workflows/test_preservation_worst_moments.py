@@ -20,10 +20,10 @@ from policy.preservation.held import Held
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
-from workflows import handing_over, options
-from workflows.messages import AbortRequest, ExtendRequest, PersonRequest
-from workflows.preservation import Preservation
-from workflows.remediation import Remediation
+from workflows.definitions.preservation import Preservation
+from workflows.definitions.remediation import Remediation
+from workflows.kit import handing_over, options
+from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 
 
 async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(

@@ -473,7 +473,7 @@ def test_a_machine_is_annotated_for_its_operator_until_the_node_is_well() -> Non
 def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
     """S35."""
     world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to write")] * 2)
+    world.errors["remediation.take-back"] = deque([failure(ErrorType.FORBIDDEN, "no right to write")] * 2)
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()
@@ -484,7 +484,7 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes() -> None:
 def test_what_cannot_be_taken_back_is_told_once_a_person_gives_up() -> None:
     """S35: never silently."""
     world = Remediated(ladder=ANNOTATION)
-    world.errors["remediation.take-back"] = deque([failure(ErrorType.UNAUTHORIZED, "no right to write")] * 1000)
+    world.errors["remediation.take-back"] = deque([failure(ErrorType.FORBIDDEN, "no right to write")] * 1000)
     with Play(world) as play:
         play.did("annotate-external")
         play.abort()

@@ -18,7 +18,7 @@ from tests.workflows.contract import LookVerdict
 from tests.workflows.remediated import Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import plan
-from workflows import options
+from workflows.kit import options
 
 MINUTE = timedelta(minutes=1)
 SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
@@ -111,8 +111,8 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
     node = SickNode(plan=plan(tries=1, restarts=0), pods_stay=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
-    forbidden = failure(ErrorType.UNAUTHORIZED, "no right to take leases")
-    world.after["power-management.taint-out-of-service"] = lambda: world.errors.update({"target.take-lease": deque([forbidden])})
+    forbidden = deque([failure(ErrorType.FORBIDDEN, "no right to take leases")] * 15)
+    world.after["power-management.taint-out-of-service"] = lambda: world.errors.update({"target.take-lease": forbidden})
     with Play(world) as play:
         play.did("taint")
         play.did(f"create {OBJECT}")
@@ -275,6 +275,18 @@ def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
     assert (result.outcome, len(made)) == (Outcome.RECOVERED, 2)
     assert (world.count("ask-permit"), world.remembered[-1]) == (1, ())
     assert world.objects == {}
+
+
+def test_a_ladder_that_has_rebooted_is_not_called_given_up_before_power_off() -> None:
+    """S35: its second round has not switched anything off, its first one has."""
+    world = Remediated(ladder=(REBOOT,), node=SickNode(boots=False))
+    with Play(world) as play:
+        play.parked()
+        world.node.looks = deque([LookVerdict.VETOED] * 2)
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.count("off"), world.count("on")) == (Outcome.RELEASED, 1, 1)
+    assert "power-off" not in result.message
 
 
 def test_a_word_without_a_permit_stays_parked_and_says_so() -> None:

@@ -27,10 +27,10 @@ from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
 from tests.workflows.remediated import NODE, Remediated, ScriptedRemediation, SickNode, step
 from tests.workflows.world import plan
-from workflows import handing_over
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.messages import PersonRequest
-from workflows.remediation import Remediation
+from workflows.definitions.remediation import Remediation
+from workflows.kit import handing_over
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.kit.messages import PersonRequest
 
 MINUTE = timedelta(minutes=1)
 DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)

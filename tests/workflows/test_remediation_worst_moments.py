@@ -18,7 +18,7 @@ from tests.workflows.clockwork import Perils
 from tests.workflows.remediated import Made, Remediated, SickNode, step
 from tests.workflows.remediating import Play
 from tests.workflows.world import left_by, plan
-from workflows import options
+from workflows.kit import options
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 SELF = step(Strategy.EXTERNAL, 5 * MINUTE)
@@ -176,6 +176,67 @@ def test_an_api_that_is_away_while_the_successor_is_awaited_fails_nothing() -> N
         world.errors["remediation.follow-machine"] = deque([failure(ErrorType.UNREACHABLE, "the API is away")] * 30)
         result = play.result()
     assert "w-8 has taken its place" in result.message
+
+
+def test_looks_that_are_always_answered_too_late_to_switch_on_are_told_and_a_person_is_asked() -> None:
+    """S35, S45: each takes longer than an on may wait after it. Meanwhile people see why the machine stays off."""
+    world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
+    slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
+    errors = {"target.last-look": deque(slow)}
+    world.before["power-management.untaint-out-of-service"] = lambda: world.errors.update(errors)  # type: ignore[arg-type]
+    with Play(world) as play:
+        play.did("taint")
+        play.until(lambda status: "in time" in status.doing)
+        off_since = play.clockwork.now
+        assert "in time" in play.parked().problem
+        assert play.clockwork.now - off_since < HOUR
+        assert world.node.commands == ["off ipmi://10.0.0.7:623"]
+        world.errors.clear()
+        play.abort(power_on=True)
+        result = play.result()
+    assert "the node is back" in result.message
+
+
+def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> None:
+    """S35: it leaves the machine off, as an abort does."""
+    world = Remediated(ladder=(step(Strategy.FENCE),), has_machine=False)
+    slow = [*[failure(ErrorType.UNREACHABLE, "the API is slow")] * 5, None] * 500
+    errors = {"target.last-look": deque(slow)}
+    world.before["power-management.untaint-out-of-service"] = lambda: world.errors.update(errors)  # type: ignore[arg-type]
+    with Play(world) as play:
+        play.did("taint")
+        play.skip(2 * MINUTE)
+        play.abort()
+        asked = play.clockwork.now
+        result = play.result()
+    assert (result.outcome, world.node.commands) == (Outcome.ABORTED, ["off ipmi://10.0.0.7:623"])
+    assert play.clockwork.now - asked < 5 * MINUTE
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_nothing_is_freed_long_after_the_reading_was_asked_for(times: int) -> None:
+    """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
+    world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
+    lost = {"power-management.read-power": deque(["before", None] * times)}
+    world.after["power-management.read-workload"] = lambda: world.errors.update(lost)  # type: ignore[arg-type]
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, world.node.pods) == (Outcome.RECOVERED, 0)
+    assert world.errors == {"power-management.read-power": deque()}
+
+
+def test_pods_whose_readings_are_always_late_are_not_freed_and_people_hear_why() -> None:
+    """S35, S45: workers decline one after the other because of their clocks, and the last one answers."""
+    world = Remediated(ladder=(FENCE,), has_machine=False)
+    declined = failure(ErrorType.WRONG_CLOCK, "its clock is behind", retry_after=timedelta(seconds=10))
+    late = {"power-management.read-power": deque([*[declined] * 4, None] * 500)}
+    world.after["power-management.read-workload"] = lambda: world.errors.update(late)  # type: ignore[arg-type]
+    with Play(world) as play:
+        play.until(lambda status: "read in time" in status.doing)
+        assert world.node.pods == 3
+        world.errors.clear()
+        result = play.result()
+    assert (result.outcome, world.node.pods) == (Outcome.RECOVERED, 0)
 
 
 def test_an_object_that_cannot_be_read_has_not_failed() -> None:
@@ -402,6 +463,20 @@ def test_a_path_that_an_earlier_history_has_cut_is_told_of_at_the_end() -> None:
         result = play.result()
     assert result.outcome is Outcome.RECOVERED
     assert f"left cut: {SWITCH.endpoint}" in result.message
+
+
+def test_a_path_that_a_later_step_has_given_back_is_not_called_left_cut() -> None:
+    """S35, S44: a predecessor had cut it; the reboot knows of it and has no way to give it back, the fencing after it has."""
+    node = SickNode(plan=plan(tries=1, restarts=0, isolation=(CUT,), recovery=(BACK,)))
+    node.mark, node.paths[SWITCH.endpoint] = left_by("i-0", paths=(SWITCH.endpoint,)), PowerState.OFF
+    node.off_errors = deque([failure(ErrorType.UNREACHABLE, "no answer")])
+    world = Remediated(ladder=(step(Strategy.REBOOT, 20 * MINUTE), FENCE), node=node, has_machine=False)
+    with Play(world) as play:
+        result = play.result()
+    assert (result.outcome, node.paths) == (Outcome.RECOVERED, {SWITCH.endpoint: PowerState.ON})
+    assert world.remembered[-1] == ("reboot",)
+    assert "left cut" not in result.message
+    assert world.count("restore-path") == 1
 
 
 def test_a_machine_that_a_step_of_an_earlier_history_left_off_is_told_of() -> None:

@@ -19,8 +19,8 @@ from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, report, scanning
 from tests.workflows.world import World
 from workers.plugin import PLUGIN
-from workflows.ids import scanner_id
-from workflows.repeating import METRIC
+from workflows.kit.ids import scanner_id
+from workflows.scanner.repeating import METRIC
 
 TWICE = RepeatAlarm(count=2, window=timedelta(hours=24))
 

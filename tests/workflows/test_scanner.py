@@ -38,15 +38,15 @@ from policy.episodes import FencingInput, Kind, NeedKind
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
-from policy.permits import Decision, Holding, PermitAnswer, PermitQuestion, PermitRequest, Release
+from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release
 from policy.repeats import RepeatAlarm
 from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import eventually, let_pass, moment, patience, worker
-from workflows import options
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
-from workflows.scanner import HISTORY_LIMIT, HealthScanner
+from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner
+from workflows.kit import options
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.kit.messages import ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
@@ -345,7 +345,7 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
         await scan.has_opened(2)
         status = await scan.until(lambda status: len(status.permits) == 2)
-        assert [permit.holding for permit in status.permits] == [Holding.PARKED, Holding.OPEN]
+        assert [permit.holding for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
 
 
 async def test_a_closed_brake_opens_nothing_and_says_why(env: WorkflowEnvironment) -> None:
@@ -397,14 +397,21 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
         await scan.has_opened(2)
 
 
-async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:
-    """S19: a person's abort is not answered with the next episode."""
-    world = ScriptedCluster()
+@asynccontextmanager
+async def after_an_abort(env: WorkflowEnvironment, world: ScriptedCluster) -> AsyncIterator[Scan]:
+    """A person has aborted the episode of node-1, which is as unhealthy as before."""
     world.show(report("node-1"))
     async with scanning(env, world) as scan:
         await scan.has_opened(1)
         await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
         world.show(report("node-1"))
+        yield scan
+
+
+async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: WorkflowEnvironment) -> None:
+    """S19: a person's abort is not answered with the next episode."""
+    world = ScriptedCluster()
+    async with after_an_abort(env, world) as scan:
         status = await scan.until(lambda status: bool(status.held_off) and bool(status.refused))
         assert "aborted by ada" in status.refused[0].message
         world.show(report(observations=(Observation(node="node-1", ready=True),)))
@@ -415,12 +422,7 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
 
 async def test_only_a_persons_request_ends_a_hold_off(env: WorkflowEnvironment) -> None:
     """S19: a preservation that gives its machine up, or cuts it off, is a program: it is refused, and the node stays held off."""
-    world = ScriptedCluster()
-    world.show(report("node-1"))
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
-        world.show(report("node-1"))
+    async with after_an_abort(env, ScriptedCluster()) as scan:
         await scan.until(lambda status: bool(status.held_off))
         refused = await scan.ask("node-1", "of-a-program", by_person=False)
         assert (refused.decision, "aborted by ada" in refused.reason) == (Decision.REFUSED, True)
@@ -452,11 +454,7 @@ async def test_a_brake_that_closes_does_not_make_an_abort_forgotten(
 ) -> None:
     """S19: under a closed brake nobody is a candidate, and the node is as sick as before."""
     world = ScriptedCluster()
-    world.show(report("node-1"))
-    async with scanning(env, world) as scan:
-        await scan.has_opened(1)
-        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
-        world.show(report("node-1"))
+    async with after_an_abort(env, world) as scan:
         await scan.until(lambda status: bool(status.held_off))
         scans = len(world.requests)
         world.show(report(observations=seen))
@@ -560,7 +558,7 @@ async def test_a_scanner_without_memory_counts_a_remediation_that_leaves_no_mark
     async with scanning(env, world) as scan:
         status = await scan.until(lambda status: bool(status.refused))
         assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
-        assert [(each.node, each.holding) for each in status.permits] == [(machine, Holding.OPEN)]
+        assert [(each.node, each.holding) for each in status.permits] == [(machine, PermitState.OPEN)]
         assert world.opened == []
 
 
@@ -584,7 +582,7 @@ async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: 
         status = await scan.until(lambda status: "Temporal can't list" in status.problem)
         assert (status.permits, world.described, world.opened) == ((), [], [])
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-2", Holding.OPEN)], "it is no stranger"
+        assert [(each.node, each.holding) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
         assert (world.opened, world.listed) == ([], 3)
 
 
@@ -674,7 +672,7 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         world.show(world.current)
         await eventually(env, lambda: not world.restless, within=200)
         status = await scan.until(lambda status: status.scans > SCANS_OF_A_RUN + 50)
-        assert [permit.holding for permit in status.permits] == [Holding.PARKED, Holding.OPEN]
+        assert [permit.holding for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
         assert [permit.incident for permit in status.permits] == [episode.incident for episode in world.opened]
         description = await scan.client_handle().describe()
         assert description.run_id != scan.handle.first_execution_run_id
@@ -708,7 +706,7 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
         world.known["node-1"] = held("node-1")
         world.show(report("node-2", observations=(Observation(node="node-1", incident="old"),)))
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-1", Holding.OPEN)]
+        assert [(each.node, each.holding) for each in status.permits] == [("node-1", PermitState.OPEN)]
         assert world.opened == []
 
 

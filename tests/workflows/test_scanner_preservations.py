@@ -15,13 +15,13 @@ from activities.contracts.episodes import Opened, OpenRequest, OpenResult
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput
-from policy.permits import Decision, Holding, PermitRequest
+from policy.permits import Decision, PermitRequest, PermitState
 from policy.report import ClusterLease, PreservationNeed, ViewState
 from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, candidate, report
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue, episode_id, scanner_id
-from workflows.messages import ScannerInput
-from workflows.scanner import HealthScanner
+from workflows.definitions.scanner import HealthScanner
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id, scanner_id
+from workflows.kit.messages import ScannerInput
 
 
 def need(victim: str, stamp: str = "one", **changes: object) -> PreservationNeed:
@@ -170,7 +170,7 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
     world.show(report("node-1"))
     async with scanning(env, world, keepers, "keepsix") as scan:
         await eventually(env, world.opening.is_set)
-        await scan.until(lambda status: any(permit.holding is Holding.RESERVED for permit in status.permits))
+        await scan.until(lambda status: any(permit.holding is PermitState.RESERVED for permit in status.permits))
         request = PermitRequest(node="node-1", workflow_id=episode_id("keepsix", "node-1"), incident="of-the-remediation")
         accepted = WorkflowUpdateStage.ACCEPTED
         asked = await scan.client_handle().start_update(HealthScanner.request_permit, request, wait_for_stage=accepted)

@@ -15,7 +15,7 @@ from policy.ids import episode_id
 from policy.report import Observation
 from tests.workflows.surroundings import eventually
 from tests.workflows.test_scanner import ScriptedCluster, report, scanning
-from workflows import granting
+from workflows.scanner import granting
 
 
 @dataclass

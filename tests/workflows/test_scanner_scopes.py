@@ -16,7 +16,7 @@ from activities.contracts.scan import ScanRequest
 from policy.fence_policies import FencePolicies, ScopeCap, StormRule
 from policy.ledger import Ledger
 from policy.nodes import Condition
-from policy.permits import Decision, Holding
+from policy.permits import Decision, PermitState
 from policy.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
@@ -157,4 +157,4 @@ async def test_after_so_many_failures_a_node_is_left_alone_until_the_pause_is_ov
         assert held.until - await env.get_current_time(scan.handle) > timedelta(days=4)
         assert (await scan.ask("r0-0")).decision is Decision.GRANTED
         status = await scan.until(lambda status: not status.held_off)
-        assert [permit.holding for permit in status.permits] == [Holding.OPEN]
+        assert [permit.holding for permit in status.permits] == [PermitState.OPEN]

@@ -20,8 +20,8 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.surroundings import ClockworkEnvironment, moment, worker
 from tests.workflows.world import World, plan
-from workflows.fencing import Fencing
-from workflows.messages import PersonRequest
+from workflows.definitions.fencing import Fencing
+from workflows.kit.messages import PersonRequest
 
 
 def refused_once() -> World:

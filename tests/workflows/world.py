@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.marks import claim
+from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
 from policy.freeing_pace import PortionAnswer
@@ -25,7 +25,7 @@ from policy.plan import CutStorage, FencingPlan, PowerDevice
 from policy.power import PowerState, Quarantine, VolumeState
 from policy.report import Observation
 from tests.workflows import contract
-from workflows import options
+from workflows.kit import options
 
 CLUSTER = "prod"
 NODE = "node-7"
@@ -108,6 +108,8 @@ class World:
     enough: int | None = None
     """How many of its devices are enough for the machine to run; None: all of them."""
     ignores_off: bool = False
+    ignores_on: bool = False
+    """An on is accepted, and nothing comes of it."""
     off_takes: timedelta = timedelta(0)
     """How long after its off a machine still says on."""
     off_due: dict[str, datetime] = field(default_factory=dict)
@@ -169,6 +171,8 @@ class World:
     mirrored: list[contract.MirrorRequest] = field(default_factory=list)
     mirror_errors: deque[ApplicationError] = field(default_factory=deque)
     """What showing the episode to people fails with."""
+    excused: bool = False
+    """Nobody asks for the node any more, whatever it says."""
     withdrawn: str = ""
     """Why the object that asked for the node asks no more."""
     answers_given: list[str] = field(default_factory=list)
@@ -216,7 +220,8 @@ class World:
 
     def is_gone(self, need: NeedKind) -> bool:
         """Whether what began the episode has passed."""
-        return (need is NeedKind.CHECK and self.ready) or (need is NeedKind.FOREIGN_OBJECT and bool(self.withdrawn))
+        passed = (need is NeedKind.CHECK and self.ready) or (need is NeedKind.FOREIGN_OBJECT and bool(self.withdrawn))
+        return self.excused or passed
 
     def count(self, name: str) -> int:
         """How often something was done."""
@@ -231,7 +236,10 @@ class World:
     def differs(self, request: contract.LookRequest) -> bool:
         """Whether the target is another one than was pinned, by what the look compares."""
         pinned = request.target.pinned
-        if request.configured is not None and set(self.plan.endpoints) != set(pinned.endpoints):
+        compared = (
+            request.configured is not None and not request.restores and self.present
+        )  # of a gone Node nothing is configured
+        if compared and set(self.plan.endpoints) != set(pinned.endpoints):
             return True
         return request.destructive and (not self.present or self.uid != pinned.uid)
 
@@ -250,6 +258,9 @@ class World:
         word = request.proof.acknowledgement
         if word is None and not (self.is_off() and self.proof_read):
             self.broken.append(f"S1: {name} while {self.power}, read: {self.proof_read}")
+        oldest = min((reading.at for reading in request.proof.readings), default=request.not_after)
+        if request.not_after - oldest > max(options.ACT_WINDOW, self.plan.act_deadline + timedelta(seconds=4)):
+            self.broken.append(f"S45: {name} may begin {request.not_after - oldest} after power was read")
         if word is None and {reading.endpoint for reading in request.proof.readings} not in self.levels():
             self.broken.append(f"S4: {name} with a proof of {len(request.proof.readings)} of {len(self.power)} devices")
 
@@ -312,7 +323,7 @@ class ScriptedTarget:
         before, self.world.mark = self.world.mark, marked(self.world.mark, request)
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
-        return contract.ActResult(changed=self.world.mark != before, detail="marked")
+        return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
@@ -348,6 +359,7 @@ class ScriptedTarget:
             observation=world.observation(),
             until=until,
             permitted=world.permitted or not request.destructive,
+            endpoints=world.plan.endpoints if request.configured is not None and world.present else None,
         )
 
     async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
@@ -378,9 +390,12 @@ class ScriptedTarget:
         return contract.AnswerResult(withdrawn=world.withdrawn)
 
     async def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
-        await self.world.act("cordon")
-        self.world.cordoned = True
-        return contract.ActResult(changed=True, detail="cordoned")
+        world = self.world
+        await world.act("cordon")
+        changed, world.cordoned = not world.cordoned, True
+        if changed and world.mark is not None:
+            world.mark = replace(world.mark, cordoned=True)
+        return contract.ActResult(changed=changed, detail="cordoned", added=world.mark.added if world.mark is not None else None)
 
     async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
         world = self.world
@@ -392,8 +407,12 @@ class ScriptedTarget:
         return contract.ActResult(changed=True, detail="noted")
 
     async def taint(self, request: contract.TaintRequest) -> contract.ActResult:
-        await self.world.act(f"taint {request.taint.key}")
-        return contract.ActResult(changed=True, detail="tainted")
+        world, taint = self.world, spelled(request.taint)
+        await world.act(f"taint {request.taint.key}")
+        changed = world.mark is not None and taint not in world.mark.taints
+        if world.mark is not None:
+            world.mark = replace(world.mark, taints=tuple(dict.fromkeys((*world.mark.taints, taint))))
+        return contract.ActResult(changed=changed, detail="tainted", added=world.mark.added if world.mark is not None else None)
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         await self.world.act("drain")
@@ -548,6 +567,8 @@ class ScriptedTarget:
         await world.act("on")
         world.commands.append(f"on {endpoint}")
         before = world.power[endpoint]
+        if world.ignores_on:
+            return contract.CommandResult(sent=True, before=before)
         world.power[endpoint] = PowerState.ON
         fed = sum(state is PowerState.ON for state in world.power.values())
         if world.boots and before is PowerState.OFF and fed == (world.enough or len(world.power)):

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.remediating import ClusterRemediation
+from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import MachineRequest
 from activities.errors import ErrorType
 from policy.healthcheck import ObjectRef

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.freeing import ClusterFreeing
+from activities.cluster.acts.freeing import ClusterFreeing
 from activities.contracts.target import FreeRequest
 from activities.errors import ErrorType
 from policy.episodes import Acknowledgement, OffProof

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.freeing import ClusterFreeing
-from activities.cluster.paths import CONFIG_MAPS
+from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeCutRequest, FreeResult
 from activities.errors import ErrorType
 from policy.episodes import PathProof, Reading

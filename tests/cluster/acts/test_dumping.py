@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.freeing import ClusterFreeing
+from activities.cluster.acts.freeing import ClusterFreeing
 from activities.contracts.target import FreeDumpingRequest, FreeResult
 from activities.errors import ErrorType
 from policy.kdump import KernelDead

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from activities.cluster.failed_volumes import ClusterFailedVolumes
+from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
 from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.fence_objects import answered
-from activities.cluster.file_objects import FileObjects
+from activities.cluster.objects.fence_objects import answered
+from activities.cluster.objects.file_objects import FileObjects
 from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind
 from policy.fence.configmaps import read_config_maps

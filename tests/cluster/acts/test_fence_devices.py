@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.fence_devices import ClusterFenceDevices
-from activities.cluster.reading_once import ReadOnce
-from activities.cluster.refusals import ObjectNotFound
+from activities.cluster.acts.fence_devices import ClusterFenceDevices
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
 from policy.device_check import DeviceEventReason, DeviceTidings, NodeToCheck

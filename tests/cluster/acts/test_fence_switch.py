@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.paths import CONFIG_MAPS, EVENTS, LEASES
-from activities.cluster.targets import ClusterTarget
+from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.paths import CONFIG_MAPS, EVENTS, LEASES
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episodes import Need, NeedKind

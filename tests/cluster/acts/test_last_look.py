@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from activities.cluster import looks
+from activities.cluster.live import looks
 from activities.contracts.target import Configured, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episodes import Kind, Need, NeedKind
@@ -417,6 +417,10 @@ class TestOtherHands:
         assert self.OTHER in result.reason
         await licensed.hold_cluster_lease(self.OTHER, renewed=NOW - timedelta(minutes=5))
         assert (await licensed.target.last_look(request)).verdict is LookVerdict.GO  # S17: it has lapsed
+        await licensed.hold_cluster_lease(self.OTHER, renewed=NOW + timedelta(minutes=5))
+        assert (
+            await licensed.target.last_look(request)
+        ).verdict is LookVerdict.NOT_LICENSED  # S38: a clock is wrong, and may be ours
 
     async def test_what_cannot_be_read_is_nobody_s_word(self, licensed: World) -> None:
         """S3: neither that nobody else holds the cluster, nor that the node is ours."""
@@ -528,6 +532,19 @@ async def test_the_devices_are_compared_before_a_paused_check_is_heard_where_pod
     result = await licensed.target.last_look(await licensed.look(target, **asked))
     assert result.verdict is LookVerdict.NOT_LICENSED
     assert "fence configuration" in result.reason
+
+
+async def test_a_look_before_power_on_tells_which_devices_are_configured_now(licensed: World) -> None:
+    """S9, S17: whoever switches on compares each device. A configuration that is gone holds up nothing that restores."""
+    target = await _with_template(licensed)
+    await licensed.mark_as_ours()
+    asked = {"need": CHECK_NEED, "configured": Configured(), "destructive": False, "need_matters": False}
+    for pinned in (target.pinned, replace(target.pinned, endpoints=("ipmi://10.0.0.9:623",))):
+        result = await licensed.target.last_look(await licensed.look(replace(target, pinned=pinned), **asked))
+        assert (result.verdict, result.endpoints) == (LookVerdict.GO, ("ipmi://10.0.0.7:623",))
+    await licensed.others.delete(TEMPLATES.path("blades", namespace=TEMPLATE_NAMESPACE))
+    result = await licensed.target.last_look(await licensed.look(target, **asked))
+    assert (result.verdict, result.endpoints) == (LookVerdict.GO, None)
 
 
 async def test_a_device_of_another_scheme_at_the_same_address_is_another_target(licensed: World) -> None:

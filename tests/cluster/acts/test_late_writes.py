@@ -14,7 +14,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.cluster.remediating import ClusterRemediation
+from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import NoteOffRequest, TaintRequest
 from activities.errors import ErrorType

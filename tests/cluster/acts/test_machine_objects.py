@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.machine_objects import (
+from activities.cluster.objects.machine_objects import (
     condition_of_machine,
     controller_of,
     failure_of,

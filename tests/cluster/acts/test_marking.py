@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.livenode import EDIT_ATTEMPTS
-from activities.contracts.target import Added
+from activities.cluster.objects.livenode import EDIT_ATTEMPTS
+from activities.cluster.objects.marks import spelled
 from activities.errors import ErrorType
+from policy.marks import Added
 from policy.nodes import Taint
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import INCIDENT, NODE, NOW, WORKFLOW, World, our_mark, refused
@@ -76,7 +77,9 @@ async def test_a_mark_that_was_removed_by_hand_says_again_what_we_have_added_and
     """S28, S35: what somebody has taken away meanwhile is not ours to take away again."""
     ours, gone = Taint(key="example.com/sick", effect="NoSchedule"), Taint(key="example.com/gone", effect="NoSchedule")
     await empty.add_node(unschedulable=cordoned, taints=({"key": ours.key, "effect": ours.effect},))
-    await empty.target.mark(await empty.act(added=Added(cordoned=True, taints=(ours, gone), paths=("snmp://10.0.0.9:1",))))
+    await empty.target.mark(
+        await empty.act(added=Added(cordoned=True, taints=(spelled(ours), spelled(gone)), paths=("snmp://10.0.0.9:1",)))
+    )
     mark = await empty.mark()
     assert mark is not None
     assert (mark.cordoned, mark.taints, mark.paths) == (cordoned, ("example.com/sick:NoSchedule",), ("snmp://10.0.0.9:1",))
@@ -154,3 +157,21 @@ async def test_missing_rights_are_said(world: World, status: int) -> None:
     world.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=status))
     with refused(ErrorType.FORBIDDEN):
         await world.target.mark(request)
+
+
+async def test_whoever_marks_the_node_hears_what_was_added_before(world: World) -> None:
+    """S35: a predecessor's, or by a write whose answer was lost; the mark that tells of it may be removed later."""
+    left = replace(
+        our_mark(cordoned=True), incident="incident-0", taints=("example.com/sick:NoSchedule",), paths=("snmp://10.0.0.9:1",)
+    )
+    await world.put_mark(left)
+    result = await world.target.mark(await world.act())
+    assert result.added == Added(cordoned=True, taints=("example.com/sick:NoSchedule",), paths=("snmp://10.0.0.9:1",))
+
+
+async def test_a_cordon_that_is_there_already_is_told_to_be_ours(world: World) -> None:
+    """S33: its answer was lost, and it is asked for again."""
+    await world.target.mark(await world.act())
+    await world.isolation.mark_unschedulable(await world.act())
+    again = await world.isolation.mark_unschedulable(await world.act())
+    assert (again.changed, again.added) == (False, Added(cordoned=True))

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.mirroring import ClusterMirror
-from activities.cluster.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
-from activities.cluster.scan import ClusterScan
-from activities.cluster.targets import ClusterTarget
+from activities.cluster.acts.mirroring import ClusterMirror
+from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
 from activities.contracts.mirror import MirrorRequest, RepetitionRequest
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import EventRequest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.remediating import ClusterRemediation
+from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.target import PinResult
 from activities.errors import ErrorType
 from policy.episodes import FencingInput, Need, NeedKind, RemediationInput

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.remediation_objects import ClusterRemediationObjects
+from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
+from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import External, ExternalRequest
 from activities.errors import ErrorType
 from policy.fencing_requests import GIVEN_UP_ANNOTATION

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.remediating import ClusterRemediation
+from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import RemediationPin, RememberRequest
 from activities.contracts.target import Target
 from policy.episodes import Need, NeedKind, RemediationInput

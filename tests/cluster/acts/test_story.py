@@ -8,9 +8,9 @@ import pytest
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.freeing import ClusterFreeing
-from activities.cluster.isolation import ClusterIsolation
-from activities.cluster.targets import ClusterTarget
+from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.acts.isolation import ClusterIsolation
+from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import EventRequest, FreeingActivities, IsolationActivities, TargetActivities
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activities.cluster.freeing import PARALLEL_DELETES
-from activities.cluster.paths import CONFIG_MAPS
+from activities.cluster.acts.freeing import PARALLEL_DELETES
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeResult, Workload
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault

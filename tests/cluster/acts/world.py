@@ -17,12 +17,12 @@ import pytest
 import yaml
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.connection import ClusterConnection
-from activities.cluster.credentials import ExplicitCredentials
-from activities.cluster.freeing import ClusterFreeing
-from activities.cluster.isolation import ClusterIsolation
-from activities.cluster.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
-from activities.cluster.targets import ClusterTarget
+from activities.cluster.acts.freeing import ClusterFreeing
+from activities.cluster.acts.isolation import ClusterIsolation
+from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.credentials import ExplicitCredentials
+from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
 from activities.contracts.target import (
     ActRequest,
     FreeRequest,

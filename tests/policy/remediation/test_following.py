@@ -8,8 +8,7 @@ from itertools import product
 import pytest
 
 from policy.remediation.following import PHASE_DELETING, Progress, Told, follow, to_be_given_up
-from policy.remediation.lease import lease_duration, overdue, overdue_after
-from tests.policy.builders import NOW
+from policy.remediation.lease import lease_duration
 
 MINUTE = timedelta(minutes=1)
 STATUSES = ("", "True", "False", "Unknown")
@@ -54,12 +53,3 @@ def test_a_node_that_is_to_go_is_told_apart_from_one_that_vanishes() -> None:
 def test_a_lease_is_taken_for_a_minute_longer_than_its_step_may_take() -> None:
     assert lease_duration(5 * MINUTE) == 6 * MINUTE
     assert lease_duration(None) == 11 * MINUTE, "a classic template has no time-out; ten minutes stand for it"
-
-
-def test_a_lease_that_is_held_for_three_times_its_step_is_overdue() -> None:
-    held = NOW - 30 * MINUTE
-    assert overdue_after(None) == 30 * MINUTE
-    assert not overdue(held, None, (), NOW)
-    assert overdue(held, None, (), NOW + timedelta(seconds=1))
-    assert not overdue(held, None, [5 * MINUTE, MINUTE], NOW + 6 * MINUTE)
-    assert overdue(held, None, [5 * MINUTE, MINUTE], NOW + 7 * MINUTE)

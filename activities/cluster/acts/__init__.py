@@ -1,0 +1,1 @@
+"""The activities themselves, each the implementation of a contract."""

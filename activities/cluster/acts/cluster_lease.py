@@ -1,0 +1,234 @@
+"""The cluster Lease: one scanner per cluster, whatever Temporal server it runs on (S38).
+
+Taken and renewed by the scan, and only while something asks us to act: without a policy nothing is ever written to a cluster.
+The holder is the scanner (its Temporal address and namespace), not this worker, so any worker may renew for it. What a Lease
+object says is read in `leases.py`, where the last look also checks that this one is held; node leases are `nodelease.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import (
+    CLUSTER_LEASE_NAME,
+    CLUSTER_LEASE_NAMESPACE,
+    LeaseView,
+    micro_time,
+    read_lease,
+)
+from activities.cluster.api.paths import LEASES
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.errors import ErrorType, error_type
+from policy.report import ClusterLease
+
+log = logging.getLogger(__name__)
+
+NOT_NEEDED = ClusterLease(held=False, needed=False)
+
+ATTEMPTS = 3
+"""Reads after a conflict: another worker renewed for the same scanner, or another scanner was faster."""
+
+
+class ScannerLease:
+    """Our side of the cluster Lease of one cluster, as this process sees it."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        *,
+        namespace: str = CLUSTER_LEASE_NAMESPACE,
+        name: str = CLUSTER_LEASE_NAME,
+        duration: timedelta = timedelta(seconds=30),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.duration = duration
+        self._connection = connection
+        self._namespace, self._name = namespace, name
+        self._path = LEASES.path(name, namespace=namespace)
+        self._clock = clock
+        self._monotonic = monotonic
+        self._held_until = float("-inf")
+        self._held_for = ""
+        self._foreign: tuple[LeaseView, str, float] | None = None
+        self._said = ""
+
+    @property
+    def renewal(self) -> float:
+        """Seconds between renewals: three chances before it lapses."""
+        return self.duration.total_seconds() / 3
+
+    async def keep(self, holder: str) -> ClusterLease:
+        """Take, renew or take over the Lease for `holder`. Refusals and failures are in the answer, never raised."""
+        began = self._monotonic()
+        try:
+            lease = await self._keep(holder)
+        except ApplicationError as error:
+            # What we renewed a moment ago is ours until it lapses, whether or not the API answers now.
+            held = holder == self._held_for and began < self._held_until
+            lease = ClusterLease(held=held, holder=holder if held else "", problem=f"cannot renew it: {error.message}")
+        else:
+            self._held_for = holder if lease.held else ""
+            self._held_until = began + self.duration.total_seconds() if lease.held else float("-inf")
+        self._say(lease)
+        return lease
+
+    async def release(self, holder: str) -> None:
+        """Give it back if it is ours; one that is missing or foreign is left alone."""
+        self._held_until, self._held_for = float("-inf"), ""
+        for _ in range(ATTEMPTS):
+            try:
+                document = await self._connection.get(self._path)
+                if read_lease(document).holder != holder:
+                    return
+                metadata = document["metadata"]
+                await self._connection.delete(self._path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+            except ObjectNotFound:
+                return
+            except ObjectConflict:
+                continue
+            return
+
+    async def _keep(self, holder: str) -> ClusterLease:
+        for _ in range(ATTEMPTS):
+            now = micro_time(self._clock())
+            try:
+                document: JsonObject | None = await self._connection.get(self._path)
+            except ObjectNotFound:
+                document = None
+            if document is not None:
+                lease = read_lease(document)
+                if lease.holder and lease.holder != holder and not self._lapsed(lease, document):
+                    return self._refused(lease)
+            try:
+                await self._write(document, holder, now)
+            except (ObjectConflict, ObjectNotFound):
+                continue
+            except ApplicationError as error:
+                if error_type(error) is ErrorType.AMBIGUOUS and await self._wrote(holder, now):
+                    return ClusterLease(held=True, holder=holder)
+                raise
+            self._foreign = None
+            return ClusterLease(held=True, holder=holder)
+        return ClusterLease(held=False, problem=f"Lease {self._namespace}/{self._name} was changed by others {ATTEMPTS} times")
+
+    def _lapsed(self, lease: LeaseView, document: JsonObject) -> bool:
+        """Whether a foreign holder has let its Lease lapse, by our own clock alone: clocks of two machines may differ by more
+        than a Lease lasts, so what counts is that it has not changed for its whole duration since we first saw it."""
+        now = self._monotonic()
+        version = str(document["metadata"].get("resourceVersion", ""))
+        if self._foreign is None or self._foreign[1] != version:
+            self._foreign = (lease, version, now)
+        if lease.duration is None:
+            return False  # it names no end, so it has none; a person may delete it
+        return now - self._foreign[2] > lease.duration.total_seconds()
+
+    def _refused(self, lease: LeaseView) -> ClusterLease:
+        since = f" since {lease.acquired.isoformat(timespec='seconds')}" if lease.acquired else ""
+        return ClusterLease(
+            held=False,
+            holder=lease.holder,
+            problem=f"Lease {self._namespace}/{self._name} is held by {lease.holder!r}{since}: that scanner has this cluster",
+        )
+
+    async def _write(self, document: JsonObject | None, holder: str, now: str) -> None:
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": max(1, round(self.duration.total_seconds())),
+            "renewTime": now,
+        }
+        if document is None:
+            body = {
+                "apiVersion": LEASES.api_version,
+                "kind": LEASES.kind,
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": {**spec, "acquireTime": now, "leaseTransitions": 0},
+            }
+            await self._connection.create(LEASES.path(namespace=self._namespace), body)
+            return
+        before = read_lease(document)
+        if before.holder != holder:
+            spec |= {"acquireTime": now, "leaseTransitions": before.transitions + 1}
+        # The resourceVersion that was read travels along: of two takers one gets a conflict.
+        await self._connection.replace(self._path, {**document, "spec": {**(document.get("spec") or {}), **spec}})
+
+    async def _wrote(self, holder: str, now: str) -> bool:
+        """Whether a write whose answer was lost has arrived."""
+        spec = (await self._connection.get(self._path)).get("spec") or {}
+        return spec.get("holderIdentity") == holder and spec.get("renewTime") == now
+
+    def _say(self, lease: ClusterLease) -> None:
+        said = lease.problem or f"held by {lease.holder!r}"
+        if said != self._said:
+            log.log(logging.WARNING if lease.problem else logging.INFO, "cluster lease: %s", said)
+            self._said = said
+
+
+class LeaseKeeping:
+    """Renews beside the scans that need it, so that none waits for a renewal unless it has to."""
+
+    def __init__(self, lease: ScannerLease, *, on_change: Callable[[], None]) -> None:
+        self._lease = lease
+        self._on_change = on_change
+        self._known: ClusterLease | None = None
+        self._holder = ""
+        self._kept_at = float("-inf")
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def current(self, holder: str, *, needed: bool) -> ClusterLease:
+        """How the Lease stands. Taken now where it was not, renewed in the background where that is due."""
+        if not needed:
+            return NOT_NEEDED
+        if self._age() > 2 * self._lease.renewal:
+            # Not cancelled with the scan: a renewal that is under way is finished for the next one.
+            await asyncio.shield(self._begin(holder))
+        while self._known is None or holder != self._holder:
+            await asyncio.shield(self._begin(holder))
+        if self._age() >= self._interval():
+            self._begin(holder)
+        return self._known
+
+    def seconds_left(self) -> float:
+        """Until the next renewal is due."""
+        return float("inf") if self._keeping is not None else max(self._interval() - self._age(), 0.01)
+
+    async def release(self, holder: str) -> None:
+        """Give it back, after whatever renewal is under way."""
+        await self.stop()
+        self._known = None
+        await self._lease.release(holder)
+
+    async def stop(self) -> None:
+        """Renew no more."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    def _age(self) -> float:
+        return asyncio.get_running_loop().time() - self._kept_at
+
+    def _interval(self) -> float:
+        held = self._known is not None and self._known.held and not self._known.problem
+        return self._lease.renewal if held else self._lease.renewal / 3
+
+    def _begin(self, holder: str) -> asyncio.Task[None]:
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep(holder), name="cluster lease")
+        return self._keeping
+
+    async def _keep(self, holder: str) -> None:
+        before, began = self._known, asyncio.get_running_loop().time()
+        try:
+            self._known, self._holder = await self._lease.keep(holder), holder
+            self._kept_at = began
+        finally:
+            self._keeping = None
+        if self._known != before:
+            self._on_change()

@@ -1,0 +1,227 @@
+"""One round of a drain: ask, through the eviction API, for the pods of a node to go; disruption budgets have their say.
+
+Whom, is `policy/drain.py`. A refused eviction is left to the next round and never turned into a delete (S30); rounds, pauses and
+the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its name; one that is
+terminating has not, and a drain proves nothing about what still runs (S31).
+
+On a node that is not Ready an eviction is a deletion that nobody carries out, and it starts the clock by which Kubernetes takes
+the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer volumes are
+withheld. Node and Lease are looked at anew right before each row of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
+from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
+from activities.cluster.objects.livenode import Clock, in_time, read_node
+from activities.cluster.objects.marks import require_held
+from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
+from activities.contracts.target import DrainRequest, DrainResult
+from activities.errors import ErrorType, error_type, failure
+from policy.drain import DrainOptions, DrainPod, plan_drain
+from policy.moments import moment_of
+from policy.plan import Chosen
+
+AT_ONCE = 10
+"""Between two rows of this many the time is looked at again."""
+
+MAXIMUM_NAMES = 10
+MAXIMUM_WORDS = 20
+LONGEST_WORDS = 300
+
+SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+FATAL = frozenset({ErrorType.FORBIDDEN, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
+"""What no further round mends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """To one request for an eviction. evicted: it was taken; else why it was not, "" where the pod has gone."""
+
+    evicted: bool
+    refusal: str = ""
+
+
+class Draining:
+    """Drains nodes of one cluster; it keeps nothing between rounds."""
+
+    def __init__(self, connection: ClusterConnection, *, own_node: str, clock: Clock) -> None:
+        self._connection = connection
+        self._own_node = own_node
+        self._clock = clock
+
+    async def round(self, request: DrainRequest) -> DrainResult:
+        """Look, then ask. Errors of the look: nothing was asked for."""
+        name = request.target.pinned.node
+        if self._own_node and name == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{name} and never drains it itself")
+        in_time(request.not_after, self._clock(), f"draining Node/{name}")
+        # Before the node is looked at: whatever is evicted was bound to the node that the look found, or has another uid.
+        pods = {pod.metadata.uid: pod for pod in await read_pods(self._connection, name)}
+        mounting = await self._mounting(request.only, pods.values()) if request.only is not None else frozenset[str]()
+        if request.only is not None:
+            pods = {uid: pod for uid, pod in pods.items() if uid in mounting or uid in request.only.pods}
+        plan = plan_drain(await self._described(pods.values()), request.options, self._clock())
+        if plan.errors:
+            return DrainResult(skipped=plan.skipped, warnings=_some(plan.warnings), errors=_some(plan.errors))
+        chosen = [pods[each.uid] for each in plan.evict]
+        ready = await self._require_licence(request)
+        withheld = [] if ready else await self._held_by_volumes(name, [pod for pod in chosen if not pod.terminating])
+        chosen = [pod for pod in chosen if pod not in withheld]
+        waiting = [pod for pod in chosen if not pod.terminating]
+        answers = await self._ask(request, waiting[: request.at_most], ready=ready)
+        gone = {uid for uid, answer in answers.items() if not answer.evicted and not answer.refusal}
+        left = [pod for pod in chosen if pod.metadata.uid not in gone]
+        return DrainResult(
+            evicted=sum(answer.evicted for answer in answers.values()),
+            left=len(left),
+            skipped=plan.skipped,
+            names=tuple(pod.key for pod in left[:MAXIMUM_NAMES]),
+            blocked=_some(f"{pods[uid].key}: {answer.refusal}" for uid, answer in answers.items() if answer.refusal),
+            withheld=tuple(pod.key for pod in withheld[:MAXIMUM_NAMES]),
+            warnings=_some(plan.warnings),
+            mounting=_some(pods[uid].key for uid, answer in answers.items() if answer.refusal and uid in mounting),
+        )
+
+    async def _mounting(self, only: Chosen, pods: Iterable[Pod]) -> frozenset[str]:
+        """The uids of those that mount a chosen volume now: also of one that has come since it was chosen."""
+        pods = tuple(pods)
+        used = await asyncio.gather(*(volumes_of(self._connection, [pod]) for pod in pods))
+        return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
+
+    async def _require_licence(self, request: DrainRequest) -> bool:
+        """The cluster is ours, the node the pinned one and ours (S9, S20, S38). Whether it is Ready."""
+        pinned = request.target.pinned
+        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            raise failure(ErrorType.NOT_LICENSED, problem)
+        try:
+            node = await read_node(self._connection, pinned.node)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone: there is nothing to drain") from error
+        require_held(node, request.target, "it is not drained")
+        return node.view.ready
+
+    # What the filters ask -------------------------------------------------------------------------------------------
+
+    async def _described(self, pods: Iterable[Pod]) -> list[DrainPod]:
+        pods = tuple(pods)
+        wanted = sorted({(pod.metadata.namespace, name) for pod in pods if (name := _daemon_set(pod)) and not _ended(pod)})
+        exist = dict(zip(wanted, await asyncio.gather(*(self._exists(*each) for each in wanted)), strict=True))
+        return [
+            DrainPod(
+                name=pod.key,
+                uid=pod.metadata.uid,
+                finished=_ended(pod),
+                deleting=moment_of(pod.metadata.deletion_timestamp),
+                daemon_set=_daemon_set(pod),
+                orphaned=not exist.get((pod.metadata.namespace, _daemon_set(pod)), True),
+                mirror=MIRROR_ANNOTATION in (pod.metadata.annotations or {}),
+                empty_dir=any("emptyDir" in volume for volume in pod.spec.volumes or ()),
+                managed=any(owner.controller for owner in pod.metadata.owner_references or ()),
+            )
+            for pod in pods
+        ]
+
+    async def _exists(self, namespace: str, daemon_set: str) -> bool:
+        try:
+            await self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))
+        except ObjectNotFound:
+            return False
+        return True
+
+    async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
+        """Those with a single-writer volume attached to the node, or with one of which that is not known."""
+        with_volumes = [pod for pod in pods if pod.claims or pod.has_inline_volume]
+        attached = {each.volume for each in await read_attachments(self._connection, node)} if with_volumes else set[str]()
+        if not attached:
+            return []
+        risky = await asyncio.gather(*(self._writes_alone(pod, attached) for pod in with_volumes))
+        return [pod for pod, held in zip(with_volumes, risky, strict=True) if held]
+
+    async def _writes_alone(self, pod: Pod, attached: set[str]) -> bool:
+        if "" in attached and any(INLINE_DISKS & volume.keys() for volume in pod.spec.volumes or ()):
+            return True
+        for claim in pod.claims:
+            try:
+                spec = (await self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace))).get("spec") or {}
+            except ObjectNotFound:
+                return True
+            modes = set(spec.get("accessModes") or ())
+            if str(spec.get("volumeName") or "") in attached and not (modes and modes <= SHARED_MODES):
+                return True
+        return False
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, request: DrainRequest, pods: Sequence[Pod], *, ready: bool) -> dict[str, _Answer]:
+        """Row by row while there is time and the node is as it was. What no round mends is raised, unless something got done: the
+        next one meets it again."""
+        answers, fatal = dict[str, _Answer](), list[ApplicationError]()
+        for start in range(0, len(pods), AT_ONCE):
+            if self._clock() > request.not_after or (start and await self._require_licence(request) is not ready):
+                break
+            row = pods[start : start + AT_ONCE]
+            outcomes = await asyncio.gather(*(self._evict(pod, request.options) for pod in row), return_exceptions=True)
+            for pod, outcome in zip(row, outcomes, strict=True):
+                if isinstance(outcome, ApplicationError):
+                    fatal.append(outcome)
+                    answers[pod.metadata.uid] = _Answer(evicted=False, refusal=outcome.message)
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    answers[pod.metadata.uid] = outcome
+        if fatal and not any(answer.evicted for answer in answers.values()):
+            raise fatal[0]
+        for refusal in fatal:
+            activity.logger.warning("draining %s: %s", request.target.pinned.node, refusal.message)
+        return answers
+
+    async def _evict(self, pod: Pod, options: DrainOptions) -> _Answer:
+        """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going harms nobody."""
+        metadata = pod.metadata
+        delete = {"preconditions": {"uid": metadata.uid}}
+        grace = {"gracePeriodSeconds": int(options.grace.total_seconds())} if options.grace is not None else {}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+            "deleteOptions": {**delete, **grace},
+        }
+        path = PODS.path(metadata.name, namespace=metadata.namespace, subresource="eviction")
+        try:
+            await self._connection.create(path, eviction)
+        except (ObjectNotFound, ObjectConflict):
+            return _Answer(evicted=False)  # gone, or another pod has its name
+        except NamespaceEnding:
+            return _Answer(evicted=False, refusal="its namespace is being terminated, and it with that")
+        except ApplicationError as error:
+            if error_type(error) in FATAL:
+                raise
+            return _Answer(evicted=False, refusal=error.message)
+        return _Answer(evicted=True)
+
+
+def _daemon_set(pod: Pod) -> str:
+    owners = pod.metadata.owner_references or ()
+    return next((owner.name for owner in owners if owner.controller and owner.kind == DAEMON_SETS.kind), "")
+
+
+def _ended(pod: Pod) -> bool:
+    return pod.status is not None and pod.status.phase in {"Succeeded", "Failed"}
+
+
+def _some(words: Iterable[str]) -> tuple[str, ...]:
+    """As many as a history may carry, and a count of the rest."""
+    listed = [each if len(each) <= LONGEST_WORDS else f"{each[:LONGEST_WORDS]}…" for each in words]
+    more = len(listed) - MAXIMUM_WORDS
+    return (*listed[:MAXIMUM_WORDS], *([f"and {more} more"] if more > 0 else []))

@@ -1,0 +1,155 @@
+"""Find out which volumes of a node have failed: what is said of it, what is attached to it and which pods mount that, all live.
+
+What the words mean is `policy/remediation/volumes.py`; nothing here writes. A volume counts as the node's only by a
+VolumeAttachment: what a message names beside that is somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.node_events import events_on_node
+from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.livenode import LiveNode, read_node
+from activities.cluster.objects.machine_reading import find_check
+from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
+from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
+from activities.errors import ErrorType, failure
+from policy.dialects import parse
+from policy.episodes import Need, NeedKind
+from policy.errors import PolicyError
+from policy.healthcheck import ObjectRef
+from policy.nodes import READY
+from policy.remediation.volumes import (
+    EVICTION_TIMEOUT,
+    AttachedVolume,
+    PodThere,
+    Said,
+    find_failure,
+    read_volume_template,
+)
+
+MOST_SAID = 10
+LONGEST_SAID = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """tells: whether a condition of that type and status does; events: reasons of Events that do, and how old they may be."""
+
+    tells: Callable[[str, str], bool]
+    events: frozenset[str]
+    within: timedelta
+    eviction_timeout: timedelta
+
+
+class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
+    """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
+
+    @activity.defn(name="remediation.find-volumes")
+    async def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
+        """Words first, then what they may be about."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+        asked = (
+            await self._from_template(request.template) if request.template is not None else await self._from_check(request.need)
+        )
+        name = target.pinned.node
+        try:
+            node = await read_node(self._connection, name)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is gone") from error
+        if node.view.uid != target.pinned.uid:
+            told = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {told}")
+        said = [*_conditions(node, asked.tells), *(await self._events(name, asked) if asked.events else ())]
+        attached, pods = await asyncio.gather(self._attached(name), self._pods(name))
+        return FailedVolumes(
+            failure=find_failure(said, attached, pods),
+            eviction_timeout=asked.eviction_timeout,
+            said=tuple(Said(by=each.by, message=each.message[:LONGEST_SAID]) for each in said[:MOST_SAID]),
+        )
+
+    async def _from_template(self, ref: ObjectRef) -> _Asked:
+        if ref.kind != VOLUME_DETACHMENTS.kind or not ref.namespace:
+            raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: expected a {VOLUME_DETACHMENTS.kind} with its namespace")
+        try:
+            rule = read_volume_template(await self._connection.get(VOLUME_DETACHMENTS.path(ref.name, namespace=ref.namespace)))
+        except ObjectNotFound as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{ref.key} does not exist") from error
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        named = frozenset(rule.conditions)
+        return _Asked(
+            tells=lambda kind, status: kind in named and (status != "True" if kind == READY else status == "True"),
+            events=named,
+            within=rule.events_within,
+            eviction_timeout=rule.eviction_timeout,
+        )
+
+    async def _from_check(self, need: Need) -> _Asked:
+        """By the conditions for which the check calls it unhealthy. Who asks without one has to name a template."""
+        document = await find_check(self._connections, need) if need.kind is NeedKind.CHECK else None
+        if document is None:
+            problem = f"no health check says what ails the node: expected one that names a {VOLUME_DETACHMENTS.kind}"
+            raise failure(ErrorType.INVALID_CONFIG, problem)
+        try:
+            unhealthy = {(each.type, each.status) for each in parse(document).conditions}
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        return _Asked(
+            tells=lambda kind, status: (kind, status) in unhealthy,
+            events=frozenset(),
+            within=timedelta(0),
+            eviction_timeout=EVICTION_TIMEOUT,
+        )
+
+    async def _events(self, node: str, asked: _Asked) -> list[Said]:
+        now, events = self._clock(), await events_on_node(self._connection, node)
+        recent = [event for event in events if event.reason in asked.events and abs(now - event.at) <= asked.within]
+        return [Said(by=each.reason, message=each.message) for each in sorted(recent, key=lambda event: event.at, reverse=True)]
+
+    async def _attached(self, node: str) -> list[AttachedVolume]:
+        """Without what a pod's own spec has attached: no claim leads there."""
+        names = sorted({each.volume for each in await read_attachments(self._connection, node) if each.volume})
+        found = await asyncio.gather(*(self._volume(name) for name in names))
+        return [each for each in found if each is not None]
+
+    async def _volume(self, name: str) -> AttachedVolume | None:
+        try:
+            document = await self._connection.get(VOLUMES.path(name))
+        except ObjectNotFound:
+            return None
+        return AttachedVolume(name=name, handle=_handle(document.get("spec") or {}))
+
+    async def _pods(self, node: str) -> list[PodThere]:
+        pods = [pod for pod in await read_pods(self._connection, node) if not pod.finished]
+        return list(await asyncio.gather(*(self._there(pod) for pod in pods)))
+
+    async def _there(self, pod: Pod) -> PodThere:
+        used = await volumes_of(self._connection, [pod])
+        return PodThere(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
+
+
+def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[Said]:
+    """What a view leaves out as well: the messages of conditions that nobody else reads."""
+    for condition in (node.document.get("status") or {}).get("conditions") or ():
+        kind = str(condition.get("type") or "")
+        if tells(kind, str(condition.get("status") or "")):
+            yield Said(by=kind, message=str(condition.get("message") or ""))
+
+
+def _handle(spec: Mapping[str, JsonObject]) -> str:
+    """As the cloud calls it. Volumes from before CSI are attached by its drivers as well; Amazon's may say their zone before."""
+    amazon = str((spec.get("awsElasticBlockStore") or {}).get("volumeID") or "").rpartition("/")[2]
+    google = str((spec.get("gcePersistentDisk") or {}).get("pdName") or "")
+    return str((spec.get("csi") or {}).get("volumeHandle") or "") or amazon or google

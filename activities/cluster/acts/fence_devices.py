@@ -1,0 +1,159 @@
+"""Which devices would fence each node, and telling when one of them falls silent, over the Kubernetes API.
+
+The configuration is resolved as for an episode begun by hand (`plans.py`), and nothing is pinned, marked or commanded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
+from activities.cluster.objects.decoding import NODE_DECODING, decode_node
+from activities.cluster.objects.livenode import Clock, utc_now
+from activities.cluster.objects.machine_reading import Connections
+from activities.cluster.objects.reading_once import ReadOnce
+from activities.contracts.device_check import (
+    FenceDeviceActivities,
+    FenceDevices,
+    FenceDevicesRequest,
+    NodeNames,
+    NodeNamesRequest,
+    TellDevicesRequest,
+)
+from activities.errors import ErrorType, error_type
+from policy.device_check import DeviceEventReason, DeviceTidings, NodeToCheck, devices_of
+from policy.episodes import Need
+from policy.errors import PolicyError
+from policy.fence.compiling import compile_config
+from policy.fence.config import FenceConfig, Source
+from policy.healthcheck import ObjectRef
+from policy.marks import mark_of
+from policy.nodes import NodeView
+
+PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
+"""What says nothing of a node's configuration: the whole request is tried again."""
+
+AT_ONCE = 4
+REPEATED = timedelta(minutes=10)
+"""What was told so shortly ago was told by a former attempt of the same request."""
+
+NOBODYS = "default"
+"""How the configuration is called that holds where nobody has written any."""
+
+
+class ClusterFenceDevices(FenceDeviceActivities):
+    """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        machines: ClusterConnection | None = None,
+        fence_namespace: str = FENCE_NAMESPACE,
+        looked_after: Callable[[], bool] = lambda: True,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._machines = machines
+        self._fence_namespace = fence_namespace
+        self._looked_after = looked_after
+        self._recorder = EventRecorder(connection, clock=clock)
+
+    @activity.defn(name="fence-check.list-nodes")
+    async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
+        """Live, page by page; of each page only the names stay."""
+        require_cluster(request.cluster, self._cluster)
+        names: list[str] = []
+        async for page in self._connection.list_pages(NODES.path()):
+            names += [item.key for item in NODE_DECODING.items(page.body)]
+        return NodeNames(names=tuple(sorted(names)))
+
+    @activity.defn(name="fence-check.find-devices")
+    async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
+        """A few nodes side by side; lists that several configurations need are read once."""
+        require_cluster(request.cluster, self._cluster)
+        nodes = ReadOnce(self._connection)
+        machines = ReadOnce(self._machines) if self._machines is not None else nodes
+        connections, gate = Connections(nodes=nodes, machines=machines), asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str) -> NodeToCheck:
+            async with gate:
+                return await self._find(connections, name)
+
+        return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
+
+    @activity.defn(name="fence-check.tell")
+    async def tell_devices(self, request: TellDevicesRequest) -> None:
+        """One after the other. The first that can't be told ends it; when it is repeated, what was told stays as it is."""
+        require_cluster(request.cluster, self._cluster)
+        for tidings in request.tidings:
+            await self._recorder.tell(_happening(tidings), quiet=REPEATED)
+
+    async def _find(self, connections: Connections, name: str) -> NodeToCheck:
+        try:
+            view = decode_node(await connections.nodes.get_bytes(NODES.path(name)))
+        except ObjectNotFound:
+            return NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node")
+        try:
+            return await self._resolved(connections, view)
+        except PolicyError as error:
+            return _without_devices(view, str(error))
+        except ApplicationError as error:
+            if error_type(error) in PASSING or error_type(error) is None:
+                raise
+            return _without_devices(view, error.message)
+
+    async def _resolved(self, connections: Connections, view: NodeView) -> NodeToCheck:
+        config = await configuration_for(connections, view, None, Need(), namespace=self._fence_namespace)
+        if config.errors:
+            return _without_devices(view, "; ".join(config.errors))
+        plan = compile_config(config)
+        devices = devices_of(plan)
+        if not devices:
+            return _without_devices(view, f"{config.subject}: no device is configured")
+        return NodeToCheck(
+            node=view.name,
+            uid=view.uid,
+            ready=view.ready,
+            held=_held(view),
+            tells=_somebodys(config) or self._looked_after(),
+            devices=devices,
+        )
+
+
+def _somebodys(config: FenceConfig) -> bool:
+    return (config.name, config.source) != (NOBODYS, Source.DEFAULT)
+
+
+def _without_devices(view: NodeView, problem: str) -> NodeToCheck:
+    return NodeToCheck(node=view.name, uid=view.uid, ready=view.ready, held=_held(view), problem=problem)
+
+
+def _held(view: NodeView) -> str:
+    """A mark that can't be read is an episode's all the same."""
+    try:
+        mark = mark_of(view)
+    except PolicyError:
+        return "unknown"
+    return mark.incident if mark is not None else ""
+
+
+def _happening(tidings: DeviceTidings) -> Happening:
+    return Happening(
+        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=tidings.node),
+        uid=tidings.node_uid,
+        reason=tidings.reason,
+        message=tidings.message,
+        warning=tidings.reason is DeviceEventReason.FENCE_DEVICE_SILENT,
+        identity=tidings.identity,
+    )

@@ -1,0 +1,395 @@
+"""Consequences: let what ran on a node that is proven off run elsewhere. Nothing here happens without that proof (S1).
+
+Each consequence checks everything anew in the activity that writes: the proof covers every pinned device, its time is not over,
+the cluster Lease is held, and the live Node is the pinned one, still down, on the boot that was fenced, and ours. A reading
+that licenses it is fresh because the workflow reads the power just before and bounds `not_after` by it (S2). What is in the
+way is told by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
+
+What protects a machine (a preservation, an exclusion, somebody's lease) does not keep its workloads from running elsewhere: a
+consequence takes nothing from the machine. A hold does, and so does the off switch. Only the deletion of the Node takes more.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.acts.cut_workload import behind_cut
+from activities.cluster.acts.isolation import OUR_TAINT, another_machine, require_cluster, taint_beside_mark
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.fence_config import live_policies, switched_off
+from activities.cluster.objects.livenode import (
+    EDIT_ATTEMPTS,
+    Clock,
+    Edit,
+    LiveNode,
+    append_taint,
+    edit_node,
+    find_node,
+    in_time,
+    readable_mark,
+    remove_taint,
+    utc_now,
+)
+from activities.cluster.objects.marks import is_ours, owner, require_pinned, write_mark
+from activities.cluster.objects.workload import (
+    MAXIMUM_NAMES,
+    Attachment,
+    Pod,
+    count,
+    read_attachments,
+    read_pods,
+    read_standing,
+    volumes_of,
+)
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    FreeCutRequest,
+    FreeDumpingRequest,
+    FreeingActivities,
+    FreeRequest,
+    FreeResult,
+    LookRequest,
+    LookResult,
+    LookVerdict,
+    UntaintRequest,
+    Workload,
+)
+from activities.errors import ErrorType, error_type, failure
+from policy.episodes import OffProof
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
+from policy.fencing import paths_cut, proof_stands
+from policy.kdump import dead_stands, normal_address
+from policy.marks import Mark
+from policy.vetoes import held_by
+
+PARALLEL_DELETES = 10
+"""Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
+
+T = TypeVar("T")
+Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
+
+
+class ClusterFreeing(OfOneCluster, FreeingActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        look: Callable[[LookRequest], Awaitable[LookResult]],
+        *,
+        own_node: str = "",
+        clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
+    ) -> None:
+        """look: the last look at this cluster (`looks.py`)."""
+        super().__init__(cluster, connection, own_node=own_node, clock=clock)
+        self._look = look
+        self._source = source
+
+    @activity.defn(name="power-management.taint-out-of-service")
+    async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
+        """Add the taint and the note in our mark that it is ours, in one patch."""
+        target = request.target
+        if (limit := await self._require_licence(request)) is not None:
+            problem = f"only {limit} pods may be freed in a minute, and a taint frees all at once: they are deleted in portions"
+            raise failure(ErrorType.NOT_LICENSED, problem)
+
+        def decide(node: LiveNode) -> Edit:
+            mark = self._require_fenced(request, node)
+            if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
+                whose = "by us" if mark.out_of_service else "by somebody else, whose it stays"
+                return Edit(detail=f"tainted out-of-service already {whose}")
+            operations = (*write_mark(node, replace(mark, out_of_service=True)), *append_taint(node, OUR_TAINT))
+            return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound as error:
+            message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
+            raise failure(ErrorType.NOT_FOUND, message) from error
+
+    @activity.defn(name="power-management.delete-workload")
+    async def delete_workload(self, request: FreeRequest) -> FreeResult:
+        """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
+        return await self._delete_workload(request, await self._require_licence(request))
+
+    @activity.defn(name="power-management.free-while-dumping")
+    async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
+        """The same round on another proof."""
+        return await self._delete_workload(request, await self._require_dead(request))
+
+    async def _delete_workload(self, request: Consequence, limit: int | None) -> FreeResult:
+        name = request.target.pinned.node
+        # Listed before the node is looked at: what is then deleted was bound to the node that the look found, or to one
+        # that no longer exists, never to a namesake that registered in between. The uids hold the rest.
+        pods = await read_pods(self._connection, name)
+        await self._require_still_fenced(request)
+        chosen = _portion([pod for pod in pods if pod.in_the_way], limit, request.at_most)
+        deleted_pods = await self._in_rows(request, chosen, self._delete_pod)
+
+        attachments = [each for each in await read_attachments(self._connection, name) if not each.deleting]
+        remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
+        used = await volumes_of(self._connection, remaining)
+        free = [] if used.untraceable else [each for each in attachments if not used.has(each)]
+        if free and self._clock() <= request.not_after:
+            await self._require_still_fenced(request)
+        deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
+        return FreeResult(
+            deleted_pods=deleted_pods,
+            deleted_attachments=deleted_attachments,
+            left=replace(await count(self._connection, await read_standing(self._connection, name), OUR_TAINT), per_minute=limit),
+        )
+
+    @activity.defn(name="power-management.delete-node")
+    async def delete_node(self, request: FreeRequest) -> ActResult:
+        """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9).
+
+        Read before the last look, and deleted only in that version: whatever is written on it meanwhile is looked at.
+        """
+        await self._require_licence(request)
+        name = request.target.pinned.node
+        for _ in range(EDIT_ATTEMPTS):
+            node = await find_node(self._connection, name)
+            if node is None or node.view.deleting:
+                return ActResult(changed=False, detail=f"the Node is {'gone' if node is None else 'being deleted'} already")
+            mark = self._require_fenced(request, node)
+            if mark.paths:
+                problem = f"Node/{name} is not deleted: its mark tells which paths are cut ({', '.join(mark.paths)})"
+                raise failure(ErrorType.INVALID_CONFIG, problem)
+            await self._require_look(request)
+            self._require_time(request)
+            try:
+                await self._connection.delete(NODES.path(name), uid=node.view.uid, resource_version=node.view.resource_version)
+            except ObjectConflict:
+                continue
+            except ObjectNotFound:
+                return ActResult(changed=False, detail="the Node is gone already")
+            return ActResult(changed=True, detail=f"deleted Node/{name}, uid {node.view.uid}")
+        raise failure(
+            ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our look and our delete"
+        )
+
+    async def _require_look(self, request: FreeRequest) -> None:
+        """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half
+        done."""
+        look = LookRequest(target=request.target, need=request.need, holder=request.holder, need_matters=False)
+        result = await self._look(look)
+        refused = {
+            LookVerdict.VETOED: ErrorType.VETOED,
+            LookVerdict.TARGET_CHANGED: ErrorType.TARGET_CHANGED,
+            LookVerdict.NOT_LICENSED: ErrorType.NOT_LICENSED,
+            LookVerdict.NEED_GONE: ErrorType.VETOED,
+        }
+        if result.verdict is not LookVerdict.GO:
+            raise failure(refused[result.verdict], f"Node/{request.target.pinned.node} is not deleted: {result.reason}")
+
+    @activity.defn(name="isolation.free-cut-pods")
+    async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
+        """One round, in the order of `delete_workload`, of what lies behind the cut."""
+        name = request.target.pinned.node
+        limit = await self._require_cut(request)
+        pods = await read_pods(self._connection, name)
+        found = await behind_cut(self._connection, [pod for pod in pods if pod.in_the_way], request.storage)
+        if found.pods:  # a node that says Ready and has nothing there loses nothing, and is cut off all the same
+            await self._require_still_fenced(request)
+        deleted_pods = await self._in_rows(request, _portion(found.pods, limit, request.at_most), self._delete_pod)
+
+        remaining = [pod for pod in await read_pods(self._connection, name) if not pod.finished]
+        used = await volumes_of(self._connection, remaining)
+        attachments = [each for each in await read_attachments(self._connection, name) if each.volume in found.volumes]
+        free = [] if used.untraceable else [each for each in attachments if not each.deleting and not used.has(each)]
+        if free and self._clock() <= request.not_after:
+            await self._require_still_fenced(request)
+        deleted_attachments = await self._in_rows(request, free, self._delete_attachment)
+        there = {pod.metadata.uid: pod for pod in await read_pods(self._connection, name)}
+        left = [there[pod.metadata.uid] for pod in found.pods if pod.metadata.uid in there]
+        return FreeResult(
+            deleted_pods=deleted_pods,
+            deleted_attachments=deleted_attachments,
+            left=Workload(
+                pods=len(left),
+                attachments=len(attachments) - deleted_attachments,
+                names=tuple(pod.key for pod in left[:MAXIMUM_NAMES]),
+                forced=sum(pod.forced for pod in left),
+                per_minute=limit,
+            ),
+        )
+
+    @activity.defn(name="power-management.read-workload")
+    async def read_workload(self, request: ActRequest) -> Workload:
+        """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
+        require_cluster(request.target.cluster, self._cluster)
+        standing = await read_standing(self._connection, request.target.pinned.node)
+        return replace(await count(self._connection, standing, OUR_TAINT), per_minute=await self._limit())
+
+    @activity.defn(name="power-management.untaint-out-of-service")
+    async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
+        """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"untainting Node/{target.pinned.node}")
+            if another_machine(node, target):
+                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            mark = readable_mark(node.view)
+            if mark is None or not is_ours(mark, target):
+                return taint_beside_mark(node, mark, ours=request.ours)
+            if not (mark.out_of_service or (request.ours and OUR_TAINT in node.taints)):
+                return Edit(detail="no out-of-service taint of ours on it")
+            operations = (*write_mark(node, replace(mark, out_of_service=False)), *remove_taint(node, OUR_TAINT))
+            return Edit(detail="removed our out-of-service taint", operations=operations)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and the taint with it")
+
+    async def _require_licence(self, request: FreeRequest) -> int | None:
+        """What does not depend on the node: whom we are, the time, the proof, the cluster Lease. Answers how many pods may be
+        freed in a minute, None for as many as there are."""
+        pinned = request.target.pinned
+        self._require_other_node(pinned.node, ", which can't be off then")
+        if not proof_stands(request.proof, pinned.levels):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
+        return await self._require_leave(request)
+
+    async def _require_cut(self, request: FreeCutRequest) -> int | None:
+        """The same for what lies behind cut paths."""
+        pinned = request.target.pinned
+        self._require_other_node(pinned.node, " and frees nothing of it itself")
+        if not paths_cut(request.proofs, pinned.endpoints):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no path of it is proven cut")
+        available = {each.volume for proof in request.proofs for each in proof.volumes}
+        ports = any(proof.readings for proof in request.proofs)  # what lies behind a port may be named by its handle, too
+        if unproven := set(request.storage.handles) - available if available and not ports else set():
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: not proven detached: {', '.join(sorted(unproven))}")
+        return await self._require_leave(request)
+
+    async def _require_dead(self, request: FreeDumpingRequest) -> int | None:
+        """The same for a node that writes its crash dump."""
+        pinned, proof = request.target.pinned, request.proof
+        self._require_other_node(pinned.node, ", whose kernel can't be dead then")
+        if not dead_stands(proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
+            raise failure(
+                ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no message of its own says that its kernel is dead: {proof}"
+            )
+        return await self._require_leave(request)
+
+    async def _require_leave(self, request: Consequence) -> int | None:
+        require_cluster(request.target.cluster, self._cluster)
+        self._require_time(request)
+        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
+            raise failure(ErrorType.NOT_LICENSED, problem)
+        node = await find_node(self._connection, request.target.pinned.node)
+        policies = await live_policies(self._connection, self._source)
+        off = switched_off(policies, node.view if node is not None else None)
+        if off or (node is not None and (off := switched_off_node(node.view) or held_by(node.view))):
+            # The node is off already; what is left to do waits for the switch, and then for a person.
+            raise failure(ErrorType.NOT_LICENSED, off)
+        return policies.pods_per_minute
+
+    async def _limit(self) -> int | None:
+        """How many pods may be freed in a minute, for who only reads: policies that can't be used hold up the act."""
+        try:
+            return (await live_policies(self._connection, self._source)).pods_per_minute
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.NOT_LICENSED:
+                raise
+            return None
+
+    def _require_time(self, request: Consequence) -> None:
+        in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
+
+    async def _require_still_fenced(self, request: Consequence) -> None:
+        """The same for acts on other objects than the Node; a Node that is gone is as far down as can be, if its machine is."""
+        node = await find_node(self._connection, request.target.pinned.node)
+        if node is not None:
+            self._require_fenced(request, node)
+            return
+        if isinstance(request, FreeDumpingRequest):
+            name = request.target.pinned.node
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{name} is gone: whether its machine has booted can't be seen")
+        self._require_time(request)
+
+    def _require_fenced(self, request: Consequence, node: LiveNode) -> Mark:
+        """The live Node is the pinned one, down since it was fenced, and ours. Answers our mark on it."""
+        pinned = request.target.pinned
+        self._require_time(request)
+        require_pinned(node, request.target)
+        if node.view.boot_id != pinned.boot_id:
+            booted = f"boot id {node.view.boot_id!r}, pinned was {pinned.boot_id!r}"
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} has booted since it was pinned: {booted}")
+        if node.view.ready:
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} says Ready, so it is not off")
+        if isinstance(request, FreeDumpingRequest) and request.proof.address not in map(normal_address, node.addresses):
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} no longer has the address {request.proof.address}")
+        mark = readable_mark(node.view)
+        if mark is None or not is_ours(mark, request.target):
+            raise failure(ErrorType.VETOED, f"Node/{pinned.node} is held by {owner(mark)}, not by this episode")
+        return mark
+
+    async def _in_rows(self, request: Consequence, items: Sequence[T], delete: Callable[[T], Awaitable[bool]]) -> int:
+        """Delete row by row while there is time. A refusal is raised unless something got done: the next round meets it again."""
+        deleted, refusals = 0, list[ApplicationError]()
+        for start in range(0, len(items), PARALLEL_DELETES):
+            if self._clock() > request.not_after:
+                break
+            row = [delete(item) for item in items[start : start + PARALLEL_DELETES]]
+            for outcome in await asyncio.gather(*row, return_exceptions=True):
+                if isinstance(outcome, ApplicationError):
+                    refusals.append(outcome)
+                elif isinstance(outcome, BaseException):
+                    raise outcome
+                else:
+                    deleted += outcome
+        if refusals and not deleted:
+            raise refusals[0]
+        for refusal in refusals:
+            activity.logger.warning("freeing %s: %s", request.target.pinned.node, refusal.message)
+        return deleted
+
+    async def _delete_pod(self, pod: Pod) -> bool:
+        metadata = pod.metadata
+        return await self._delete(PODS.path(metadata.name, namespace=metadata.namespace), metadata.uid, grace_seconds=0)
+
+    async def _delete_attachment(self, attachment: Attachment) -> bool:
+        return await self._delete(VOLUME_ATTACHMENTS.path(attachment.metadata.name), attachment.metadata.uid)
+
+    async def _delete(self, path: str, uid: str, *, grace_seconds: int | None = None) -> bool:
+        """False where that very object is gone already; one of the same name and another uid is none of ours."""
+        try:
+            await self._connection.delete(path, uid=uid, grace_seconds=grace_seconds)
+        except (ObjectNotFound, ObjectConflict):
+            return False
+        return True
+
+
+def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> list[Pod]:
+    """Those that may go now. What has gone already but for a finalizer is asked again and is no part of it; what was told to stay
+    under our taint is not counted (`workload.py`), and so goes last."""
+    if limit is None:
+        return list(pods)
+    fresh = sorted((pod for pod in pods if not pod.forced), key=lambda pod: pod.stays_under(OUR_TAINT))
+    return [*fresh[: at_most or 0], *(pod for pod in pods if pod.forced)]
+
+
+def _told(proof: OffProof) -> str:
+    """What a proof that is not one says, in a line."""
+    if proof.acknowledgement is not None:
+        return "the acknowledgement lacks who or why"
+    if proof.commanded_at is None:
+        return "no off command has ended"
+    readings = ", ".join(f"{each.endpoint} said {each.state} at {each.at.isoformat()}" for each in proof.readings)
+    return f"off was commanded by {proof.commanded_at.isoformat()}, then {readings or 'nothing was read'}"

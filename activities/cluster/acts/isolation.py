@@ -1,0 +1,228 @@
+"""Cordon and taint a node in an episode's name, and take back exactly what that episode had put on it (S28, S35).
+
+The cordon and the note "this cordon is ours" go in one patch, and so do their removals: no crash can leave a cordon of unknown
+origin behind; taints likewise. Evicting its pods is `drain.py`, freeing the workload of a node that is off `freeing.py`.
+"""
+
+from dataclasses import replace
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.acts.drain import Draining
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.livenode import (
+    Edit,
+    LiveNode,
+    append_taint,
+    cordon,
+    edit_node,
+    in_time,
+    readable_mark,
+    remove_annotation,
+    remove_taint,
+    remove_taints,
+    uncordon,
+)
+from activities.cluster.objects.machine_reading import read_subject
+from activities.cluster.objects.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    DrainRequest,
+    DrainResult,
+    IsolationActivities,
+    PathRequest,
+    RestoreRequest,
+    TaintRequest,
+    Target,
+)
+from activities.errors import ErrorType, failure
+from policy.identity import same_machine
+from policy.inventory import of_one_cluster
+from policy.machines import MachineView
+from policy.marks import Mark
+from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
+from policy.targets import MACHINE
+from policy.vetoes import preserved_by, preserved_on
+
+OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
+"""The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""
+
+PLAIN_EFFECTS = ("NoSchedule", "PreferNoSchedule")
+"""Those that take nothing away from anybody."""
+
+
+class ClusterIsolation(OfOneCluster, IsolationActivities):
+    """Served by the workers of one cluster's queue."""
+
+    @activity.defn(name="isolation.mark-unschedulable")
+    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+        """Cordon, unless somebody else had."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"cordoning Node/{target.pinned.node}")
+            found = require_held(node, target, "it is not cordoned")
+            if node.view.unschedulable:
+                whose = "by us" if found.cordoned else "by somebody else, whose it stays"
+                return Edit(detail=f"cordoned already {whose}", mark=found)
+            mark = replace(claim(found, target, now), cordoned=True)
+            return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()), mark=mark)
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="isolation.note-path")
+    async def note_path(self, request: PathRequest) -> ActResult:
+        """Before a path is cut, and after it was given back. A Node that is gone has no mark to keep."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
+            if request.cut:
+                require_pinned(node, target)
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                if request.cut:
+                    raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, no path of it is cut")
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            others = tuple(each for each in found.paths if each != request.endpoint)
+            paths = (*others, request.endpoint) if request.cut else others
+            return Edit(
+                detail=f"paths cut: {', '.join(paths) or 'none'}", operations=write_mark(node, replace(found, paths=paths))
+            )
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            if request.cut:
+                raise
+            return ActResult(changed=False, detail="the Node is gone, and our mark with it")
+
+    @activity.defn(name="isolation.taint")
+    async def taint(self, request: TaintRequest) -> ActResult:
+        """The taint and the note that it is ours, in one patch. Of two taints with one key and effect the API takes only one."""
+        target, taint = request.target, request.taint
+        require_cluster(target.cluster, self._cluster)
+        if taint.effect not in PLAIN_EFFECTS:
+            raise failure(
+                ErrorType.INVALID_CONFIG,
+                f"taint {spelled(taint)}: expected the effect {' or '.join(PLAIN_EFFECTS)}; NoExecute deletes pods, for which off"
+                " has to be proven first",
+            )
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"tainting Node/{target.pinned.node}")
+            found = require_held(node, target, "it is not tainted")
+            if any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints):
+                ours = taint in node.taints and spelled(taint) in found.taints
+                return Edit(detail=f"tainted already {'by us' if ours else 'by somebody else, whose it stays'}", mark=found)
+            kept = (each for each in found.taints if each != spelled(taint))
+            mark = replace(claim(found, target, now), taints=(*kept, spelled(taint)))
+            operations = (*write_mark(node, mark), *append_taint(node, taint))
+            return Edit(detail=f"tainted {spelled(taint)}", operations=operations, mark=mark)
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="isolation.drain")
+    async def drain(self, request: DrainRequest) -> DrainResult:
+        """See `drain.py`."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await Draining(self._connection, own_node=self._own_node, clock=self._clock).round(request)
+
+    @activity.defn(name="recovery.mark-schedulable")
+    async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
+        """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
+
+        A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21). Where its Machine can't be read,
+        that is not known, and the node stays as it is until it can be.
+        """
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+        machines: tuple[MachineView, ...] = ()
+        unread: ApplicationError | None = None
+        try:
+            if not target.pinned.node.startswith(MACHINE):
+                machines = (await read_subject(self._connections, None, target.pinned.node)).machines
+        except ApplicationError as error:
+            unread = error
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"restoring Node/{target.pinned.node}")
+            if another_machine(node, target):
+                return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return taint_beside_mark(node, found, ours=request.tainted)
+            ours = replace(found, out_of_service=found.out_of_service or request.tainted)
+            ours = replace(ours, cordoned=False) if request.keep_cordon else ours
+            if unread is not None and ours.cordoned and node.view.unschedulable:
+                raise unread
+            return _way_back(node, ours, machines)
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and our marks with it")
+
+
+def _keep_for_paths(node: LiveNode, mark: Mark) -> Edit:
+    kept = replace(mark, out_of_service=False, off_proven="")
+    operations = write_mark(node, kept)
+    if mark.out_of_service:
+        operations = (*operations, *remove_taint(node, OUR_TAINT))
+    return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
+
+
+def require_cluster(asked: str, served: str) -> None:
+    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
+    if asked != served:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
+        )
+
+
+def another_machine(node: LiveNode, target: Target) -> bool:
+    """Whether restoring must keep off this node: a restoring act compares the machine, not the Node object (S9)."""
+    return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
+
+
+def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
+    """Of a node that does not carry our mark (any more) only the out-of-service taint is ours to remove, where the episode knows
+    that it has set it: it must not stand on a machine that is switched on (S32). Raises Vetoed where the mark of another episode
+    says that the taint is its own."""
+    if not ours or OUR_TAINT not in node.taints:
+        return Edit(detail=f"left alone: the node is held by {owner(mark)}")
+    if mark is not None and mark.out_of_service:
+        problem = f"Node/{node.view.name}: {owner(mark)} calls the out-of-service taint its own, so we can't remove it"
+        raise failure(ErrorType.VETOED, problem)
+    detail = f"removed our out-of-service taint; the node is held by {owner(mark)}"
+    return Edit(detail=detail, operations=remove_taint(node, OUR_TAINT))
+
+
+def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...]) -> Edit:
+    if mark.paths:
+        # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
+        return _keep_for_paths(node, mark)
+    removed = ["our mark"]
+    operations = remove_annotation(MARK_ANNOTATION)
+    on_machine = (preserved_on(each, node.view) for each in machines if of_one_cluster(each, node.view))
+    preserved, left = preserved_by(node.view) or next(filter(None, on_machine), ""), ""
+    if mark.cordoned and node.view.unschedulable:
+        if preserved:
+            # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
+            left = f"; left cordoned: {preserved}"
+        else:
+            removed.append("our cordon")
+            operations += uncordon()
+    ours = [taint for taint in node.taints if spelled(taint) in mark.taints or (mark.out_of_service and taint == OUR_TAINT)]
+    removed += ["our out-of-service taint" if taint == OUR_TAINT else f"our taint {spelled(taint)}" for taint in ours]
+    operations += remove_taints(node, ours)
+    return Edit(detail=f"removed {', '.join(removed)}{left}", operations=operations)

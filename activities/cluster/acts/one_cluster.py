@@ -1,0 +1,41 @@
+"""What the activities of one cluster have in common: its name, where its objects are, the node they run on and the time."""
+
+from __future__ import annotations
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import of_cluster_api
+from activities.cluster.objects.livenode import Clock, utc_now
+from activities.cluster.objects.machine_reading import Connections
+from activities.errors import ErrorType, failure
+
+
+class OfOneCluster:
+    """Served by the workers of one cluster's queue.
+
+    machines: where Cluster API's objects live, if elsewhere. own_node: the node this worker runs on, "" where not known.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._machines = machines or connection
+        self._connections = Connections(nodes=connection, machines=self._machines)
+        self._own_node = own_node
+        self._clock = clock
+
+    def _connection_of(self, api_version: str) -> ClusterConnection:
+        """By which objects of that version are read and written."""
+        return self._machines if of_cluster_api(api_version) else self._connection
+
+    def _require_other_node(self, node: str, why: str) -> None:
+        """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""
+        if self._own_node and node == self._own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{node}{why}")

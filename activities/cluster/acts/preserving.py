@@ -1,0 +1,433 @@
+"""Keep a machine, release it, or ask for its deletion: look live, decide by `policy/preservation`, write what differs.
+
+Each write names the version that was read, so that nobody's word in between is lost. A hold begins with the annotation that asks
+for it and then its expiry, and ends with the expiry last: it alone says that one is in force, so a crash in between leaves what
+the next look completes or ends. What is the user's is not touched (S28). A deletion begins with a claim on the Node, written
+only if the Node is as it was just read: whoever annotates before the claim keeps the machine, whoever comes after it sees the
+claim (S27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from temporalio import activity
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.keeping import Keeping, Sight
+from activities.cluster.live.looks import PermitBook
+from activities.cluster.live.nodelease import foreign_holder
+from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
+from activities.errors import ErrorType, failure
+from policy.durations import format_duration
+from policy.fence_policies import switched_off_node
+from policy.healthcheck import ObjectRef
+from policy.marks import TERMINATING_ANNOTATION, claim_of
+from policy.moments import written
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
+from policy.preservation.effects import Effects, PreservedCondition, effects
+from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
+from policy.preservation.overriding import NOT_OVERRIDDEN
+from policy.preservation.pools import Pool
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.vetoes import chosen, going, veto_of
+
+ATTEMPTS = 5
+"""So often others may change an object between our read and our write."""
+
+MCM_GROUP = "machine.sapcloud.io/"
+
+BEING_DELETED = "the machine is being deleted"
+
+Patch = list[dict[str, Any]]
+
+
+class ClusterPreservation(OfOneCluster, PreservationActivities):
+    """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        permits: PermitBook,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+        pools: Iterable[Pool] = (),
+    ) -> None:
+        """pools: those of the settings."""
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        self._permits = permits
+        self._keeping = Keeping(connection, machines=machines, pools=pools)
+
+    @activity.defn(name="preservation.hold")
+    async def hold(self, request: HoldRequest) -> Hold:
+        """Judged by the server's clock where it is the earlier one: a hold never ends early."""
+        require_cluster(request.cluster, self._cluster)
+        for _ in range(ATTEMPTS):
+            sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+            in_time(None, self._clock(), f"writing of {request.node} whether it is kept")
+            now = self._connection.now() if self._clock is utc_now else self._clock()
+            if sight.held is None or (why := _another(sight, request)):
+                gone = why if sight.held is not None else "there is neither a Machine nor a Node of that name"
+                return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
+            try:
+                return await self._bring_about(sight, request, now)
+            except ObjectConflict:
+                continue
+        raise failure(ErrorType.TRANSIENT, f"{request.node}: changed by others {ATTEMPTS} times between our read and our write")
+
+    @activity.defn(name="preservation.give-up")
+    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        """See the module."""
+        require_cluster(request.cluster, self._cluster)
+        for _ in range(ATTEMPTS):
+            in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
+            sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+            if sight.held is None or sight.machine is None:
+                return GiveUpResult(gone=True, detail="the Machine is gone")
+            if sight.machine_uid != request.machine_uid:
+                raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
+            if sight.held.deleting:
+                return GiveUpResult(detail="its deletion was asked for before")
+            if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
+                return await self._keep(sight, refusal)
+            await self._require_licence(request)
+            try:
+                await self._claim(sight, request)
+                return await self._delete(sight, request)
+            except ObjectConflict:
+                continue
+        raise failure(
+            ErrorType.TRANSIENT, f"{request.machine.key}: changed by others {ATTEMPTS} times between our read and our write"
+        )
+
+    # Keeping --------------------------------------------------------------------------------------------------------
+
+    async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
+        found_held = sight.held
+        assert found_held is not None
+        held = _as_wished(found_held, request)
+        automatic = Automatic.NOTHING
+        if request.wish.automatic:
+            automatic = Automatic.SELECTED
+        elif request.wish.surplus:
+            automatic = Automatic.RELEASED
+        decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
+        by = NOT_OVERRIDDEN
+        if held.deleting:
+            by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
+            decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
+        if request.wish.until is not None and decision.preserved:
+            decision = replace(decision, expiry=request.wish.until)
+        found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
+        changed = await self._write(sight, decision, found)
+        hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        if held.failed == request.unhealthy and held.expiry is None and not held.ended:
+            # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
+            return replace(hold, terminate=False)
+        return hold
+
+    async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
+        """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
+        if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
+            return hold
+        if not request.machine_uid and not request.node_uid:
+            return hold  # there never was one
+        by = await self._keeping.overridden(request.machine, request.owner)
+        return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
+
+    async def _write(self, sight: Sight, decision: Decision, found: Effects) -> tuple[str, ...]:
+        """In the order that a crash may interrupt anywhere: see `Effects`."""
+        changed: list[str] = []
+        if found.condition is not None and not decision.preserved:
+            changed += await self._write_condition(sight, found.condition)
+        changed += await self._write_objects(sight, found)
+        if found.expiry_differs:
+            changed += await self._write_expiry(sight, found.expiry)
+        if found.condition is not None and decision.preserved:
+            changed += await self._write_condition(sight, found.condition)
+        return tuple(changed)
+
+    async def _write_objects(self, sight: Sight, found: Effects) -> list[str]:
+        changed = []
+        if found.node or found.taint is not None:
+            assert sight.node is not None
+            operations = _annotation_patch(sight.node.document, found.node) + _taint_patch(sight.node, found.taint)
+            node = sight.node.view.name
+            answer = await self._connection.patch_json(NODES.path(node), [*_as_read(sight.node.document), *operations])
+            sight.node.document["metadata"] = answer["metadata"]
+            changed += [f"Node: {_spelled(key, value)}" for key, value in found.node.items()]
+            if found.taint is not None:
+                changed.append(f"Node: {'tainted' if found.taint else 'our taint removed'}")
+        if found.machine:
+            changed += await self._annotate_machine(sight, found.machine)
+        return changed
+
+    async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
+        assert sight.machine is not None
+        ref = _ref(sight.machine)
+        operations = [*_as_read(sight.machine), *_annotation_patch(sight.machine, values)]
+        answer = await self._keeping.connection_of(ref).patch_json(self._keeping.path_of(ref), operations)
+        sight.machine["metadata"] = answer["metadata"]
+        return [f"Machine: {_spelled(key, value)}" for key, value in values.items()]
+
+    async def _write_expiry(self, sight: Sight, expiry: datetime | None) -> list[str]:
+        value = written(expiry) if expiry is not None else None
+        told = [f"preserved until {value}" if value else "no longer preserved"]
+        if sight.machine is None:
+            assert sight.node is not None
+            operations = _annotation_patch(sight.node.document, {EXPIRY_ANNOTATION: value})
+            path = NODES.path(sight.node.view.name)
+            answer = await self._connection.patch_json(path, [*_as_read(sight.node.document), *operations])
+            sight.node.document["metadata"] = answer["metadata"]
+            return told
+        ref = _ref(sight.machine)
+        if not ref.api_version.startswith(MCM_GROUP):
+            await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
+            return told
+        metadata = {key: sight.machine["metadata"][key] for key in ("uid", "resourceVersion")}
+        body = {"metadata": metadata, "status": {"currentStatus": {"preserveExpiryTime": value}}}
+        path = self._keeping.path_of(ref, subresource="status")
+        answer = await self._keeping.connection_of(ref).patch_merge(path, body)
+        sight.machine["metadata"] = answer["metadata"]
+        return told
+
+    async def _write_condition(self, sight: Sight, condition: PreservedCondition) -> list[str]:
+        """Kubelets write the same list every few seconds, so it is read again for this."""
+        assert sight.node is not None
+        path = NODES.path(sight.node.view.name)
+        for _ in range(ATTEMPTS):
+            document = await self._connection.get(path)
+            try:
+                operations = _condition_patch(document, condition, self._clock())
+                await self._connection.patch_json(f"{path}/status", operations)
+            except ObjectConflict:
+                continue
+            return [f"Node: condition {CONDITION} is {condition.status}: {condition.message}"]
+        raise failure(ErrorType.TRANSIENT, f"Node/{sight.node.view.name}: its conditions change faster than we can write one")
+
+    # Giving up ------------------------------------------------------------------------------------------------------
+
+    async def _require_licence(self, request: GiveUpRequest) -> None:
+        """The cluster Lease and the permit, whatever the episode believes to have (S20, S38)."""
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+        if not problem:
+            held, why = await self._permits.holds(request.cluster, request.victim or request.node, request.incident)
+            problem = "" if held else why or "the permit is not held"
+        if problem:
+            raise failure(ErrorType.NOT_LICENSED, problem)
+
+    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+        """Why this machine is not deleted after all, as it stands now."""
+        held = sight.held
+        assert held is not None
+        name = held.node_name
+        self._require_other_node(name, " and never has it deleted itself")
+        if request.node_uid and sight.node is not None and sight.node_uid != request.node_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name}: pinned {request.node_uid}, now {sight.node_uid}")
+        if not sight.owner:
+            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
+        if keeps(held, self._clock()):
+            return "somebody asks for it to be preserved" if held.failed else "it is well again"
+        if held.well and request.unhealthy and not request.remediates:
+            return "its Node says that it is well again"
+        node = sight.node.view if sight.node is not None else None
+        if request.automatic and (taken := going(node) or chosen(request.machine.name, held.annotations)):
+            return taken
+        if sight.node is not None:
+            await self._require_leave(sight.node.view, request)
+        return ""
+
+    async def _require_leave(self, node: NodeView, request: GiveUpRequest) -> None:
+        """Nobody says "hands off". A member of a control plane is given up by a remediation only (S15, S20)."""
+        if node.control_plane and not request.remediates:
+            why = "it is a member of the control plane, whose deletion only a remediation may ask for"
+            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
+        veto = veto_of(node) or switched_off_node(node)
+        if not veto and (holder := await foreign_holder(self._connection, node.name, self._clock())):
+            veto = f"the node's lease is held by {holder!r}"
+        if veto:
+            raise failure(ErrorType.VETOED, veto)
+
+    async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
+        """A claim of an earlier try goes."""
+        if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
+            operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: None})
+            await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
+        return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
+
+    async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
+        """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
+        if sight.node is None:
+            return
+        in_time(request.not_after, self._clock(), f"claiming Node/{sight.node.view.name} for a deletion")
+        claim = claim_of(self._clock(), request.incident)
+        operations = _annotation_patch(sight.node.document, {TERMINATING_ANNOTATION: claim})
+        await self._connection.patch_json(NODES.path(sight.node.view.name), [*_as_read(sight.node.document), *operations])
+
+    async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
+        assert sight.machine is not None
+        metadata = sight.machine["metadata"]
+        path = self._keeping.path_of(request.machine)
+        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
+        try:
+            await self._keeping.connection_of(request.machine).delete(
+                path, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+            )
+        except ObjectNotFound:
+            return GiveUpResult(gone=True, detail="the Machine is gone")
+        return GiveUpResult(detail=f"asked for the deletion of {request.machine.key}")
+
+
+# Small things ---------------------------------------------------------------------------------------------------------
+
+
+def _another(sight: Sight, request: HoldRequest) -> str:
+    """Why what was found is not what is kept (S9), "" where it is."""
+    if request.machine is not None and sight.machine is None:
+        return "the Machine is gone"
+    if request.machine_uid and sight.machine_uid != request.machine_uid:
+        return "another Machine has taken the name"
+    if request.node_uid and sight.node is not None and sight.node_uid != request.node_uid:
+        return "another Node has taken the name"
+    return ""
+
+
+def _as_wished(held: Held, request: HoldRequest) -> Held:
+    """As if the wish stood on the objects already: on the Node where there is one, since its value beats."""
+    wish, values = request.wish, dict[str, str]()
+    if wish.keep:
+        values[PRESERVE_ANNOTATION] = Intent.NOW.value
+        if wish.duration is not None:
+            values[PRESERVE_FOR_ANNOTATION] = format_duration(wish.duration)
+    if wish.isolate:
+        values[ISOLATE_ANNOTATION] = "true"
+    if not values:
+        return held
+    if held.node is not None:
+        return replace(held, node=replace(held.node, annotations={**held.node.annotations, **values}))
+    return replace(held, annotations={**held.annotations, **values})
+
+
+def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
+    """What the wish adds to the objects is to be written like everything else, unless it goes again at once."""
+    if wished.deleting:
+        return found
+    on_node = {key: value for key, value in wished.on_node.items() if before.on_node.get(key) != value}
+    on_machine = {key: value for key, value in wished.annotations.items() if before.annotations.get(key) != value}
+    return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
+
+
+def _told(sight: Sight, decision: Decision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
+    held = decision.held
+    return Hold(
+        at=now,
+        phase=decision.phase,
+        preserved=decision.preserved,
+        value=decision.intent.value,
+        expiry=decision.expiry,
+        drain=found.drain,
+        isolate=decision.isolate,
+        ended=decision.ended,
+        terminate=decision.action is Action.TERMINATE,
+        gone=decision.reason if held.deleting else "",
+        owner=sight.owner,
+        reason=decision.reason,
+        changed=changed,
+        warnings=(*decision.warnings, *((sight.problem,) if sight.problem else ())),
+        node_uid=sight.node_uid,
+        machine=_machine_ref(sight),
+        machine_uid=sight.machine_uid,
+        provider_id=sight.node.view.provider_id if sight.node is not None else "",
+        zone=sight.node.view.zone if sight.node is not None else "",
+        recovered=decision.recovered,
+        ready=sight.node is not None and sight.node.view.ready,
+        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
+    )
+
+
+def _machine_ref(sight: Sight) -> ObjectRef | None:
+    return _ref(sight.machine) if sight.machine is not None else None
+
+
+def _ref(document: JsonObject) -> ObjectRef:
+    metadata = document["metadata"]
+    return ObjectRef(
+        api_version=document["apiVersion"], kind=document["kind"], name=metadata["name"], namespace=metadata["namespace"]
+    )
+
+
+def _as_read(document: JsonObject) -> Patch:
+    metadata = document["metadata"]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+    ]
+
+
+def _annotation_patch(document: JsonObject, values: Mapping[str, str | None]) -> Patch:
+    there = document["metadata"].get("annotations") or {}
+    operations: Patch = []
+    if not there and any(value is not None for value in values.values()):
+        operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    for key, value in values.items():
+        path = f"/metadata/annotations/{_escaped(key)}"
+        if value is not None:
+            operations.append({"op": "add", "path": path, "value": value})
+        elif key in there:
+            operations.append({"op": "remove", "path": path})
+    return operations
+
+
+def _taint_patch(node: LiveNode, wanted: bool | None) -> Patch:
+    taints: Sequence[JsonObject] = (node.document.get("spec") or {}).get("taints") or ()
+    if wanted is None:
+        return []
+    if wanted:
+        ours = {"key": TAINT, "effect": "NoSchedule"}
+        path = "/spec/taints/-" if taints else "/spec/taints"
+        return [{"op": "add", "path": path, "value": ours if taints else [ours]}]
+    places = [place for place, taint in enumerate(taints) if taint.get("key") == TAINT]
+    return [{"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places)]
+
+
+def _condition_patch(document: JsonObject, condition: PreservedCondition, now: datetime) -> Patch:
+    conditions: Sequence[JsonObject] = (document.get("status") or {}).get("conditions") or ()
+    stamp = written(now)
+    place = next((index for index, each in enumerate(conditions) if each.get("type") == CONDITION), None)
+    same = place is not None and conditions[place].get("status") == condition.status
+    value = {
+        "type": CONDITION,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": conditions[place].get("lastTransitionTime", stamp) if same and place is not None else stamp,
+    }
+    uid = {"op": "test", "path": "/metadata/uid", "value": document["metadata"]["uid"]}
+    if place is not None:
+        path = f"/status/conditions/{place}"
+        return [uid, {"op": "test", "path": f"{path}/type", "value": CONDITION}, {"op": "replace", "path": path, "value": value}]
+    if conditions:
+        return [uid, {"op": "add", "path": "/status/conditions/-", "value": value}]
+    return [uid, {"op": "add", "path": "/status/conditions", "value": [value]}]
+
+
+def _spelled(key: str, value: str | None) -> str:
+    return f"{key}={value}" if value is not None else f"{key} removed"
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

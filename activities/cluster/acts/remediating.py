@@ -1,0 +1,551 @@
+"""Remediate: pin whom it is about, ask the owner of a Machine or its operator, follow what becomes of it, remember.
+
+Each act looks live and writes with the version it has read, so that a repetition finds its own work and another Machine of the
+same name is never touched (S9). Asking for a deletion is `preserving.py`, objects of other controllers are
+`remediation_objects.py`, what one Machine says is `machine_objects.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+from temporalio import activity
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.paths import (
+    CAPI_MACHINE_HEALTH_CHECKS,
+    CAPI_MACHINES,
+    MCM_MACHINES,
+    NODE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINES,
+    in_version,
+    of_cluster_api,
+)
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.keeping import resource_of
+from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
+from activities.cluster.live.owning import machine_of
+from activities.cluster.live.plans import checks_of
+from activities.cluster.objects.livenode import (
+    Edit,
+    LiveNode,
+    edit_node,
+    find_node,
+    in_time,
+    observe,
+    pinned_of,
+    put_annotation,
+    readable_mark,
+    remove_annotation,
+    utc_now,
+)
+from activities.cluster.objects.machine_objects import (
+    annotations_of,
+    condition_of_machine,
+    controller_of,
+    created_of,
+    deleting_since,
+    failure_of,
+    node_of,
+    phase_of,
+    set_of,
+    uid_of,
+    waits_for,
+)
+from activities.cluster.objects.machine_reading import CAPI_VERSIONS, Subject, cluster_of, find_check, machines_of
+from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE, decode_machine
+from activities.cluster.objects.statuses.common import Said
+from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
+from activities.cluster.report.telling import SUCCEEDED
+from activities.contracts.remediation import (
+    Followed,
+    FollowRequest,
+    MachineRequest,
+    RemediationActivities,
+    RemediationPin,
+    RememberRequest,
+    Replacement,
+)
+from activities.contracts.target import ActResult
+from activities.errors import ErrorType, failure
+from policy.dialects import parse
+from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
+from policy.episodes import Need, NeedKind, Pinned, RemediationInput
+from policy.errors import PolicyError
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.requests import KEEPING_WORDS
+from policy.remediation.escalation import Step
+from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
+from policy.remedies import OWNER_REMEDIATED
+from policy.rules import rules_of
+from policy.targets import MACHINE, Target
+from policy.verdicts import Health
+
+ATTEMPTS = 5
+"""So often others may change an object between our read and our write."""
+
+WAITING = "WaitingForRemediation"
+"""The reason by which Cluster API's owners know that it is their turn."""
+
+REQUESTED = "RemediationRequested"
+"""Our own word that it is unhealthy, where no health check has said so."""
+
+CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
+
+
+class ClusterRemediation(OfOneCluster, RemediationActivities):
+    """Served by the workers of one cluster's queue."""
+
+    # The target -----------------------------------------------------------------------------------------------------
+
+    @activity.defn(name="remediation.pin-target")
+    async def pin(self, request: RemediationInput) -> RemediationPin:
+        """Everything an episode keeps of its target; nothing is written."""
+        require_cluster(request.cluster, self._cluster)
+        alone = request.node.startswith(MACHINE)
+        node = None if alone else await find_node(self._connection, request.node)
+        if node is not None and request.node_uid and request.node_uid != node.view.uid:
+            told = f"uid {node.view.uid}, asked for was {request.node_uid}"
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
+        ref, document = await self._machine_for(request, node)
+        if node is None and document is None and not request.adopts:
+            raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
+        need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        require_kind(need, OF_A_REMEDIATION)
+        need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile
+        named = bool(request.strategies) or request.ladder is not None
+        check = await self._check(need, ref, node.view if node is not None else None, named=named)
+        owner = controller_of(document) if document is not None else ""
+        ladder, refused = self._ladder(request, check, node, document)
+        refused = refused or _forgotten(request, node, document)
+        mark = readable_mark(node.view) if node is not None else None
+        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, activity.info().workflow_run_id or "")
+        return RemediationPin(
+            pinned=pinned_of(node) if node is not None else Pinned(node=request.node, uid=""),
+            need=need,
+            ladder=ladder,
+            refused=refused,
+            check_uid=check.uid if check is not None else "",
+            machine=ref if document is not None else None,
+            machine_uid=uid_of(document) if document is not None else "",
+            owner=owner,
+            control_plane=_of_control_plane(node, document),
+            adopted_incident=mark.incident if mark is not None and adopted else "",
+            adopted_paths=mark.paths if mark is not None else (),
+            observation=observe(request.node, node.view if node is not None else None),
+            healthy_delay=check.healthy_delay if check is not None else timedelta(0),
+            remembers=(
+                annotations_of(document).get(LAST_REMEDIATION_ANNOTATION, "") if document is not None else "",
+                node.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if node is not None else "",
+            ),
+        )
+
+    async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> tuple[ObjectRef | None, JsonObject | None]:
+        """The Machine it is about: the one that was named, else the Node's own."""
+        refs: list[ObjectRef | None] = [request.machine] if request.machine is not None else []
+        if not refs and node is not None:
+            refs = [await machine_of(node, self._connection, self._machines)]
+        if not refs and request.node.startswith(MACHINE):
+            refs = [*_candidates(request.node.removeprefix(MACHINE))]
+        for ref in refs:
+            document = await self._machine(ref) if ref is not None else None
+            if ref is None or document is None:
+                continue
+            if request.machine_uid and uid_of(document) != request.machine_uid:
+                raise failure(ErrorType.TARGET_CHANGED, f"{ref.key}: another Machine has that name now")
+            return ref, document
+        return None, None
+
+    async def _check(self, need: Need, machine: ObjectRef | None, node: NodeView | None, *, named: bool) -> HealthCheck | None:
+        """The need's check; for a person's wish the first that covers the target, since it says by what to remediate. named: a
+        person has named the steps."""
+        if need.kind is NeedKind.CHECK:
+            document = await find_check(self._connections, need)
+            return _parsed(document) if document is not None else None
+        if node is None:
+            return None
+        unusable: list[str] = []
+        for resource in CHECKS:
+            for document in await checks_of(self._connections, resource, unusable):
+                try:
+                    check = parse(document)
+                except PolicyError as error:
+                    unusable.append(str(error))
+                    continue
+                if await self._covers(check, node, machine):
+                    return check
+        if unusable and not named:
+            # What covers it may be one of these: that its Machine is deleted instead is for a person to say.
+            told = f"{unusable[0]}; or name the steps (--with, `strategies`)"
+            raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {told}")
+        return None
+
+    async def _covers(self, check: HealthCheck, node: NodeView, machine: ObjectRef | None) -> bool:
+        if check.of_machines and machine is None:
+            return False
+        machines = await machines_of(self._connections, check, node.name) if check.of_machines else ()
+        subject = Subject(of_machines=check.of_machines, machines=tuple(machines))
+        return any(rules_of(check).covers(target) for target in subject.targets(node))
+
+    def _ladder(
+        self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, document: JsonObject | None
+    ) -> tuple[tuple[Step, ...], str]:
+        """What the scanner has worked out, what a person names, what the check says, or the deletion of its Machine."""
+        if request.ladder is not None:
+            return request.ladder, ""
+        try:
+            words = ", ".join(request.strategies)
+            named = read_strategies(words, subject=request.node, field="strategies") if words else None
+            body = Body(
+                has_node=node is not None,
+                phase=phase_of(document) if document is not None else None,
+                owner=controller_of(document) if document is not None else "",
+            )
+            return possible(check, body, named, live=True)
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    @activity.defn(name="remediation.request-owner")
+    async def request_owner(self, request: MachineRequest) -> ActResult:
+        """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
+        await self._require_leave(request, f"asking for the remediation of {request.machine.key}")
+
+        def compose(machine: JsonObject) -> dict[str, tuple[Said, Said] | None]:
+            owner = controller_of(machine)
+            if owner.partition("/")[0] not in REPLACING_OWNERS:
+                expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
+                raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
+            stands = condition_of_machine(machine, OWNER_REMEDIATED)
+            if deleting_since(machine) is not None or stands.get("status") == "False":
+                return {}
+            _require_not_kept(machine, request.machine)
+            in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
+            said = Said(status="False", reason=WAITING, message="Waiting for remediation")
+            wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
+            if condition_of_machine(machine, SUCCEEDED).get("status") != "False":
+                sick = Said(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
+                wanted[SUCCEEDED] = (sick, sick)
+            return wanted
+
+        return await self._write_conditions(request, compose, "its owner is asked to remediate it")
+
+    @activity.defn(name="remediation.annotate-external")
+    async def annotate_external(self, request: MachineRequest) -> ActResult:
+        """The shipped annotation, and the one of the proposal."""
+        await self._require_leave(request, f"annotating {request.machine.key}")
+        values = {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
+        return await self._annotate(request.machine, request.machine_uid, values, unless_kept=True, not_after=request.not_after)
+
+    @activity.defn(name="remediation.take-back")
+    async def take_back(self, request: MachineRequest) -> ActResult:
+        """What nobody has taken up goes; a Machine that is going keeps what it says."""
+        require_cluster(request.target.cluster, self._cluster)
+        if not of_cluster_api(request.machine.api_version):
+            values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
+            return await self._annotate(request.machine, request.machine_uid, values)
+
+        def compose(machine: JsonObject) -> dict[str, tuple[Said, Said] | None]:
+            stands = condition_of_machine(machine, OWNER_REMEDIATED)
+            if deleting_since(machine) is not None or stands.get("status") != "False":
+                return {}
+            ours = condition_of_machine(machine, SUCCEEDED).get("reason") == REQUESTED
+            return {OWNER_REMEDIATED: None, SUCCEEDED: None} if ours else {OWNER_REMEDIATED: None}
+
+        return await self._write_conditions(request, compose, "its owner is asked no more")
+
+    async def _require_leave(self, request: MachineRequest, act: str) -> None:
+        require_cluster(request.target.cluster, self._cluster)
+        in_time(request.not_after, self._clock(), act)
+        self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
+        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            raise failure(ErrorType.NOT_LICENSED, problem)
+
+    async def _write_conditions(self, request: MachineRequest, compose: Any, done: str) -> ActResult:
+        """Read, compose, write as one."""
+        connection, path = self._place(request.machine)
+        for _ in range(ATTEMPTS):
+            machine = await self._machine(request.machine)
+            if machine is None or uid_of(machine) != request.machine_uid:
+                return ActResult(changed=False, detail=f"{request.machine.key} is gone")
+            wanted = compose(machine)
+            if not wanted:
+                return ActResult(changed=False, detail=f"{done} already")
+            older = request.machine.api_version.endswith(f"/{V1BETA1}")
+            status = machine_conditions(machine.get("status") or {}, wanted, self._clock(), older=older)
+            metadata = {"uid": uid_of(machine), "resourceVersion": machine["metadata"]["resourceVersion"]}
+            try:
+                await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
+            except ObjectConflict:
+                continue
+            return ActResult(changed=True, detail=done)
+        raise failure(ErrorType.TRANSIENT, f"{request.machine.key} was written by others {ATTEMPTS} times meanwhile")
+
+    # Following ------------------------------------------------------------------------------------------------------
+
+    @activity.defn(name="remediation.follow-machine")
+    async def follow(self, request: FollowRequest) -> Followed:
+        """A Machine of that name with another uid is a successor, never the patient."""
+        require_cluster(request.target.cluster, self._cluster)
+        machine = await self._machine(request.machine)
+        patient = machine if machine is not None and uid_of(machine) == request.machine_uid else None
+        going = deleting_since(patient) if patient is not None else request.since
+        replacement = await self._successor(request, going) if going is not None else None
+        if patient is None:
+            scaled_down = await self._scaled_down(request) if replacement is None else ""
+            return Followed(gone=True, replacement=replacement, scaled_down=scaled_down)
+        asked = condition_of_machine(patient, OWNER_REMEDIATED)
+        return Followed(
+            deleting=deleting_since(patient) is not None,
+            deleting_since=deleting_since(patient),
+            phase=phase_of(patient),
+            waits=waits_for(patient) if deleting_since(patient) is not None else "",
+            owner_status=str(asked.get("status", "")),
+            owner_reason=str(asked.get("reason", "")),
+            owner_message=str(asked.get("message", "")),
+            replacement=replacement,
+        )
+
+    async def _successor(self, request: FollowRequest, since: datetime) -> Replacement | None:
+        """The one that remembers this very remediation; else the oldest that was made since then and remembers nothing yet, which
+        is told what to remember."""
+        found = [
+            machine
+            for machine in await self._siblings(request)
+            if (made := created_of(machine)) is not None and made >= since and uid_of(machine) != request.machine_uid
+        ]
+        if (named := next((each for each in found if _remembers(each, request)), None)) is not None:
+            return await self._as_replacement(request, named)
+        blank = [
+            each for each in found if not {LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION} & annotations_of(each).keys()
+        ]
+        blank.sort(key=lambda each: (created_of(each) or since, each["metadata"]["name"]))
+        for machine in blank:
+            if request.memory:
+                ref = replace(request.machine, name=machine["metadata"]["name"])
+                done = await self._annotate(
+                    ref, uid_of(machine), {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True
+                )
+                if not done.changed:
+                    continue
+            return await self._as_replacement(request, machine)
+        return None
+
+    async def _siblings(self, request: FollowRequest) -> list[JsonObject]:
+        resource = resource_of(request.machine)
+        try:
+            connection = self._connection_of(request.machine.api_version)
+            listed = await connection.list_objects(resource.path(namespace=request.machine.namespace))
+        except ObjectNotFound:
+            return []
+        return [
+            {"apiVersion": request.machine.api_version, **machine}
+            for machine in listed
+            if request.owner and controller_of(machine) == request.owner and deleting_since(machine) is None
+        ]
+
+    async def _as_replacement(self, request: FollowRequest, machine: JsonObject) -> Replacement:
+        node = await find_node(self._connection, name) if (name := node_of(machine)) else None
+        if node is not None and request.memory and LAST_REMEDIATION_ANNOTATION not in node.annotations:
+            await self._remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
+        ready = node is not None and node.view.ready
+        return Replacement(
+            machine=machine["metadata"]["name"],
+            uid=uid_of(machine),
+            node=name,
+            ready=ready,
+            failed=failure_of(machine) or ("" if ready else await self._judged(request, machine, node)),
+        )
+
+    async def _judged(self, request: FollowRequest, document: JsonObject, node: LiveNode | None) -> str:
+        """Why the check of its predecessor calls the successor unhealthy, "" where it does not (yet)."""
+        found = await find_check(self._connections, Need(kind=NeedKind.CHECK, check=request.check)) if request.check else None
+        check = _parsed(found) if found is not None else None
+        if check is None:
+            return ""
+        view = node.view if node is not None else None
+        if not check.of_machines:
+            target = Target(request.target.pinned.node, node=view)
+        else:
+            machine = decode_machine(orjson.dumps(document), check.dialect)
+            target = Target(machine.key, node=view, machine=machine)
+            target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
+        if target.node is None and target.machine is None:
+            return ""
+        verdict = rules_of(check).judge(target, self._judging_clock())
+        return verdict.message or verdict.reason if verdict.health is Health.UNHEALTHY else ""
+
+    def _judging_clock(self) -> datetime:
+        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
+        return self._connection.now() if self._clock is utc_now else self._clock()
+
+    async def _scaled_down(self, request: FollowRequest) -> str:
+        found = set_of(request.machine, request.owner)
+        if found is None:
+            return ""
+        resource, name = found
+        try:
+            connection = self._connection_of(request.machine.api_version)
+            owner = await connection.get(resource.path(name, namespace=request.machine.namespace))
+        except ObjectNotFound:
+            return f"its owner {request.owner} is gone, too"
+        wanted, there = int((owner.get("spec") or {}).get("replicas", 1)), len(await self._siblings(request))
+        return f"its owner {request.owner} wants no more than the {wanted} that there are" if there >= wanted else ""
+
+    # Remembering ----------------------------------------------------------------------------------------------------
+
+    @activity.defn(name="remediation.remember")
+    async def remember(self, request: RememberRequest) -> ActResult:
+        """On its Machine, which outlives the Node, and on its Node, since a check of Nodes knows no Machines."""
+        require_cluster(request.target.cluster, self._cluster)
+        done: list[ActResult] = []
+        if request.machine is not None:
+            noted = {LAST_REMEDIATION_ANNOTATION: request.memory or None}
+            done.append(await self._annotate(request.machine, request.machine_uid, noted, instead_of=request.instead_of))
+        if (pinned := request.target.pinned).uid:
+            memory = request.memory if request.on_node is None else request.on_node
+            done.append(await self._remember_on_node(pinned.node, pinned.uid, memory, instead_of=request.instead_of))
+        return ActResult(changed=any(each.changed for each in done), detail="; ".join(each.detail for each in done))
+
+    async def _remember_on_node(
+        self, name: str, uid: str, memory: str, *, only_if_absent: bool = False, instead_of: str = ""
+    ) -> ActResult:
+        def decide(node: LiveNode) -> Edit:
+            if node.view.uid != uid:
+                return Edit(detail="another Node has the name")
+            there = node.annotations.get(LAST_REMEDIATION_ANNOTATION, "")
+            if there == memory or (only_if_absent and there):
+                return Edit(detail="noted already")
+            if instead_of and there != instead_of:
+                return Edit(detail="others have written it")
+            in_time(None, self._clock(), f"noting on Node/{name} what was done")
+            if not memory:
+                return Edit(detail="noted no longer", operations=remove_annotation(LAST_REMEDIATION_ANNOTATION))
+            return Edit(detail="noted", operations=put_annotation(node, LAST_REMEDIATION_ANNOTATION, memory))
+
+        try:
+            return await edit_node(self._connection, name, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone")
+
+    # Small things ---------------------------------------------------------------------------------------------------
+
+    async def _annotate(
+        self,
+        ref: ObjectRef,
+        uid: str,
+        values: Mapping[str, str | None],
+        *,
+        only_if_absent: bool = False,
+        unless_kept: bool = False,
+        instead_of: str = "",
+        not_after: datetime | None = None,
+    ) -> ActResult:
+        """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
+        them say that now, "" for whatever they say."""
+        connection, path = self._place(ref)
+        for _ in range(ATTEMPTS):
+            machine = await self._machine(ref)
+            if machine is None or uid_of(machine) != uid:
+                return ActResult(changed=False, detail=f"{ref.key} is gone")
+            there = annotations_of(machine)
+            if (only_if_absent and any(key in there for key in values)) or (
+                instead_of and any(there.get(key) != instead_of for key in values)
+            ):
+                return ActResult(changed=False, detail="others have written it")
+            differing = {key: value for key, value in values.items() if there.get(key) != value}
+            if not differing:
+                return ActResult(changed=False, detail="so already")
+            if unless_kept:
+                _require_not_kept(machine, ref)
+            in_time(not_after, self._clock(), f"annotating {ref.key}")
+            metadata = {"uid": uid, "resourceVersion": machine["metadata"]["resourceVersion"], "annotations": differing}
+            try:
+                await connection.patch_merge(path, {"metadata": metadata})
+            except ObjectConflict:
+                continue
+            said = ", ".join(f"{key} {'removed' if value is None else 'set'}" for key, value in sorted(differing.items()))
+            return ActResult(changed=True, detail=said)
+        raise failure(ErrorType.TRANSIENT, f"{ref.key} was written by others {ATTEMPTS} times meanwhile")
+
+    async def _machine(self, ref: ObjectRef) -> JsonObject | None:
+        connection, path = self._place(ref)
+        try:
+            return await connection.get(path)
+        except ObjectNotFound:
+            return None
+
+    def _place(self, ref: ObjectRef) -> tuple[ClusterConnection, str]:
+        return self._connection_of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
+
+
+def _require_not_kept(machine: JsonObject, ref: ObjectRef) -> None:
+    """Nobody asks for it to be kept, on the very version that is written (S20, S27): on a Machine alone no look at its Node shows
+    that."""
+    there = annotations_of(machine)
+    if there.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
+        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {PRESERVE_ANNOTATION} preserves it")
+    if kept := next((each for each in (SKIP_ANNOTATION, PAUSED_ANNOTATION) if each in there), ""):
+        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {kept} keeps it out of remediation")
+
+
+def _candidates(name: str) -> list[ObjectRef]:
+    """All Machines that a person may mean by a namespace and a name."""
+    namespace, _, own = name.partition("/")
+    kinds = [OPENSHIFT_MACHINES, *(in_version(CAPI_MACHINES, version) for version in CAPI_VERSIONS), MCM_MACHINES]
+    return [ObjectRef(api_version=kind.api_version, kind=kind.kind, name=own, namespace=namespace) for kind in kinds]
+
+
+def _remembers(machine: JsonObject, request: FollowRequest) -> bool:
+    """Whether it was told of this remediation already, by us or by its owner."""
+    there = annotations_of(machine)
+    for annotation in (LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION):
+        if annotation not in there:
+            continue
+        try:
+            memory = read_memory(there[annotation], subject=request.machine.key, annotation=annotation)
+        except PolicyError:
+            continue
+        if annotation == REMEDIATION_FOR_ANNOTATION and memory.of == request.machine.name:
+            return True
+        if memory.incident and memory.incident == request.target.incident:
+            return True
+    return False
+
+
+def _forgotten(request: RemediationInput, node: LiveNode | None, machine: JsonObject | None) -> str:
+    """Why what the scan made of its past does not hold any more, "" where it does. A check of Nodes goes by the Node's word."""
+    there: Mapping[str, str] = {}
+    if request.machine is not None and machine is not None:
+        there = annotations_of(machine)
+    elif node is not None:
+        there = node.annotations
+    now = there.get(LAST_REMEDIATION_ANNOTATION, "")
+    if request.memory is None or now == request.memory:
+        return ""
+    return f"its annotation {LAST_REMEDIATION_ANNOTATION} has changed since the scan that decided: the next one decides anew"
+
+
+def _parsed(document: JsonObject) -> HealthCheck | None:
+    try:
+        return parse(document)
+    except PolicyError:
+        return None
+
+
+def _of_control_plane(node: LiveNode | None, machine: JsonObject | None) -> bool:
+    labels = (machine["metadata"].get("labels") or {}) if machine is not None else {}
+    marked = CONTROL_PLANE_LABEL in labels or labels.get(MACHINE_ROLE_LABEL) == MASTER_ROLE
+    return marked or (node is not None and node.view.control_plane)

@@ -1,0 +1,415 @@
+"""Remediation objects of other controllers: created once, looked at, told that their time is over, taken back.
+
+What an object says, and whose it is, is `policy/remediation/objects.py`. Creating one is what sets a remediation going, so that
+it alone is licensed and looked at first (S20); all else ends something or notes something. An object is created under a name that
+follows from its target and template, so that a lost answer is settled by asking again: a second try finds the first (S33).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.kinds import Kinds
+from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, of_cluster_api
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.live.keeping import resource_of
+from activities.cluster.live.nodelease import foreign_holder
+from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
+from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.objects.marks import require_pinned
+from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
+from activities.errors import ErrorType, error_type, failure
+from policy.errors import PolicyError
+from policy.fence_policies import switched_off_node
+from policy.fencing_requests import GIVEN_UP_ANNOTATION, SUCCEEDED
+from policy.healthcheck import Dialect, ObjectRef
+from policy.machines import MachineView
+from policy.moments import moment_of, written
+from policy.nodes import PRESERVE_ANNOTATION
+from policy.preservation.requests import KEEPING_WORDS
+from policy.remediation.following import Told, to_be_given_up
+from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
+from policy.remediation.objects import (
+    INCIDENT_ANNOTATION,
+    OF_MACHINES,
+    SEVERAL_ANNOTATION,
+    Wanted,
+    condition_of,
+    made,
+    not_ours,
+    phase_of,
+    words_of,
+)
+from policy.remediations import HEALTHY_DELAY_ANNOTATION
+from policy.vetoes import veto_of
+
+ATTEMPTS = 5
+"""So often others may change an object between our read and our write, or an answer may be lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where the objects of that kind are, and which one is meant."""
+
+    connection: ClusterConnection
+    resource: Resource
+    wanted: Wanted
+    name: str
+
+    def path(self, name: str = "") -> str:
+        return self.resource.path(name or self.name, namespace=self.wanted.namespace if self.resource.namespaced else "")
+
+    @property
+    def collection(self) -> str:
+        return self.resource.path(namespace=self.wanted.namespace if self.resource.namespaced else "")
+
+    @property
+    def called(self) -> str:
+        return f"{self.resource.kind}/{self.wanted.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Looked:
+    """What the last look before a creation found of the target."""
+
+    control_plane: bool = False
+    cluster_name: str = ""
+
+
+class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+    ) -> None:
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        self._kinds = {each: Kinds(each) for each in (connection, self._machines)}
+
+    @activity.defn(name="remediation.create-object")
+    async def create(self, request: ExternalRequest) -> External:
+        """See the module. One that is there is found first, also by a worker that comes too late to create it."""
+        self._require(request)
+        self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
+        wanted = await self._with_check(self._wanted(request))
+        template, place = await self._template(wanted, request)
+        widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
+        lost: ApplicationError | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                return _told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
+            except ObjectExists:
+                continue
+            except ApplicationError as error:
+                if error_type(error) is ErrorType.AMBIGUOUS:
+                    lost = error
+                elif lost is None:
+                    raise
+                else:
+                    raise lost from error  # whoever looks again may find it yet: that nothing was begun would be a lie
+        raise lost or failure(ErrorType.TRANSIENT, f"{place.called}: it came and went {ATTEMPTS} times while we looked")
+
+    @activity.defn(name="remediation.read-object")
+    async def read(self, request: ExternalRequest) -> External:
+        """See the contract."""
+        self._require(request)
+
+        def annotations(document: JsonObject) -> Mapping[str, str | None]:
+            created = moment_of(document["metadata"].get("creationTimestamp"))
+            if created is None or _is_deleting(document):
+                return {}
+            flagged = OLD_ANNOTATION in _annotations(document)
+            return {OLD_ANNOTATION: OLD_VALUE} if to_be_flagged(created, self._clock(), flagged=flagged) else {}
+
+        return await self._annotate(request, annotations)
+
+    @activity.defn(name="remediation.time-out-object")
+    async def time_out(self, request: ExternalRequest) -> External:
+        """The moment of the first time stays: it is when its controller was told."""
+        self._require(request)
+
+        def annotations(document: JsonObject) -> Mapping[str, str | None]:
+            succeeded = Told(succeeded=condition_of(document, SUCCEEDED))
+            over = GIVEN_UP_ANNOTATION in _annotations(document) or not to_be_given_up(succeeded)
+            return {} if over or _is_deleting(document) else {GIVEN_UP_ANNOTATION: written(self._clock())}
+
+        return await self._annotate(request, annotations)
+
+    @activity.defn(name="remediation.note-well")
+    async def note_well(self, request: ExternalRequest) -> External:
+        """A node that is sick again begins anew: its delay counts from when it was well for good, not from the first time."""
+        self._require(request)
+        wanted = written(request.well_since) if request.well_since is not None else None
+
+        def annotations(document: JsonObject) -> Mapping[str, str | None]:
+            if _is_deleting(document) or _annotations(document).get(HEALTHY_DELAY_ANNOTATION) == wanted:
+                return {}
+            return {HEALTHY_DELAY_ANNOTATION: wanted}
+
+        return await self._annotate(request, annotations)
+
+    @activity.defn(name="remediation.delete-object")
+    async def delete(self, request: ExternalRequest) -> External:
+        """By the uid that was read: another one that takes the name is not ours to delete."""
+        self._require(request)
+        lost: ApplicationError | None = None
+        for _ in range(ATTEMPTS):
+            place, found, why = await self._locate(request)
+            if found is None or place is None:
+                return External(present=False, message=why)
+            if _is_deleting(found):
+                return _told(found)
+            try:
+                await place.connection.delete(place.path(found["metadata"]["name"]), uid=found["metadata"]["uid"])
+            except (ObjectConflict, ObjectNotFound):
+                continue
+            except ApplicationError as error:
+                if error_type(error) is not ErrorType.AMBIGUOUS:
+                    raise
+                lost = error
+        raise lost or failure(ErrorType.TRANSIENT, f"{request.template.key}: its object came and went {ATTEMPTS} times")
+
+    # Finding --------------------------------------------------------------------------------------------------------
+
+    def _require(self, request: ExternalRequest) -> None:
+        require_cluster(request.target.cluster, self._cluster)
+
+    def _connection_for(self, request: ExternalRequest) -> ClusterConnection:
+        """Where the check lives, its templates and their objects do; without a check, where the Machine does."""
+        told = request.check or request.machine
+        return self._connection_of(told.api_version) if told is not None else self._connection
+
+    def _wanted(self, request: ExternalRequest) -> Wanted:
+        machine = request.machine if request.machine_uid else None
+        if request.check is not None and request.check.kind not in {NODE_HEALTH_CHECKS.kind, OF_MACHINES}:
+            raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected a NodeHealthCheck or a MachineHealthCheck")
+        if machine is None and request.check is not None and request.check.kind == OF_MACHINES:
+            raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected the Machine that it is about, with its uid")
+        of_capi = machine is not None and of_cluster_api(machine.api_version)
+        if of_capi and self._connection_for(request) is not self._machines:
+            machine = None  # it lives in another cluster than the object, and can't own it
+        pinned = request.target.pinned
+        return Wanted(
+            template=request.template,
+            node=pinned.node,
+            node_uid=pinned.uid,
+            incident=request.target.incident,
+            check=request.check,
+            check_uid=request.check_uid,
+            machine=machine,
+            machine_uid=request.machine_uid if machine is not None else "",
+            several=request.several,
+        )
+
+    async def _place(self, wanted: Wanted, request: ExternalRequest) -> tuple[_Place | None, str]:
+        """Where the object is or would be; None and why where the server does not know its kind."""
+        connection, template = self._connection_for(request), wanted.template
+        try:
+            kind = wanted.kind
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        resource = await self._kinds[connection].find(template.api_version, kind)
+        if resource is None:
+            return None, f"the API server knows no {kind} of {template.api_version}"
+        if resource.namespaced and not wanted.namespace:
+            raise failure(ErrorType.INVALID_CONFIG, f"{template.key}: namespace: expected one, {kind} is a namespaced kind")
+        return _Place(connection=connection, resource=resource, wanted=wanted, name=request.name or wanted.name), ""
+
+    async def _locate(self, request: ExternalRequest) -> tuple[_Place | None, JsonObject | None, str]:
+        """The object as it is now, or why there is none."""
+        wanted = self._wanted(request)
+        place, why = await self._place(wanted, request)
+        if place is None:
+            return None, None, why
+        found = await _get(place)
+        if found is None and wanted.several and not request.name:
+            found = await self._among(place)
+        if found is None:
+            return place, None, f"there is no {place.called}"
+        if request.uid and found["metadata"].get("uid") != request.uid:
+            return place, None, f"another object is called {place.called} now"
+        if not request.uid and (why := not_ours(found, wanted)):
+            return place, None, f"there is a {place.called}, but {why}"
+        return place, found, ""
+
+    async def _in_the_way(self, place: _Place, *, widely: bool) -> JsonObject | None:
+        """The object that there is already, None where it can be created. Vetoed where it is somebody else's."""
+        found = await _get(place)
+        if found is None:
+            return await self._among(place) if widely else None
+        if why := not_ours(found, place.wanted):
+            raise failure(ErrorType.VETOED, f"there is a {place.called} already, but {why}")
+        return found
+
+    async def _among(self, place: _Place) -> JsonObject | None:
+        """One that the shipped operator has made under a name of the server's, before us."""
+        for found in await place.connection.list_objects(place.collection):
+            if not not_ours(found, place.wanted):
+                head = {"apiVersion": place.resource.api_version, "kind": place.resource.kind}
+                return {**head, **found}
+        return None
+
+    async def _template(self, wanted: Wanted, request: ExternalRequest) -> tuple[JsonObject, _Place]:
+        """The template as it is now, and where what it makes goes to."""
+        reference, connection = wanted.template, self._connection_for(request)
+        place, why = await self._place(wanted, request)
+        if place is None:
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.key}: {why}")
+        resource = await self._kinds[connection].find(reference.api_version, reference.kind)
+        if resource is None:
+            why = f"the API server knows no {reference.kind} of {reference.api_version}"
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.key}: {why}")
+        path = resource.path(reference.name, namespace=reference.namespace or wanted.namespace if resource.namespaced else "")
+        try:
+            template = await connection.get(path)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.key}: there is no such template") from error
+        if wanted.several and SEVERAL_ANNOTATION not in (template["metadata"].get("annotations") or {}):
+            expected = (
+                f"expected the annotation {SEVERAL_ANNOTATION}: its controller knows objects by the name of their node only"
+            )
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.key}: {expected}, and another step makes some of its kind")
+        return template, place
+
+    async def _with_check(self, wanted: Wanted) -> Wanted:
+        """With the uid of the check that is to own the object: an owner without one is refused."""
+        check = wanted.check
+        if wanted.of_machine or check is None or wanted.check_uid:
+            return wanted
+        resource = replace(NODE_HEALTH_CHECKS, api_version=check.api_version)
+        try:
+            document = await self._connection.get(resource.path(check.name))
+        except ObjectNotFound as error:
+            raise failure(ErrorType.VETOED, f"{check.key} is gone: nobody asks for the object that it would own") from error
+        return replace(wanted, check_uid=document["metadata"]["uid"])
+
+    async def _post(self, place: _Place, template: JsonObject, request: ExternalRequest) -> JsonObject:
+        looked = await self._look(request, place.wanted)
+        try:
+            body = made(template, place.wanted, control_plane=looked.control_plane, cluster_name=looked.cluster_name)
+        except PolicyError as error:
+            raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+        in_time(request.not_after, self._clock(), f"creating {place.called}")
+        try:
+            return await place.connection.create(place.collection, body)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{place.called} can't be created: {error.message}") from error
+
+    # Looking before a creation --------------------------------------------------------------------------------------
+
+    async def _look(self, request: ExternalRequest, wanted: Wanted) -> _Looked:
+        """License and target, live (S9, S20)."""
+        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
+            raise failure(ErrorType.NOT_LICENSED, problem)
+        machine = await self._machine(wanted) if wanted.of_machine else None
+        pinned = request.target.pinned
+        node = await find_node(self._connection, pinned.node) if pinned.uid else None
+        if node is None:
+            if machine is None:
+                raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone")
+            return _Looked(cluster_name=machine.cluster_name)
+        require_pinned(node, request.target)
+        veto = "the Node object is being deleted" if node.view.deleting else ""
+        veto = veto or veto_of(node.view) or switched_off_node(node.view)
+        if not veto and (holder := await foreign_holder(self._connection, pinned.node, self._clock())):
+            veto = f"the node's lease is held by {holder!r}"
+        if veto:
+            raise failure(ErrorType.VETOED, veto)
+        return _Looked(control_plane=node.view.control_plane, cluster_name=machine.cluster_name if machine is not None else "")
+
+    async def _machine(self, wanted: Wanted) -> MachineView:
+        assert wanted.machine is not None
+        ref = wanted.machine
+        dialect = Dialect.CLUSTER_API if of_cluster_api(ref.api_version) else Dialect.OPENSHIFT
+        try:
+            path = resource_of(ref).path(ref.name, namespace=ref.namespace)
+            machine = decode_machine(await self._connection_of(ref.api_version).get_bytes(path), dialect)
+        except ObjectNotFound as error:
+            raise failure(ErrorType.TARGET_CHANGED, f"{ref.key} is gone") from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
+        if machine.uid != wanted.machine_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"{ref.key}: another Machine has that name now")
+        veto = "its deletion was asked for" if machine.deleting else machine.kept_out
+        if not veto and machine.annotations.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
+            veto = f"the annotation {PRESERVE_ANNOTATION} preserves it"
+        if veto:
+            raise failure(ErrorType.VETOED, f"{ref.key}: {veto}")
+        return machine
+
+    # Writing --------------------------------------------------------------------------------------------------------
+
+    async def _annotate(self, request: ExternalRequest, wanted: Callable[[JsonObject], Mapping[str, str | None]]) -> External:
+        """Write what differs, in the version that was read."""
+        lost: ApplicationError | None = None
+        for _ in range(ATTEMPTS):
+            place, found, why = await self._locate(request)
+            if found is None or place is None:
+                return External(present=False, message=why)
+            if not (annotations := wanted(found)):
+                return _told(found)
+            metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+            path = place.path(found["metadata"]["name"])
+            in_time(request.not_after, self._clock(), f"annotating {place.called}")
+            try:
+                return _told(await place.connection.patch_merge(path, {"metadata": {**metadata, "annotations": annotations}}))
+            except (ObjectConflict, ObjectNotFound):
+                continue
+            except ApplicationError as error:
+                if error_type(error) is not ErrorType.AMBIGUOUS:
+                    raise
+                lost = error
+        raise lost or failure(ErrorType.TRANSIENT, f"{request.template.key}: its object changes faster than we can write it")
+
+
+async def _get(place: _Place) -> JsonObject | None:
+    try:
+        return await place.connection.get(place.path())
+    except ObjectNotFound:
+        return None
+
+
+def _annotations(document: JsonObject) -> Mapping[str, str]:
+    return document["metadata"].get("annotations") or {}
+
+
+def _is_deleting(document: JsonObject) -> bool:
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def _told(document: JsonObject) -> External:
+    metadata, annotations = document["metadata"], _annotations(document)
+    return External(
+        present=True,
+        ref=ObjectRef(
+            api_version=document["apiVersion"],
+            kind=document["kind"],
+            name=metadata["name"],
+            namespace=metadata.get("namespace") or "",
+        ),
+        uid=metadata["uid"],
+        incident=annotations.get(INCIDENT_ANNOTATION, ""),
+        created=moment_of(metadata.get("creationTimestamp")),
+        deleting=_is_deleting(document),
+        timed_out=GIVEN_UP_ANNOTATION in annotations,
+        processing=condition_of(document, "Processing"),
+        succeeded=condition_of(document, SUCCEEDED),
+        node_deletion=condition_of(document, "PermanentNodeDeletionExpected"),
+        phase=phase_of(document),
+        message=words_of(document),
+        well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION)),
+    )

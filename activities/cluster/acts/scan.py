@@ -1,0 +1,223 @@
+"""The scanner's long poll over one cluster, and the write-back of what it concluded.
+
+A scan sits on the watch cache (`view.py`) and answers as soon as the report is another one than the scanner has; the report is a
+level, so a lost answer or another worker loses nothing. Meanwhile it keeps the cluster Lease (`cluster_lease.py`) while something
+asks us to act: with no policy in the cluster and no work in hand nothing is ever written.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from temporalio import activity
+
+from activities.clocks import wrong_clock
+from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.objects.livenode import utc_now
+from activities.cluster.report.at_risk import RiskKeeping
+from activities.cluster.report.mistakes import MistakeKeeping
+from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.report.publishing import Publishing
+from activities.cluster.watch.progress import marks_of
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view import ClusterView
+from activities.cluster.watch.view_limits import ViewLimits
+from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from policy.data_at_risk import DataAtRisk
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.overlaps import Overlap
+from policy.preservation.pools import Pool
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
+from policy.report import ClusterLease, ReportParts, ScanReport
+from policy.views import digest
+
+COSMETIC_SECONDS = 1.0
+"""How long a change of nothing but the lines for people is held back, so that a restless fleet is not one scan per heartbeat."""
+
+REMEMBERED_DIGESTS = 16
+
+
+class ClusterScan(ScanActivities):
+    """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        grace: timedelta | None = None,
+        limits: ViewLimits | None = None,
+        watch_limits: WatchLimits | None = None,
+        lease: ScannerLease | None = None,
+        clock: Callable[[], datetime] | None = None,
+        machines: ClusterConnection | None = None,
+        overlap: Overlap = Overlap.STRICTEST,
+        takeover: bool = False,
+        at_risk: DataAtRisk | None = None,
+        fences: NodeFences | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
+        pools: Iterable[Pool] = (),
+        retries: RetryRules = DEFAULT_RETRIES,
+    ) -> None:
+        chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
+        self._cluster = cluster
+        self.view = ClusterView(
+            connection,
+            limits=chosen,
+            watch_limits=watch_limits,
+            clock=clock,
+            machines=machines,
+            overlap=overlap,
+            takeover=takeover,
+            at_risk=at_risk,
+            source=source,
+            pools=pools,
+            retries=retries,
+        )
+        own_clock = clock or utc_now
+        self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
+        self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
+        self._mistakes = MistakeKeeping(self.view.mistakes, connection_of=self.view.connection_of, on_change=self.view.poke)
+        self._publishing = Publishing(self.view, clock=own_clock)
+        self._fences = fences
+        self._sweeping: asyncio.Task[int] | None = None
+        self._essences: OrderedDict[str, str] = OrderedDict()
+        self._answered_at = float("-inf")
+        self._given_back = 0
+
+    async def __aenter__(self) -> Self:
+        self.view.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._lease.stop()
+        await self._risks.close()
+        await self._mistakes.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.view.close()
+
+    @activity.defn(name="scan.observe-cluster")
+    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
+        """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
+        require_cluster(request.cluster, self._cluster)
+        ending = asyncio.Event()
+        self._sweep(request)
+        async with _beside(self._shutting_down(ending)):
+            return await self._observe(request, ending)
+
+    @activity.defn(name="scan.publish-status")
+    async def publish_status(self, request: PublishRequest) -> PublishResult:
+        """Compares before it writes; a second call writes nothing."""
+        require_cluster(request.cluster, self._cluster)
+        return await self._publishing.publish(request)
+
+    @activity.defn(name="scan.release-lease")
+    async def release_lease(self, request: ScanRequest) -> None:
+        """Give the cluster Lease back if it is ours. A scan that still runs hears of its cancellation seconds later, and must
+        not take it again."""
+        require_cluster(request.cluster, self._cluster)
+        self._given_back += 1
+        await self._lease.release(request.holder)
+
+    async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:
+        loop = asyncio.get_running_loop()
+        end, given_back = loop.time() + request.wait.total_seconds(), self._given_back
+        await self.view.first_list(before=end)
+        marks = marks_of(request.resource_version, request.check_versions)
+        await self.view.catch_up(marks, before=end)
+        while True:
+            stamp = self.view.stamp
+            wanted = request.work_in_hand or self.view.asked
+            if wanted:
+                self.view.follow_volumes()
+            needed = wanted and given_back == self._given_back
+            lease = await self._lease.current(request.holder, needed=needed)
+            report = self.view.report(
+                lease=lease,
+                known_inventory=request.inventory,
+                marks=marks,
+                watching=request.watching,
+                begun=request.begun,
+                doubt=wrong_clock.get(),
+            )
+            attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
+            pause = end - loop.time()
+            if report.digest != request.known_digest:
+                pause = min(pause, self._held_back(request.known_digest, report))
+            if pause <= 0 or ending.is_set():
+                self._answered_at = loop.time()
+                return report
+            pause = min(pause, attended)
+            await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
+
+    def _attend(self) -> float:
+        """See to what people are to be told of, episode or not. In how many seconds to do so again."""
+        mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # else a Machine's Node may be still to come
+        return min(self._risks.attend(activity.metric_meter()), mistakes)
+
+    def _held_back(self, known_digest: str, report: ScanReport) -> float:
+        """Seconds for which this report need not be told yet: none where a decision could depend on the change."""
+        essence = essence_of(report)
+        self._essences[report.digest] = essence
+        self._essences.move_to_end(report.digest)
+        while len(self._essences) > REMEMBERED_DIGESTS:
+            self._essences.popitem(last=False)
+        if self._essences.get(known_digest) != essence:
+            return 0.0
+        return self._answered_at + COSMETIC_SECONDS - asyncio.get_running_loop().time()
+
+    def _sweep(self, request: ScanRequest) -> None:
+        """Take NodeFences away whose time is over, beside the scan and not ended with it: one that is answered at once leaves no
+        time. A scanner that has not had its first report does not know who is open."""
+        idle = self._sweeping is None or self._sweeping.done()
+        if self._fences is not None and request.known_digest and idle:
+            self._sweeping = asyncio.create_task(self._fences.sweep(request.watching), name="sweep of NodeFences")
+
+    async def _shutting_down(self, ending: asyncio.Event) -> None:
+        await activity.wait_for_worker_shutdown()
+        ending.set()
+        self.view.poke()
+
+
+def _ours_to_tell(lease: ClusterLease, holder: str) -> bool:
+    """Whether people hear of data at risk from us: where something asks us to act, and no other deployment holds the cluster. A
+    Lease that cannot be renewed just now silences nobody."""
+    return lease.needed and (lease.held or lease.holder in {"", holder})
+
+
+@asynccontextmanager
+async def _beside(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run it while the block runs, and end it with it."""
+    task = asyncio.create_task(coroutine)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def essence_of(report: ScanReport) -> str:
+    """The report's digest without the lines for people."""
+    parts = ReportParts(
+        inventory=report.inventory,
+        checks=report.checks,
+        candidates=report.candidates,
+        candidates_left_out=report.candidates_left_out,
+        observations=report.observations,
+        control_plane=report.control_plane,
+        policies=report.policies,
+        groups=report.groups,
+        preservations=report.preservations,
+        preservations_left_out=report.preservations_left_out,
+        left_over=report.left_over,
+    )
+    return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

@@ -1,0 +1,186 @@
+"""The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
+
+Each activity is a few lines here and an idea of its own beside: the plan in `plans.py`, the mark in `marks.py`, the last look in
+`looks.py`, the lease in `nodelease.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
+"""
+
+from dataclasses import replace
+
+from temporalio import activity
+
+from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.mirroring import EpisodeTeller, tell_or_log
+from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.looks import LastLook, PermitBook
+from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
+from activities.cluster.live.nodelease import release_node_lease, take_node_lease
+from activities.cluster.live.plans import plan_for
+from activities.cluster.objects.fencing_requests import answer
+from activities.cluster.objects.livenode import (
+    Clock,
+    Edit,
+    LiveNode,
+    edit_node,
+    in_time,
+    observe,
+    pinned_of,
+    read_node,
+    readable_mark,
+    utc_now,
+)
+from activities.cluster.objects.machine_reading import read_subject
+from activities.cluster.objects.marks import is_ours, mark_edit, owner, write_mark
+from activities.cluster.report.nodefences import NodeFences
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    AnswerRequest,
+    AnswerResult,
+    EventRequest,
+    LookRequest,
+    LookResult,
+    NodeLeaseRequest,
+    NodeLeaseResult,
+    NoteOffRequest,
+    PinResult,
+    TargetActivities,
+)
+from activities.errors import ErrorType, failure
+from policy.episodes import FencingInput, Need, NeedKind
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.moments import written
+from policy.targets import MACHINE
+
+
+class ClusterTarget(OfOneCluster, TargetActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        permits: PermitBook,
+        *,
+        machines: ClusterConnection | None = None,
+        clock: Clock | None = None,
+        fences: NodeFences | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
+        takeover: bool = False,
+    ) -> None:
+        super().__init__(cluster, connection, machines=machines, clock=clock or utc_now)
+        self._fence_namespace = source.namespace
+        self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
+        self._teller = EpisodeTeller(connection, fences, clock=self._clock)
+
+    @activity.defn(name="isolation.pin-target")
+    async def pin(self, request: FencingInput) -> PinResult:
+        """Everything an episode keeps of its target; nothing is written."""
+        require_cluster(request.cluster, self._cluster)
+        node = await read_node(self._connection, request.node)
+        view = node.view
+        if request.node_uid and request.node_uid != view.uid:
+            raise failure(
+                ErrorType.TARGET_CHANGED,
+                f"Node/{request.node} is another object now: uid {view.uid}, asked for was {request.node_uid}",
+            )
+        mark = readable_mark(view)
+        # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
+        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
+        need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        require_kind(need, kinds_for(activity.info().workflow_type))
+        need = await with_live_delegate(self._connection, need, view.name)
+        paths = mark.paths if mark is not None else ()
+        # Left-overs that only a device can undo need the plan of one that would have cut them.
+        planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
+        plan = await plan_for(self._connections, view, request.template, planned, namespace=self._fence_namespace)
+        subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
+        return PinResult(
+            pinned=replace(
+                pinned_of(node),
+                endpoints=plan.endpoints,
+                levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
+                machine_uids=tuple(each.uid for each in subject.machines_of(view)),
+            ),
+            plan=plan,
+            need=need,
+            control_plane=view.control_plane,
+            adopted_incident=mark.incident if mark is not None and adopted else "",
+            adopted_paths=paths,
+            observation=observe(view.name, view),
+        )
+
+    @activity.defn(name="isolation.mark")
+    async def mark(self, request: ActRequest) -> ActResult:
+        """Look and write in one; a second call finds its own mark and writes nothing."""
+        target = request.target
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            now = self._clock()
+            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
+            return mark_edit(node, target, now, request.added)
+
+        return await edit_node(self._connection, target.pinned.node, decide)
+
+    @activity.defn(name="target.last-look")
+    async def last_look(self, request: LookRequest) -> LookResult:
+        """Nothing of it comes from the watch cache."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await self._last_look.look(request)
+
+    @activity.defn(name="target.take-lease")
+    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
+        """Take, renew, or say who has it."""
+        require_cluster(request.target.cluster, self._cluster)
+        return await take_node_lease(self._connection, request, clock=self._clock)
+
+    @activity.defn(name="recovery.release-lease")
+    async def release_lease(self, request: NodeLeaseRequest) -> None:
+        """Give it back if this episode took it."""
+        require_cluster(request.target.cluster, self._cluster)
+        await release_node_lease(self._connection, request)
+
+    @activity.defn(name="target.note-off")
+    async def note_off(self, request: NoteOffRequest) -> ActResult:
+        """Only in our own mark, where it says something else."""
+        target, off = request.target, request.off_proven
+        require_cluster(target.cluster, self._cluster)
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(request.not_after, self._clock(), f"noting on Node/{target.pinned.node} whether it is off")
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            mark = replace(found, off_proven=written(off) if off is not None else "")
+            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
+
+        try:
+            return await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            return ActResult(changed=False, detail="the Node is gone, and our mark with it")
+
+    @activity.defn(name="target.record-event")
+    async def record_event(self, request: EventRequest) -> None:
+        """Tell it where people look first; a story that cannot be told stops no fencing."""
+        pinned = request.target.pinned
+        require_cluster(request.target.cluster, self._cluster)
+        if not pinned.node.startswith(MACHINE):
+            await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
+        if (about := request.about) is not None:
+            happening = Happening(
+                about=about, uid=request.about_uid, reason=request.reason, message=request.message, warning=request.warning
+            )
+            await tell_or_log(EventRecorder(self._connection_of(about.api_version), clock=self._clock), happening)
+
+    @activity.defn(name="target.answer-request")
+    async def answer_request(self, request: AnswerRequest) -> AnswerResult:
+        """Look and write in one; an object that is gone is told nothing."""
+        require_cluster(request.target.cluster, self._cluster)
+        return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
+
+
+def _this_run() -> str:
+    return activity.info().workflow_run_id or ""

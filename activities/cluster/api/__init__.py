@@ -1,0 +1,1 @@
+"""The Kubernetes API: connections, credentials, paths, refusals, Leases, Events."""

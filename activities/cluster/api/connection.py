@@ -1,0 +1,443 @@
+"""Our access to one Kubernetes API: paths and bytes over HTTP, with explicit time-outs and one attempt each.
+
+The typed models of the official client are left out on purpose (ten times the time and memory on large lists), and so is every
+silent repetition: a PUT that is sent again after a lost answer reads as a conflict although it was applied. Who we are is
+`credentials.py`, where objects live is `paths.py`, what a refusal means is `refusals.py`, keeping a copy is `reflector.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+import orjson
+from yarl import URL
+
+from activities.clocks import about
+from activities.cluster.api.credentials import (
+    Credentials,
+    ExplicitCredentials,
+    KubeconfigCredentials,
+    ServiceAccountCredentials,
+)
+from activities.cluster.api.paths import NAMESPACES
+from activities.cluster.api.refusals import UNCONNECTED, PatchInapplicable, broken, patch_conflict, reason_of, refusal
+from activities.errors import ErrorType, failure
+
+JsonObject = dict[str, Any]
+JsonPatch = Sequence[Mapping[str, Any]]
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""What to accept where names and versions are enough: a definition may have a megabyte of schema."""
+
+VERSION_SECONDS = 600.0
+
+TOLERATED_SKEW = timedelta(seconds=3)
+"""Between our clock and the server's; it tells its own in whole seconds, and an answer takes its time."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """The longest waits for one API call, in seconds. `page` for one page of a list."""
+
+    connect: float = 5.0
+    read: float = 10.0
+    write: float = 10.0
+    page: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a list as it came. `resource_version` is where a watch may start once the last page is in."""
+
+    body: bytes
+    resource_version: str
+    last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerVersion:
+    """What the API server says of itself."""
+
+    major: int
+    minor: int
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+
+
+class _ListHead(msgspec.Struct):
+    metadata: _ListMeta
+
+
+_list_head = msgspec.json.Decoder(_ListHead)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    method: str
+    path: str
+    query: Mapping[str, str] | None
+    timeout: aiohttp.ClientTimeout
+    body: bytes | None = None
+    content_type: str = ""
+    accept: str = ""
+
+
+class ClusterConnection:
+    """Requests against one API server. One per cluster and process; close it at the end."""
+
+    def __init__(self, credentials: Credentials, *, timeouts: Timeouts | None = None) -> None:
+        self._credentials = credentials
+        self._timeouts = timeouts or Timeouts()
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy: str | None = None
+        """What the environment says of it, read once: in a pod it has seven variables for each Service."""
+        self.clock_skew: timedelta | None = None
+        """By how much the server's clock goes before ours, to a second; None before the first answer."""
+        self._skewed = self._lost = False
+        self._cluster_uid = ""
+        self._version: tuple[float, ServerVersion] | None = None
+
+    @classmethod
+    async def from_kubeconfig(cls, path: Path | None = None, context: str = "", *, timeouts: Timeouts | None = None) -> Self:
+        """A context of a kubeconfig, by default the ones kubectl would use. Raises InvalidConfig where it cannot be read."""
+        return cls(await KubeconfigCredentials.load(path, context), timeouts=timeouts)
+
+    @classmethod
+    def in_cluster(cls, *, timeouts: Timeouts | None = None) -> Self:
+        """The service account of the pod we run in."""
+        return cls(ServiceAccountCredentials(), timeouts=timeouts)
+
+    @classmethod
+    def to(
+        cls,
+        url: str,
+        *,
+        token: str = "",
+        token_file: Path | None = None,
+        certificate_authority: Path | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> Self:
+        """An explicit address."""
+        credentials = ExplicitCredentials(url, token=token, token_file=token_file, certificate_authority=certificate_authority)
+        return cls(credentials, timeouts=timeouts)
+
+    @property
+    def url(self) -> str:
+        """The address, for messages to people."""
+        return self._credentials.url
+
+    @property
+    def skewed(self) -> str:
+        """What people should know of the two clocks, "" where they agree."""
+        skew = self.clock_skew
+        if skew is None or abs(skew) <= TOLERATED_SKEW:
+            return ""
+        return f"the API server's clock is {about(skew)} this worker's, and the earlier one counts: one of them is wrong"
+
+    def now(self) -> datetime:
+        """The earlier of our clock and the server's, where the two differ by more than an answer takes.
+
+        Timeouts are judged by this, and the moments they count from are written by the server, by kubelets and by controllers,
+        each by its own clock. Whoever is wrong, and it may be one server of several: the earlier clock makes us wait, the later
+        one would call every timeout expired.
+        """
+        now, skew, skewed = datetime.now(UTC), self.clock_skew, bool(self.skewed)
+        if skewed != self._skewed:
+            self._skewed = skewed
+            if skewed:
+                log.warning("%s: %s", self.url, self.skewed)
+            else:
+                log.info("%s: our clock agrees with the API server's again", self.url)
+        return now + min(skew, timedelta(0)) if skew is not None and skewed else now
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, watches included."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    # Reading
+
+    async def get(self, path: str, *, query: Mapping[str, str] | None = None) -> JsonObject:
+        """One object, live. Raises ObjectNotFound."""
+        return _object(await self.get_bytes(path, query=query))
+
+    async def get_bytes(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
+        """The answer as it came, for the decoders of `decoding.py`."""
+        return await self._request("GET", path, query=query, seconds=self._timeouts.read)
+
+    async def list_pages(
+        self, path: str, *, limit: int = 500, query: Mapping[str, str] | None = None, metadata_only: bool = False
+    ) -> AsyncGenerator[Page, None]:
+        """A collection page by page, consistent at one resourceVersion. Raises VersionExpired if it took too long."""
+        accept = METADATA_LIST if metadata_only else ""
+        token: str | None = None
+        while True:
+            parameters = {**(query or {}), "limit": str(limit), **({"continue": token} if token else {})}
+            body = await self._request("GET", path, query=parameters, seconds=self._timeouts.page, accept=accept)
+            try:
+                metadata = _list_head.decode(body).metadata
+            except msgspec.DecodeError as error:
+                raise failure(ErrorType.TRANSIENT, f"GET {path}: the answer is not a list: {error}") from error
+            token = metadata.continue_token
+            yield Page(body=body, resource_version=metadata.resource_version, last=not token)
+            if not token:
+                return
+
+    async def list_objects(
+        self, path: str, *, query: Mapping[str, str] | None = None, label: tuple[str, str] | None = None
+    ) -> list[JsonObject]:
+        """A small collection as JSON objects, live (`fieldSelector` goes into `query`); label: those that bear it."""
+        query = {**(query or {}), "labelSelector": "=".join(label)} if label is not None else query
+        objects: list[JsonObject] = []
+        async for page in self.list_pages(path, query=query):
+            objects += _object(page.body).get("items") or []
+        return objects
+
+    async def watch(
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        seconds: int,
+        silence: float,
+        on_open: Callable[[], None] = lambda: None,
+        query: Mapping[str, str] | None = None,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        """Event lines after `resource_version`, until the server ends the watch (`seconds`) or is silent for `silence` seconds.
+
+        Silence raises Unreachable like every other broken stream. An ERROR line is passed on like any other. on_open: the server
+        has accepted the watch.
+        """
+        parameters = {
+            **(query or {}),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+            "resourceVersion": resource_version,
+        }
+        request = f"WATCH {path}"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect, sock_read=silence)
+        accept = METADATA if metadata_only else ""
+        call = _Call(method="GET", path=path, query=parameters, timeout=timeout, accept=accept)
+        try:
+            async with await self._send(call) as response:
+                if response.status >= 400:
+                    raise refusal(response.status, response.headers, await response.read(), request, writing=False)
+                on_open()
+                pending: list[bytes] = []
+                async for chunk in response.content.iter_any():
+                    *lines, rest = chunk.split(b"\n")
+                    for line in lines:
+                        whole = b"".join([*pending, line])
+                        pending.clear()
+                        if whole:
+                            yield whole
+                    if rest:
+                        pending.append(rest)
+        except aiohttp.SocketTimeoutError as error:
+            raise failure(ErrorType.UNREACHABLE, f"{request}: silent for {silence:g} s") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise broken(error, request, writing=False) from error
+
+    async def server_version(self) -> ServerVersion:
+        """The server's version, asked at most every ten minutes: control planes are upgraded under us."""
+        now = asyncio.get_running_loop().time()
+        if self._version is None or now - self._version[0] > VERSION_SECONDS:
+            answer = await self.get("/version")
+            digits = ["".join(filter(str.isdigit, str(answer.get(part, "")))) for part in ("major", "minor")]
+            if not all(digits):
+                raise failure(ErrorType.NOT_SUPPORTED, f"GET /version: not a Kubernetes API server: {answer!r:.200}")
+            self._version = (now, ServerVersion(major=int(digits[0]), minor=int(digits[1])))
+        return self._version[1]
+
+    async def cluster_uid(self, *, live: bool = False) -> str:
+        """The uid of the namespace kube-system: the one name of a cluster that nobody chooses. `live` asks again."""
+        if live or not self._cluster_uid:
+            namespace = await self.get(NAMESPACES.path("kube-system"))
+            self._cluster_uid = str(namespace["metadata"]["uid"])
+        return self._cluster_uid
+
+    # Writing: one attempt each; what cannot be known to have failed is Ambiguous.
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """POST to a collection (or `…/eviction`). Raises ObjectExists."""
+        return _object(await self._write("POST", path, orjson.dumps(body)))
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """PUT; with metadata.resourceVersion in the body it raises ObjectConflict where the object has moved on."""
+        return _object(await self._write("PUT", path, orjson.dumps(body)))
+
+    async def patch_json(self, path: str, operations: JsonPatch) -> JsonObject:
+        """A JSON patch. Raises ObjectConflict where a `test` (or the removal of a missing field) does not hold."""
+        try:
+            return _object(await self._write("PATCH", path, orjson.dumps(list(operations)), content_type=JSON_PATCH))
+        except PatchInapplicable as error:
+            if not any(operation.get("op") == "test" for operation in operations):
+                raise
+            raise patch_conflict(error) from error
+
+    async def patch_merge(self, path: str, body: Mapping[str, Any]) -> JsonObject:
+        """A JSON merge patch; None removes a key, a list replaces the whole list."""
+        return _object(await self._write("PATCH", path, orjson.dumps(body), content_type=MERGE_PATCH))
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> JsonObject:
+        """DELETE with preconditions: another uid or resourceVersion raises ObjectConflict, a missing object ObjectNotFound."""
+        options: JsonObject = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation:
+            options["propagationPolicy"] = propagation
+        return _object(await self._write("DELETE", path, orjson.dumps(options)))
+
+    async def _write(self, method: str, path: str, body: bytes, *, content_type: str = "application/json") -> bytes:
+        return await self._request(method, path, body=body, content_type=content_type, seconds=self._timeouts.write)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "",
+        accept: str = "",
+        seconds: float,
+    ) -> bytes:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._timeouts.connect)
+        call = _Call(method=method, path=path, query=query, timeout=timeout, body=body, content_type=content_type, accept=accept)
+        request, writing = f"{method} {path}", body is not None
+        try:
+            async with await self._send(call) as response:
+                payload = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise broken(error, request, writing=writing) from error
+        if response.status >= 400:
+            raise refusal(response.status, response.headers, payload, request, writing=writing)
+        return payload
+
+    async def _send(self, call: _Call) -> aiohttp.ClientResponse:
+        """A 401 is answered once with fresh credentials: it means that nothing was done."""
+        header = await self._credentials.authorization()
+        response = await self._send_once(call, header)
+        if response.status == 401 and await self._credentials.refresh(header):
+            response.release()
+            response = await self._send_once(call, await self._credentials.authorization())
+        return response
+
+    async def _send_once(self, call: _Call, authorization: str) -> aiohttp.ClientResponse:
+        headers = {"Authorization": authorization} if authorization else {}
+        if call.content_type:
+            headers["Content-Type"] = call.content_type
+        if call.accept:
+            headers["Accept"] = call.accept
+        target = self._credentials.url.rstrip("/") + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        url = URL(target, encoded=True)
+        session = self._open_session()
+        try:
+            response = await session.request(
+                call.method,
+                url,
+                data=call.body,
+                headers=headers,
+                timeout=call.timeout,
+                ssl=self._credentials.tls,
+                proxy=self._credentials.proxy or self._proxy,
+                server_hostname=self._credentials.server_hostname,
+                allow_redirects=False,
+            )
+        except UNCONNECTED as error:
+            self._note_reach(lost=reason_of(error))
+            raise
+        self._note_reach()
+        self._compare_clocks(response.headers.get("Date", ""))
+        return response
+
+    def _note_reach(self, *, lost: str = "") -> None:
+        """One line when the server is lost, and one when it is back, whoever asks it and how often."""
+        if lost and not self._lost:
+            log.warning("%s can't be reached: %s", self.url, lost)
+        elif self._lost and not lost:
+            log.info("%s is reached again", self.url)
+        self._lost = bool(lost)
+
+    def _compare_clocks(self, date: str) -> None:
+        try:
+            self.clock_skew = parsedate_to_datetime(date) - datetime.now(UTC)
+        except (TypeError, ValueError):
+            return  # a server, or something between us, that does not say
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            session = aiohttp.ClientSession(
+                # No limit: each watch holds a connection for as long as it lives, and must not starve the last look.
+                connector=aiohttp.TCPConnector(limit=0),
+                headers={"User-Agent": user_agent(), "Accept": "application/json"},
+            )
+            # aiohttp counts PUT and DELETE as safe to send again on a lost connection; for us they are not.
+            session._retry_connection = False
+            self._session, self._proxy = session, _proxy_of_environment(URL(self._credentials.url))
+        return self._session
+
+
+def _proxy_of_environment(url: URL) -> str | None:
+    """What HTTPS_PROXY and NO_PROXY say, as for kubectl. With aiohttp's own reading of the environment would come its reading of
+    `.netrc` before each request: a login for this host, or for all, stands against our token, or goes out where we have none."""
+    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
+
+
+def user_agent() -> str:
+    """How API audit logs name us."""
+    try:
+        return f"nodewarden/{version('nodewarden')}"
+    except PackageNotFoundError:
+        return "nodewarden/source"  # run from a checkout
+
+
+def _object(payload: bytes) -> JsonObject:
+    try:
+        answer = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        raise failure(ErrorType.TRANSIENT, f"the API server's answer is not JSON: {payload[:100]!r}") from error
+    if not isinstance(answer, dict):
+        raise failure(ErrorType.TRANSIENT, f"the API server's answer is not an object: {payload[:100]!r}")
+    return answer

@@ -1,0 +1,135 @@
+"""Kubernetes Events (core/v1), so that `kubectl describe` and `kubectl get events` tell the story.
+
+One object, reason and message is one Event with a count: its name is derived from them, so that a retry, another worker or the
+next process counts on instead of adding a line. Events are for people and vanish after an hour; nothing of ours ever reads one of
+them (others' are read by `node_events.py`). What happened to an episode is in its decision record, whether a brake is closed in
+the check's status (`statuses/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import EVENTS
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.errors import ErrorType, failure
+from policy.healthcheck import ObjectRef
+from policy.moments import moment_of
+
+COMPONENT = "nodewarden"
+CLUSTER_SCOPED_NAMESPACE = "default"
+"""Where Events about objects without a namespace live; every controller of Kubernetes does the same."""
+
+LONGEST_MESSAGE = 1024
+REPEAT_SECONDS = 600.0
+"""How long the same Event is not counted again by this process: a scanner says every scan what still holds."""
+
+REMEMBERED = 2000
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happening:
+    """What to tell, and about which object. `uid` "" where it is not known (describe then finds the Event by name only).
+
+    identity: what tells it from others of that reason, where the message varies for one and the same; "": the message does.
+    """
+
+    about: ObjectRef
+    uid: str
+    reason: str
+    message: str
+    warning: bool = False
+    identity: str = ""
+
+    @property
+    def name(self) -> str:
+        """The Event's name; equal happenings have equal names."""
+        told = "\0".join((self.about.key, self.uid, self.reason, self.identity or self.message))
+        return f"{self.about.name[:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+
+
+class EventRecorder:
+    """Writes Events of one cluster. Raises what the API refuses; whether that matters is the caller's to say."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        *,
+        instance: str = "",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._connection = connection
+        self._instance = instance
+        self._clock = clock
+        self._told: OrderedDict[str, float] = OrderedDict()
+
+    async def tell_once(self, happening: Happening) -> bool:
+        """Tell what still holds, but not again within `REPEAT_SECONDS`. Whether an Event was written."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told.get(happening.name, float("-inf")) < REPEAT_SECONDS:
+            return False
+        await self.tell(happening)
+        return True
+
+    async def tell_unless_told(self, happening: Happening) -> bool:
+        """Tell what is told once, whoever has told it: not as long as the server keeps that. Whether an Event was written."""
+        return await self.tell(happening, quiet=timedelta.max)
+
+    async def tell(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
+        """Create the Event, or count it once more. quiet: not if any worker has told it so shortly ago. Whether it was told."""
+        namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
+        collection = EVENTS.path(namespace=namespace)
+        path = EVENTS.path(happening.name, namespace=namespace)
+        for _ in range(ATTEMPTS):
+            now = self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+            try:
+                await self._connection.create(collection, self._document(happening, namespace, now))
+            except ObjectExists:
+                try:
+                    event = await self._connection.get(path)
+                    last = moment_of(event.get("lastTimestamp"))
+                    if last is not None and self._clock() - last < quiet:
+                        return False
+                    counted = {
+                        "metadata": {"resourceVersion": event["metadata"]["resourceVersion"]},
+                        "count": int(event.get("count") or 1) + 1,
+                        "lastTimestamp": now,
+                    }
+                    await self._connection.patch_merge(path, counted)
+                except (ObjectConflict, ObjectNotFound):
+                    continue  # counted by another worker, or expired just now
+            self._remember(happening)
+            return True
+        raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
+
+    def _document(self, happening: Happening, namespace: str, now: str) -> JsonObject:
+        about = happening.about
+        reference = {"apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": happening.uid}
+        return {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": happening.name, "namespace": namespace},
+            "involvedObject": {**reference, **({"namespace": about.namespace} if about.namespace else {})},
+            "reason": happening.reason,
+            "message": happening.message[:LONGEST_MESSAGE],
+            "type": "Warning" if happening.warning else "Normal",
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+            "reportingInstance": self._instance,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+
+    def _remember(self, happening: Happening) -> None:
+        self._told[happening.name] = asyncio.get_running_loop().time()
+        self._told.move_to_end(happening.name)
+        while len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)

@@ -1,0 +1,213 @@
+"""What each kind of object is to a ledger: one way in, for the watches of a live cluster and for files alike.
+
+Health checks go through `policy/dialects`; a bad one is put as bad, never dropped. What tells of upgrades and of etcd is folded
+into one `Surroundings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.paths import (
+    CLUSTER_VERSIONS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    MACHINE_CONFIG_POOLS,
+    Resource,
+)
+from policy.dialects import parse, refuse_update
+from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, read_policies
+from policy.errors import PolicyError, shown
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
+from policy.healthcheck import HealthCheck, ObjectRef
+from policy.ledger import Ledger
+from policy.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
+
+GUARD_LABEL = ("app", "guard")
+GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
+
+_UPGRADES = {CLUSTER_VERSIONS.kind: "Progressing", MACHINE_CONFIG_POOLS.kind: "Updating"}
+"""The condition by which each kind tells of an upgrade."""
+
+LONGEST_MESSAGE = 300
+
+SURROUNDING_KINDS: tuple[Resource, ...] = (CLUSTER_VERSIONS, MACHINE_CONFIG_POOLS)
+"""What is watched to learn of upgrades."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fact:
+    """What one object tells. upgrade: that one is going on; allowance: of a budget; guard: node and readiness."""
+
+    upgrade: str = ""
+    allowance: int | None = None
+    guard: tuple[str, str] | None = None
+
+
+class Intake:
+    """Feeds one ledger. `clock` is asked for the moment at which something was heard."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], datetime], *, source: PolicySource = DEFAULT_SOURCE) -> None:
+        self.ledger = ledger
+        self.policy_mistake: PolicyError | None = None
+        """Why the fence configuration of the cluster can't be used, None where it can."""
+        self.objects: dict[str, JsonObject] = {}
+        """The policy objects as last seen, by the key of their reference."""
+        self.checks: dict[str, HealthCheck] = {}
+        """Those of them that can be used."""
+        self._clock = clock
+        self._facts: dict[tuple[str, str], _Fact] = {}
+        self._source = source
+        self._cluster_config: JsonObject | None = None
+        self._fence_policies: dict[str, JsonObject] = {}
+        self._unread = ""
+        self.ledger.follow(source.policies)
+
+    def put_config_map(self, name: str, obj: JsonObject | None) -> None:
+        """A ConfigMap of the node-fencing proposal, None for one that is gone; what else is called so is nobody's business.
+
+        The cluster's configuration and its policies are one: where any of it can't be used, the health check that it is counts
+        as a bad one, and nothing new is begun under any.
+        """
+        if name == CLUSTER_CONFIG:
+            self._cluster_config = _plain_config_map(obj)
+        elif name.startswith(POLICY_PREFIX):
+            if obj is None:
+                self._fence_policies.pop(name, None)
+            else:
+                self._fence_policies[name] = _plain_config_map(obj) or {}
+        else:
+            return
+        self._read_policies()
+
+    def doubt_policies(self, why: str) -> None:
+        """Why the ConfigMaps can't be followed, "" where they are: what is not read may say off."""
+        if why != self._unread:
+            self._unread = why
+            self._read_policies()
+
+    def _read_policies(self) -> None:
+        cluster, self.policy_mistake = self._cluster_config, None
+        name = str((cluster or {}).get("metadata", {}).get("name") or CLUSTER_CONFIG)
+        namespace = str((cluster or {}).get("metadata", {}).get("namespace") or self._source.namespace)
+        ref = ObjectRef(api_version=CONFIG_MAPS.api_version, kind=CONFIG_MAPS.kind, name=name, namespace=namespace)
+        try:
+            found = stricter(self._source.policies, read_policies(cluster, self._fence_policies))
+        except PolicyError as error:
+            self.policy_mistake = error
+            self.refuse_check(ref, cluster or {}, error)
+            found = unusable(self._source.policies, str(error))
+        else:
+            if cluster is None:
+                for key in [key for key in self.objects if key.startswith(f"{CONFIG_MAPS.kind}/")]:
+                    self.remove_check(key)
+            else:
+                self.put_check(ref, cluster)
+        self.ledger.follow(unusable(found, self._unread) if self._unread else found)
+
+    def put_check(self, ref: ObjectRef, obj: JsonObject, *, update: bool = False) -> PolicyError | None:
+        """A health check as written. update: judge it as a change of the one that is known. What is wrong with it, or None.
+
+        One that is being deleted is gone, however long a finalizer keeps it: a last look takes it so as well, and were the two to
+        disagree, episodes would begin and end without end.
+        """
+        if _mapping(obj.get("metadata")).get("deletionTimestamp"):
+            self.remove_check(ref.key)
+            return None
+        before, stood = self.checks.pop(ref.key, None), self.objects.get(ref.key)
+        self.objects[ref.key] = obj
+        try:
+            check = parse(obj)
+            if update and before is not None and stood is not None:
+                refuse_update(before, check, stood)
+        except PolicyError as error:
+            self.refuse_check(ref, obj, error)
+            return error
+        self.checks[ref.key] = check
+        self.ledger.put_check(check)
+        return None
+
+    def refuse_check(self, ref: ObjectRef, obj: JsonObject, error: PolicyError) -> None:
+        """A health check that can't be used; the version before counts no more."""
+        self.checks.pop(ref.key, None)
+        self.objects[ref.key] = obj
+        metadata = _mapping(obj.get("metadata"))
+        uid, generation = metadata.get("uid"), metadata.get("generation")
+        self.ledger.put_bad_check(
+            ref,
+            str(error),
+            uid=uid if isinstance(uid, str) else "",
+            generation=generation if isinstance(generation, int) else 0,
+        )
+
+    def remove_check(self, key: str) -> None:
+        """A health check that was deleted."""
+        self.checks.pop(key, None)
+        self.objects.pop(key, None)
+        self.ledger.remove_check(key)
+
+    def put_surrounding(self, kind: str, key: str, obj: JsonObject | None) -> None:
+        """An object that tells of upgrades or of etcd, None for one that is gone. Raises ValueError for one that can't be read:
+        nothing of it counts then."""
+        self._facts.pop((kind, key), None)
+        if obj is not None:
+            self._facts[kind, key] = _fact(kind, key, obj)
+        self.ledger.surround(self._surrounding())
+
+    def _surrounding(self) -> Surroundings:
+        facts = [fact for _, fact in sorted(self._facts.items())]
+        allowances = tuple(fact.allowance for fact in facts if fact.allowance is not None)
+        guards = dict(fact.guard for fact in facts if fact.guard is not None)
+        return Surroundings(
+            upgrade="; ".join(fact.upgrade for fact in facts if fact.upgrade),
+            etcd=EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards),
+        )
+
+
+def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:
+    """As a single object says it is: the items of a list do not. One on its way out is gone."""
+    if obj is None or _mapping(obj.get("metadata")).get("deletionTimestamp"):
+        return None
+    return {"apiVersion": CONFIG_MAPS.api_version, "kind": CONFIG_MAPS.kind, **obj}
+
+
+def is_guard(pod: JsonObject) -> bool:
+    """Whether a pod is one of OpenShift's guards of an etcd member."""
+    metadata = _mapping(pod.get("metadata"))
+    label, value = GUARD_LABEL
+    named = str(metadata.get("name", "")).startswith(GUARD_PREFIXES)
+    return metadata.get("namespace") == ETCD_NAMESPACE and (named or _mapping(metadata.get("labels")).get(label) == value)
+
+
+def _fact(kind: str, key: str, obj: JsonObject) -> _Fact:
+    status = _mapping(obj.get("status"))
+    if kind in _UPGRADES:
+        condition = _condition(status, _UPGRADES[kind])
+        if condition.get("status") != "True":
+            return _Fact()
+        message = condition.get("message")
+        return _Fact(upgrade=f"{kind} {key} is {_UPGRADES[kind]}" + (f": {str(message)[:LONGEST_MESSAGE]}" if message else ""))
+    if kind == DISRUPTION_BUDGETS.kind:
+        allowed = status.get("disruptionsAllowed", 0)
+        if not isinstance(allowed, int):
+            raise ValueError(f"status.disruptionsAllowed: expected a whole number, got {shown(allowed)}")
+        return _Fact(allowance=allowed)
+    node = _mapping(obj.get("spec")).get("nodeName")
+    return _Fact(guard=(str(node or ""), str(_condition(status, "Ready").get("status", ""))))
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    listed = status.get("conditions")
+    found = (
+        (each for each in listed if isinstance(each, Mapping) and each.get("type") == kind) if isinstance(listed, list) else ()
+    )
+    return next(iter(found), {})
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """What should be an object, an empty one where it is something else: it then tells nothing."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,108 @@
+"""Where the kinds that we touch live in the API: a table of paths, no discovery.
+
+Discovery would cost two dozen requests per process for a list that has not changed in years. The requests themselves are
+`connection.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One kind of object and its place in the API."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, name: str = "", *, namespace: str = "", subresource: str = "") -> str:
+        """The path of one object, or of the collection where `name` is empty (all namespaces where `namespace` is)."""
+        if namespace and not self.namespaced:
+            raise ValueError(f"{self.plural} have no namespace, but {namespace!r} was given")
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.kind} {name!r} needs a namespace")
+        parts = ["/apis" if "/" in self.api_version else "/api", self.api_version]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += [part for part in (self.plural, quote(name, safe=":"), subresource) if part]
+        return "/".join(parts)
+
+
+def of_cluster_api(api_version: str) -> bool:
+    """Whether an object is Cluster API's, and so lives in the management cluster where there is one."""
+    return api_version.startswith("cluster.x-k8s.io/")
+
+
+def in_version(resource: Resource, version: str) -> Resource:
+    """The same kind in another version of its group."""
+    return replace(resource, api_version=f"{resource.api_version.rpartition('/')[0]}/{version}")
+
+
+NAMESPACES = Resource(api_version="v1", kind="Namespace", plural="namespaces", namespaced=False)
+NODES = Resource(api_version="v1", kind="Node", plural="nodes", namespaced=False)
+PODS = Resource(api_version="v1", kind="Pod", plural="pods")
+EVENTS = Resource(api_version="v1", kind="Event", plural="events")
+SECRETS = Resource(api_version="v1", kind="Secret", plural="secrets")
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    api_version="apiextensions.k8s.io/v1",
+    kind="CustomResourceDefinition",
+    plural="customresourcedefinitions",
+    namespaced=False,
+)
+CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
+VOLUMES = Resource(api_version="v1", kind="PersistentVolume", plural="persistentvolumes", namespaced=False)
+CLAIMS = Resource(api_version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims")
+LEASES = Resource(api_version="coordination.k8s.io/v1", kind="Lease", plural="leases")
+VOLUME_ATTACHMENTS = Resource(
+    api_version="storage.k8s.io/v1", kind="VolumeAttachment", plural="volumeattachments", namespaced=False
+)
+NODE_HEALTH_CHECKS = Resource(
+    api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
+)
+NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+FENCE_CONFIGS = Resource(api_version="nodewarden.io/v1alpha1", kind="FenceConfig", plural="fenceconfigs", namespaced=False)
+FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
+VOLUME_DETACHMENTS = Resource(
+    api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", plural="volumedetachmenttemplates"
+)
+FENCE_AGENTS_REMEDIATIONS = Resource(
+    api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
+)
+OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
+    api_version="machine.openshift.io/v1beta1", kind="MachineHealthCheck", plural="machinehealthchecks"
+)
+OPENSHIFT_MACHINES = Resource(api_version="machine.openshift.io/v1beta1", kind="Machine", plural="machines")
+CAPI_MACHINE_HEALTH_CHECKS = Resource(
+    api_version="cluster.x-k8s.io/v1beta2", kind="MachineHealthCheck", plural="machinehealthchecks"
+)
+CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine", plural="machines")
+OPENSHIFT_MACHINE_SETS = Resource(api_version="machine.openshift.io/v1beta1", kind="MachineSet", plural="machinesets")
+CAPI_MACHINE_SETS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineSet", plural="machinesets")
+CAPI_MACHINE_DEPLOYMENTS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineDeployment", plural="machinedeployments")
+KUBEADM_CONTROL_PLANES = Resource(
+    api_version="controlplane.cluster.x-k8s.io/v1beta2", kind="KubeadmControlPlane", plural="kubeadmcontrolplanes"
+)
+CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
+MCM_MACHINES = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", plural="machines")
+MCM_MACHINE_SETS = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="MachineSet", plural="machinesets")
+MCM_MACHINE_DEPLOYMENTS = Resource(
+    api_version="machine.sapcloud.io/v1alpha1", kind="MachineDeployment", plural="machinedeployments"
+)
+PRESERVATION_POLICIES = Resource(
+    api_version="nodewarden.io/v1alpha1", kind="PreservationPolicy", plural="preservationpolicies", namespaced=False
+)
+CLUSTER_VERSIONS = Resource(
+    api_version="config.openshift.io/v1", kind="ClusterVersion", plural="clusterversions", namespaced=False
+)
+MACHINE_CONFIG_POOLS = Resource(
+    api_version="machineconfiguration.openshift.io/v1",
+    kind="MachineConfigPool",
+    plural="machineconfigpools",
+    namespaced=False,
+)
+DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
+DISRUPTION_BUDGETS = Resource(api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")

@@ -1,0 +1,1 @@
+"""What is read right before an act, past every cache: last looks, leases of nodes, plans, needs."""

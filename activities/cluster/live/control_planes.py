@@ -1,0 +1,224 @@
+"""A control plane as it stands at this moment, read live before one of its members is taken (S15).
+
+The second half of a last look (`looks.py`), and only of one at a member: an act on a worker costs no request of this. What the
+Nodes and the static pods of etcd and of the API servers say is asked of every cluster; beside it what a KubeadmControlPlane
+knows of its Machines, and OpenShift's own guard of etcd, where there are such. Each of them is enough to keep a member. The rules
+are `policy/remediation/control_plane.py` and `policy/surroundings.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.intake import is_guard
+from activities.cluster.api.paths import (
+    CAPI_CLUSTERS,
+    CAPI_MACHINES,
+    DISRUPTION_BUDGETS,
+    KUBEADM_CONTROL_PLANES,
+    NODES,
+    PODS,
+    in_version,
+)
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.machine_reading import CAPI_VERSIONS
+from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, decode_cluster, machine_decoding
+from activities.cluster.objects.workload import MIRROR_ANNOTATION
+from policy.fields import Fields
+from policy.healthcheck import Dialect
+from policy.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
+from policy.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
+from policy.nodes import CONTROL_PLANE_LABELS, NodeView
+from policy.remediation.control_plane import (
+    Blocked,
+    ControlPlaneView,
+    Objection,
+    StaticPod,
+    Taking,
+    component_of,
+    is_of_openshift,
+    members_from_machines,
+    members_from_nodes,
+    objection_to,
+)
+from policy.surroundings import ETCD_NAMESPACE, EtcdGuard
+
+PLACES = (
+    ("kube-system", "component in (etcd,kube-apiserver)"),
+    (ETCD_NAMESPACE, ""),
+    ("openshift-kube-apiserver", "app=openshift-kube-apiserver"),
+)
+"""Where the pods of a control plane are, and by which labels they are asked for. OpenShift's guards stand beside its etcd."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """Whom it is about: its Node, its Machine, or both. cluster: its Cluster API Cluster, where that was read already."""
+
+    node: NodeView | None
+    machine: MachineView | None
+    cluster: WorkloadCluster | None = None
+
+
+async def objection_now(
+    nodes: ClusterConnection, machines: ClusterConnection, member: Member, taking: Taking
+) -> Objection | None:
+    """Why that member may not be taken at this moment, None where it may. What can't be read is raised, never taken for well."""
+    (seen, pods, owners), cluster = await asyncio.gather(
+        asyncio.gather(_nodes(nodes), _pods(nodes), _of_owner(machines, member.machine)), _cluster(machines, member)
+    )
+    initialized = cluster is None or cluster.control_plane_initialized
+    view = replace(members_from_nodes(seen, _static(pods)), initialized=initialized)
+    planes = [(view, member.node.name if member.node is not None else "")]
+    if owners is not None and member.machine is not None:
+        knows = members_from_machines(
+            owners.machines,
+            Fields(owners.document.get("spec") or {}, subject=owners.subject, path="spec"),
+            owners.document["metadata"].get("annotations") or {},
+            initialized=initialized,
+            version=cluster.version if cluster is not None else "",
+            subject=owners.subject,
+        )
+        if knows is not None:
+            planes = [(knows, member.machine.name), (replace(view, managed_etcd=knows.managed_etcd), planes[0][1])]
+    for plane, name in planes:
+        if objection := objection_to(_apart_from(plane, name), name, taking):
+            return objection
+    return await _of_openshift(nodes, pods, member) if initialized else None
+
+
+def _apart_from(plane: ControlPlaneView, name: str) -> ControlPlaneView:
+    """Who takes the target itself away has been asked already (`policy/vetoes.py`), and is no matter of quorum."""
+    members = tuple(replace(each, deleting=False) if each.name == name else each for each in plane.members)
+    return replace(plane, members=members)
+
+
+# Nodes and pods -------------------------------------------------------------------------------------------------------
+
+
+async def _nodes(connection: ClusterConnection) -> list[NodeView]:
+    """All members: those with the label of today, and with that of old."""
+    found: dict[str, NodeView] = {}
+
+    async def read(label: str) -> None:
+        async for page in connection.list_pages(NODES.path(), query={"labelSelector": label}):
+            found.update((item.value.name, item.value) for item in NODE_DECODING.items(page.body))
+
+    await asyncio.gather(*(read(label) for label in CONTROL_PLANE_LABELS))
+    return list(found.values())
+
+
+async def _pods(connection: ClusterConnection) -> list[JsonObject]:
+    found = await asyncio.gather(
+        *(
+            connection.list_objects(PODS.path(namespace=namespace), query={"labelSelector": labels} if labels else None)
+            for namespace, labels in PLACES
+        )
+    )
+    return [pod for pods in found for pod in pods]
+
+
+def _static(pods: list[JsonObject]) -> list[StaticPod]:
+    found = []
+    for pod in pods:
+        metadata = pod["metadata"]
+        component = component_of(metadata["namespace"], metadata.get("labels") or {})
+        node = str((pod.get("spec") or {}).get("nodeName") or "")
+        if component is not None and node and MIRROR_ANNOTATION in (metadata.get("annotations") or {}):
+            ready = _ready(pod) == "True" and not metadata.get("deletionTimestamp")
+            found.append(StaticPod(component=component, node=node, ready=ready))
+    return found
+
+
+def _ready(pod: JsonObject) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((str(each.get("status", "")) for each in conditions if each.get("type") == "Ready"), "")
+
+
+async def _of_openshift(connection: ClusterConnection, pods: list[JsonObject], member: Member) -> Objection | None:
+    """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing."""
+    if member.node is None or not _is_openshift(pods, member.node):
+        return None
+    theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
+    budgets = await connection.list_objects(DISRUPTION_BUDGETS.path(namespace=ETCD_NAMESPACE))
+    allowances = tuple(int((budget.get("status") or {}).get("disruptionsAllowed") or 0) for budget in budgets)
+    guards = {str((pod.get("spec") or {}).get("nodeName") or ""): _ready(pod) for pod in theirs if is_guard(pod)}
+    guard = EtcdGuard(known=True, disruptions_allowed=allowances, guards=guards)
+    why = guard.objection(member.node.name)
+    return Objection(rule=Blocked.QUORUM, why=why) if why else None
+
+
+def _is_openshift(pods: list[JsonObject], node: NodeView) -> bool:
+    return is_of_openshift(node) or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
+
+
+# Cluster API ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owners:
+    """A KubeadmControlPlane and all Machines of its control plane."""
+
+    document: JsonObject
+    machines: tuple[MachineView, ...]
+    subject: str
+
+
+async def _of_owner(connection: ClusterConnection, machine: MachineView | None) -> _Owners | None:
+    """None for a Machine that no KubeadmControlPlane looks after, and for one whose owner is not there any more."""
+    if machine is None or machine.dialect is not Dialect.CLUSTER_API:
+        return None
+    kind, _, name = machine.controller.partition("/")
+    if kind != KUBEADM_CONTROL_PLANES.kind:
+        return None
+    document, listed = await asyncio.gather(_owner(connection, machine.namespace, name), _machines(connection, machine))
+    if document is None:
+        return None
+    return _Owners(document=document, machines=listed, subject=f"{kind}/{machine.namespace}/{name}")
+
+
+async def _owner(connection: ClusterConnection, namespace: str, name: str) -> JsonObject | None:
+    """In whichever version it is served."""
+    for version in CAPI_VERSIONS:
+        try:
+            return await connection.get(in_version(KUBEADM_CONTROL_PLANES, version).path(name, namespace=namespace))
+        except ObjectNotFound:
+            continue
+    return None
+
+
+async def _machines(connection: ClusterConnection, machine: MachineView) -> tuple[MachineView, ...]:
+    decoding = machine_decoding(Dialect.CLUSTER_API)
+    query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{CONTROL_PLANE_LABEL}"}
+    for version in CAPI_VERSIONS:
+        found: list[MachineView] = []
+        try:
+            async for page in connection.list_pages(
+                in_version(CAPI_MACHINES, version).path(namespace=machine.namespace), query=query
+            ):
+                found += [item.value for item in decoding.items(page.body)]
+        except ObjectNotFound:
+            continue
+        return tuple(found)
+    return ()
+
+
+async def _cluster(connection: ClusterConnection, member: Member) -> WorkloadCluster | None:
+    """The Cluster of a member that belongs to one."""
+    if member.cluster is not None:
+        return member.cluster
+    annotations = member.node.annotations if member.node is not None else {}
+    name, namespace = annotations.get(CLUSTER_NAME_ANNOTATION, ""), annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
+    if member.machine is not None and member.machine.dialect is Dialect.CLUSTER_API:
+        name, namespace = member.machine.cluster_name, member.machine.namespace
+    if not (name and namespace):
+        return None
+    for version in CAPI_VERSIONS:
+        try:
+            return decode_cluster(await connection.get_bytes(in_version(CAPI_CLUSTERS, version).path(name, namespace=namespace)))
+        except ObjectNotFound:
+            continue
+    return None

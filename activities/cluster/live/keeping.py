@@ -1,0 +1,204 @@
+"""One machine read live for the question whether it is kept: its Machine, its Node, the deployment and the pool it belongs to.
+
+Reading only; what follows from it is `policy/preservation`, what is written `preserving.py`. Machines live where Cluster API's
+objects do when that is another API server than the nodes'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import msgspec
+import orjson
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import (
+    CAPI_MACHINES,
+    MCM_MACHINE_DEPLOYMENTS,
+    MCM_MACHINE_SETS,
+    MCM_MACHINES,
+    OPENSHIFT_MACHINES,
+    PRESERVATION_POLICIES,
+    Resource,
+    in_version,
+    of_cluster_api,
+)
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.owning import machine_of
+from activities.cluster.objects.livenode import LiveNode, find_node
+from activities.cluster.objects.overriding import overridden
+from activities.cluster.objects.preservation_decoding import FoundMachine, deployment_of, mcm_machine, node_alone, other_machine
+from activities.errors import ErrorType, failure
+from policy.errors import PolicyError
+from policy.healthcheck import Dialect, ObjectRef
+from policy.nodes import NodeView
+from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.overriding import Overridden, Override
+from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
+from policy.preservation.survey import Deployment, labels_of
+
+_MACHINES = {resource.api_version.partition("/")[0]: resource for resource in (MCM_MACHINES, OPENSHIFT_MACHINES, CAPI_MACHINES)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known."""
+
+    held: Held | None
+    node: LiveNode | None = None
+    machine: JsonObject | None = None
+    owner: str = ""
+    timeout: timedelta = DEFAULT_TIMEOUT
+    problem: str = ""
+
+    @property
+    def machine_uid(self) -> str:
+        """Of the Machine object, "" where there is none."""
+        return str(self.machine["metadata"].get("uid", "")) if self.machine is not None else ""
+
+    @property
+    def node_uid(self) -> str:
+        """Of the Node object, "" where there is none."""
+        return self.node.view.uid if self.node is not None else ""
+
+
+class Keeping:
+    """Reads machines of one cluster."""
+
+    def __init__(
+        self, connection: ClusterConnection, *, machines: ClusterConnection | None = None, pools: Iterable[Pool] = ()
+    ) -> None:
+        """pools: those of the settings, each of which holds as long as no object of its name does."""
+        self._given = tuple(pools)
+        self._nodes = connection
+        self._machines = machines or connection
+
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Where a Machine of that group is read and written."""
+        return self._machines if of_cluster_api(ref.api_version) else self._nodes
+
+    def path_of(self, ref: ObjectRef, *, subresource: str = "") -> str:
+        """Where that Machine is, in the version in which it was seen."""
+        return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
+
+    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
+        """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
+
+        machine: None where nobody has said which it is; then it is found by its Node.
+        """
+        found, document, deployment = None, None, None
+        machine = machine or await self._machine_of(node)
+        if machine is not None:
+            document = await self._machine(machine)
+            if document is not None:
+                found = _decoded(machine, document)
+                deployment = await self._deployment(machine, found)
+        pools, problem = await self._pools()
+        name = (found.held.node_name if found is not None else "") or node
+        live = await find_node(self._nodes, name) if name else None
+        held = _held(found, live.view if live is not None else None)
+        if held is None:
+            return Sight(held=None)
+        if unhealthy and not held.failed:
+            held = replace(held, failed=unhealthy, phase=MachinePhase.FAILED)
+        if deployment is not None:
+            held = replace(held, deployment=deployment.name)
+        labels = labels_of(held, deployment)
+        pool = next((each for each in pools if each.matches(labels)), None)
+        if pool is not None and pool.isolate:
+            held = replace(held, pool_isolates=True)
+        own = deployment.timeout if deployment is not None else None
+        return Sight(
+            held=held,
+            node=live,
+            machine=document,
+            owner=found.owner if found is not None else "",
+            timeout=pool.timeout if pool is not None else own or DEFAULT_TIMEOUT,
+            problem=problem,
+        )
+
+    async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
+        """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""
+        if machine is None:
+            return Overridden(override=Override.DELETION, why="somebody has deleted the Node")
+        return await overridden(self.connection_of(machine), machine, owner)
+
+    async def _machine_of(self, node: str) -> ObjectRef | None:
+        """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
+        live = await find_node(self._nodes, node) if node else None
+        if live is None or EXPIRY_ANNOTATION in live.annotations:
+            return None
+        return await machine_of(live, self._nodes, self._machines)
+
+    async def _machine(self, ref: ObjectRef) -> JsonObject | None:
+        try:
+            return await self.connection_of(ref).get(self.path_of(ref))
+        except ObjectNotFound:
+            return None
+
+    async def _deployment(self, ref: ObjectRef, found: FoundMachine) -> Deployment | None:
+        """What the set says that it is a replica of; the MachineDeployment above it where there is one."""
+        kind, _, name = found.owner.partition("/")
+        if kind != MCM_MACHINE_SETS.kind or not ref.api_version.startswith("machine.sapcloud.io/"):
+            return Deployment(name=name) if name else None
+        try:
+            path = MCM_MACHINE_SETS.path(name, namespace=ref.namespace)
+            one, above = deployment_of(await self._nodes.get(path))
+            kind, _, name = above.partition("/")
+            if kind == MCM_MACHINE_DEPLOYMENTS.kind:
+                path = MCM_MACHINE_DEPLOYMENTS.path(name, namespace=ref.namespace)
+                one, _ = deployment_of(await self._nodes.get(path))
+        except ObjectNotFound:
+            return Deployment(name=name)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{kind}/{ref.namespace}/{name}: {error}") from error
+        return one
+
+    async def _pools(self) -> tuple[list[Pool], str]:
+        """All that can be used, in the order of their names, and what is wrong with the others."""
+        pools, problem = {pool.name: pool for pool in self._given}, ""
+        try:
+            documents = await self._nodes.list_objects(PRESERVATION_POLICIES.path())
+        except ObjectNotFound:
+            documents = []  # the kind is not installed
+        for document in documents:
+            head = {"apiVersion": PRESERVATION_POLICIES.api_version, "kind": PRESERVATION_POLICIES.kind}
+            try:
+                pool = read_policy({**head, **document})
+            except PolicyError as error:
+                problem = problem or str(error)
+                pools.pop(str(document["metadata"]["name"]), None)
+            else:
+                pools[pool.name] = pool
+        return [pool for _, pool in sorted(pools.items())], problem
+
+
+def resource_of(ref: ObjectRef) -> Resource:
+    """The kind of a Machine, by its group and in its version. InvalidConfig for what is no Machine."""
+    group, _, version = ref.api_version.partition("/")
+    if ref.kind != "Machine" or group not in _MACHINES or not version:
+        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: expected a Machine of {', '.join(sorted(_MACHINES))}")
+    return in_version(_MACHINES[group], version)
+
+
+def _decoded(ref: ObjectRef, document: JsonObject) -> FoundMachine:
+    try:
+        if ref.api_version.startswith("machine.sapcloud.io/"):
+            return mcm_machine(document)
+        dialect = Dialect.CLUSTER_API if of_cluster_api(ref.api_version) else Dialect.OPENSHIFT
+        return other_machine(orjson.dumps(document), dialect)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
+
+
+def _held(found: FoundMachine | None, node: NodeView | None) -> Held | None:
+    if found is not None:
+        return replace(found.held, node=node)
+    if node is None:
+        return None
+    try:
+        return node_alone(node)
+    except ValueError as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {error}") from error

@@ -1,0 +1,523 @@
+"""The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
+
+Never from the watch cache, and never with a guess: what cannot be read is no leave to act. Restoring acts (power on) look too,
+but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no licence, since no
+brake may keep a node down. A look does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
+Where all says go, the rest of a control plane is looked at as well before a member of it is taken (`control_planes.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import LeaseView, cluster_lease_problem
+from activities.cluster.api.node_events import events_on_node
+from activities.cluster.live.control_planes import Member, objection_now
+from activities.cluster.live.fence_config import lease_renewed, live_policies, switched_off
+from activities.cluster.live.nodelease import foreign_lease
+from activities.cluster.live.plans import plan_for
+from activities.cluster.objects.fencing_requests import find_request, is_another
+from activities.cluster.objects.livenode import Clock, LiveNode, find_node, observe, utc_now
+from activities.cluster.objects.machine_reading import Connections, Subject, find_check, read_subject
+from activities.cluster.objects.marks import is_ours, owner
+from activities.contracts.target import LookRequest, LookResult, LookVerdict
+from activities.errors import ErrorType, error_type, failure
+from policy.dialects import parse
+from policy.durations import format_duration
+from policy.episodes import Kind, Need, NeedKind
+from policy.errors import PolicyError
+from policy.fence_policies import (
+    DEFAULT_SOURCE,
+    NO_POLICIES,
+    FencePolicies,
+    PolicySource,
+    lease_wait,
+    still_renewed,
+    switched_off_node,
+)
+from policy.fencing_requests import is_taken_up, why_withdrawn
+from policy.healthcheck import HealthCheck
+from policy.identity import compare_identity
+from policy.marks import Mark, is_deleted_by, mark_of
+from policy.node_events import NodeEvent
+from policy.remediation.control_plane import Blocked, Objection, taking_of
+from policy.report import Observation
+from policy.rules import Rules, rules_of
+from policy.targets import MACHINE, Target
+from policy.verdicts import Health, need_gone
+from policy.vetoes import going, preserved_as_failed, preserved_on, veto_of
+
+READ_SECONDS = 8.0
+"""All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
+in what they have left."""
+LEAST_SECONDS = 1.0
+"""And so long at least."""
+
+T = TypeVar("T")
+
+_WEIGHT = {LookVerdict.GO: 0, LookVerdict.VETOED: 1, LookVerdict.NEED_GONE: 2}
+"""Of several answers about one node the first of these holds."""
+
+
+class PermitBook(Protocol):
+    """Who holds leave to disrupt which node, asked of the scanner that grants it."""
+
+    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
+        """Whether that incident holds a permit for the node now, and the reason in words. Raises where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Doubt:
+    """A read that failed: nothing is known, which is not the same as "not there"."""
+
+    what: str
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.what} could not be read: {str(self.error) or type(self.error).__name__}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sight:
+    """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
+
+    asking: the health check, or the object of another system, that the need is about. lease: of the node, where somebody else
+    holds it. endpoints: of the devices that are configured for it now, None where nobody asks, or where `unplanned` says why
+    that is not known.
+    """
+
+    node: LiveNode | None
+    unread: _Doubt | None
+    asking: JsonObject | None
+    subject: Subject
+    lease: LeaseView | None
+    lease_problem: str
+    permit: tuple[bool, str]
+    policies: FencePolicies
+    events: tuple[NodeEvent, ...]
+    renewed: datetime | None
+    endpoints: tuple[str, ...] | None
+    unplanned: _Doubt | None
+    doubts: tuple[_Doubt, ...]
+
+    @property
+    def machine_uids(self) -> tuple[str, ...] | None:
+        """Of the Machines that belong to the Node. None where they could not be read or none was found: a Machine that is gone is
+        no other target, and one that only a check knows of is not found without the check."""
+        machines = self.subject.machines_of(self.node.view if self.node is not None else None)
+        return tuple(each.uid for each in machines) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    verdict: LookVerdict
+    reason: str = "nothing is in the way"
+    unhealthy: bool = False
+    soon: bool = False
+    until: datetime | None = None
+
+
+class LastLook:
+    """Looks at one cluster. One instance per cluster and process; it keeps nothing between looks."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        permits: PermitBook,
+        *,
+        machines: ClusterConnection | None = None,
+        clock: Clock | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
+        takeover: bool = False,
+    ) -> None:
+        """takeover: what another controller has taken up is acted on all the same."""
+        self._source = source
+        self._connection = connection
+        self._machines = machines or connection
+        self._elsewhere = Connections(nodes=connection, machines=self._machines)
+        self._permits = permits
+        self._clock = clock or connection.now
+        self._own_clock = clock or utc_now
+        self._takeover = takeover
+
+    async def look(self, request: LookRequest) -> LookResult:
+        """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
+        observation repeats what was pinned; a restoring look raises, since the observation is what it is for.
+        """
+        began = asyncio.get_running_loop().time()
+        sight = await self._see(request)
+        answer = self._judge(request, sight)
+        if not sight.subject.whole and not answer.unhealthy and answer.verdict in {LookVerdict.NEED_GONE, LookVerdict.VETOED}:
+            # A scan judges every Machine that refers to the node, and one of the others may be why we are here.
+            sight = await self._see(request, whole=True)
+            answer = self._judge(request, sight)
+        if request.destructive and answer.verdict is LookVerdict.GO:
+            left = READ_SECONDS - (asyncio.get_running_loop().time() - began)
+            answer = await self._guarded(request, sight, answer, seconds=max(left, LEAST_SECONDS))
+        if sight.unread is not None and not request.destructive:
+            kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
+            raise failure(kind, str(sight.unread)) from sight.unread.error
+        return LookResult(
+            verdict=answer.verdict,
+            reason=answer.reason,
+            at=self._clock(),
+            observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
+            until=answer.until,
+            permitted=sight.permit[0],
+            endpoints=sight.endpoints,
+        )
+
+    async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
+        """A member of a control plane is only taken while the others can do without it (S15), whoever asks. What may pass is
+        waited for; that there is no other member is final."""
+        node = sight.node.view if sight.node is not None else None
+        machines = sight.subject.machines_of(node)
+        if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
+            return answer
+        machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
+        taking = taking_of(machine.controller if machine is not None else "", removes=request.removes)
+        member = Member(node=node, machine=machine, cluster=sight.subject.cluster)
+        doubts: list[_Doubt] = []
+        asked = objection_now(self._connection, self._machines, member, taking)
+        objection: Objection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
+        if doubts:
+            return replace(answer, verdict=LookVerdict.NOT_LICENSED, reason=str(doubts[0]))
+        if objection is None:
+            return answer
+        final = objection.rule is Blocked.LAST_MEMBER
+        verdict = LookVerdict.VETOED if final else LookVerdict.NOT_LICENSED
+        return replace(answer, verdict=verdict, reason=f"the control plane can't do without it: {objection.why}")
+
+    async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
+        """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
+        target, now = request.target, self._own_clock()
+        name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
+        need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
+        (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed, endpoints) = await asyncio.gather(
+            asyncio.gather(
+                _read("the node", self._node(name), None, blind),
+                self._asking(request, doubts),
+                _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
+            ),
+            asyncio.gather(
+                _read("the node's lease", self._foreign_lease(name, now), None, doubts),
+                self._lease(request, doubts),
+                _read("the permit", self._permit(request), (False, ""), doubts),
+            ),
+            asyncio.gather(
+                self._policies(request, doubts),
+                _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
+                _read("its fence configuration", self._endpoints(request), None, unplanned),
+            ),
+        )
+        return _Sight(
+            node=node,
+            unread=blind[0] if blind else None,
+            asking=asking,
+            subject=subject,
+            # Whoever asked us to act and holds the lease for it has delegated it.
+            lease=lease if lease is not None and lease.holder != request.need.delegate else None,
+            lease_problem=lease_problem,
+            permit=permit,
+            policies=policies,
+            events=events,
+            renewed=renewed,
+            endpoints=endpoints,
+            unplanned=unplanned[0] if unplanned else None,
+            doubts=(*blind, *doubts),
+        )
+
+    def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
+        """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
+        because the way back needs no licence; then the devices and the Machine, then the licence; then who says "hands off".
+        Where something is about to be freed on the word of the devices, they are part of the identity (S9). Before power-on
+        each is judged for itself by whoever asks, who knows which of them he has switched off.
+        """
+        observation = _observation(request, sight)
+        pinned, destructive = request.target.pinned, request.destructive
+        endpoints = None if destructive or request.restores else sight.endpoints
+        if changed := compare_identity(pinned, observation, destructive=destructive, endpoints=endpoints):
+            return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
+        if request.restores and (veto := _veto(request, sight)):
+            return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
+        if sight.doubts:
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
+        if request.restores:
+            return _in_other_hands(request, sight)
+        need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
+        if sight.unplanned is not None and not destructive and need.verdict is not LookVerdict.NEED_GONE:
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
+        if need.verdict is not LookVerdict.GO:
+            return need
+        # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
+        machine_uids = sight.machine_uids if destructive else None
+        if changed := compare_identity(
+            pinned, observation, destructive=destructive, endpoints=sight.endpoints, machine_uids=machine_uids
+        ):
+            return replace(need, verdict=LookVerdict.TARGET_CHANGED, reason=changed)
+        if sight.unplanned is not None:
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
+        held, why = sight.permit
+        if sight.lease_problem or not held:
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
+        if veto := _veto(request, sight) or self._forbidden(request, sight):
+            until = sight.lease.until if sight.lease is not None else None
+            return replace(need, verdict=LookVerdict.VETOED, reason=veto, until=until)
+        if left := self._lease_tells_in(request, sight):
+            reason = f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
+            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=reason)
+        return need
+
+    def _lease_tells_in(self, request: LookRequest, sight: _Sight) -> timedelta:
+        """How long the Lease of a host that just fell silent tells nothing; none where no policy asks, or it can't be read."""
+        node = sight.node.view if sight.node is not None else None
+        asked = sight.policies.skip_renewed_lease and request.need.kind.automatic and sight.renewed is not None
+        if not asked or node is None or node.ready:
+            return timedelta(0)
+        return lease_wait(node.ready_since, self._clock())
+
+    def _forbidden(self, request: LookRequest, sight: _Sight) -> str:
+        """Which fence policy forbids this act now, or who is taking the machine away, "" where none does. Storms and caps are not
+        asked: they close the door to new episodes only (S17). What keeps a host for its own sake does not keep it from a person,
+        nor does another system's deletion, which may have got stuck."""
+        if not request.destructive:
+            return ""
+        node = sight.node.view if sight.node is not None else None
+        if off := switched_off(sight.policies, node) or (switched_off_node(node) if node is not None else ""):
+            return off
+        if not request.need.kind.automatic:
+            return ""
+        ours = _deletes_it(request, sight)
+        if taken := next(filter(None, (going(node, each, ours=ours) for each in sight.subject.machines_of(node) or (None,))), ""):
+            return taken
+        if node is None:
+            return ""
+        if lost := sight.policies.host_lost_storage(node) or sight.policies.storage_lost_lately(sight.events, self._clock()):
+            return lost
+        if not sight.policies.skip_renewed_lease:
+            return ""
+        return still_renewed(sight.renewed, None if node.ready else node.ready_since, self._clock())
+
+    async def _node(self, name: str) -> LiveNode | None:
+        return None if name.startswith(MACHINE) else await find_node(self._connection, name)
+
+    async def _foreign_lease(self, name: str, now: datetime) -> LeaseView | None:
+        return None if name.startswith(MACHINE) else await foreign_lease(self._connection, name, now)
+
+    async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
+        """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""
+        if not request.destructive:
+            return NO_POLICIES, ()
+        policies = await _read("the fence policies", live_policies(self._connection, self._source), NO_POLICIES, doubts)
+        if not policies.skip_lost_storage or not request.need.kind.automatic or request.target.pinned.node.startswith(MACHINE):
+            return policies, ()
+        events = events_on_node(self._connection, request.target.pinned.node)
+        return policies, await _read("the Events on the node", events, (), doubts)
+
+    async def _renewed(self, request: LookRequest) -> datetime | None:
+        if not request.destructive or not request.need.kind.automatic or request.target.pinned.node.startswith(MACHINE):
+            return None
+        return await lease_renewed(self._connection, request.target.pinned.node)
+
+    async def _endpoints(self, request: LookRequest) -> tuple[str, ...] | None:
+        """Every device that is configured for the node now. Without devices at the pin none is touched."""
+        if request.configured is None or not request.target.pinned.endpoints:
+            return None
+        node = await self._node(request.target.pinned.node)
+        if node is None:
+            return None
+        template, namespace = request.configured.template, self._source.namespace
+        return (await plan_for(self._elsewhere, node.view, template, request.need, namespace=namespace)).endpoints
+
+    async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
+        node = request.target.pinned.node
+        if request.restores:
+            named = await read_subject(self._elsewhere, None, node)
+            if not named.machines and request.need.kind is NeedKind.CHECK:
+                named = await read_subject(self._elsewhere, request.need, node)
+            return replace(named, kept_out="")  # what keeps a machine out of remediation does not keep it down
+        if need is None and not request.destructive:
+            return Subject()
+        return await read_subject(self._elsewhere, need, node, whole=whole)
+
+    async def _asking(self, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
+        if not request.need_matters:
+            return None
+        match request.need.kind:
+            case NeedKind.CHECK:
+                return await _read("its health check", find_check(self._elsewhere, request.need), None, doubts)
+            case NeedKind.FOREIGN_OBJECT:
+                return await _read("what asks for it", find_request(self._connection, request.need), None, doubts)
+            case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
+                return None
+
+    async def _lease(self, request: LookRequest, doubts: list[_Doubt]) -> str:
+        """What the cluster Lease says against the act, "" for nothing. A restoring one needs it only without our mark."""
+        what = "the cluster Lease"
+        if not (request.destructive or request.restores):
+            return ""
+        problem = cluster_lease_problem(self._connection, request.holder, self._own_clock(), restores=request.restores)
+        if request.restores:
+            return await _read(what, problem, f"{what} could not be read", [])
+        return await _read(what, problem, "", doubts)
+
+    async def _permit(self, request: LookRequest) -> tuple[bool, str]:
+        if not request.destructive:
+            return True, ""
+        target = request.target
+        return await self._permits.holds(target.cluster, target.pinned.node, target.incident)
+
+    def _need(self, request: LookRequest, sight: _Sight) -> _Answer:
+        """Whether the reason for the episode still stands, judged anew on the live node."""
+        match request.need.kind:
+            case NeedKind.PERSON:
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.CLEAN_UP:
+                if sight.node is not None and not sight.node.view.ready:
+                    return _Answer(verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs")
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.PRESERVATION:
+                if sight.node is None or not preserved_as_failed(sight.node.view):
+                    return _Answer(verdict=LookVerdict.NEED_GONE, reason="its Node does not say that it is kept as failed")
+                if not _preserves(request, sight):
+                    reason = f"the machine is kept, and only its preservation may cut it off; {_held_by(sight)}"
+                    return _Answer(verdict=LookVerdict.VETOED, reason=reason)
+                return _Answer(verdict=LookVerdict.GO)
+            case NeedKind.CHECK:
+                return self._need_of_check(request, sight)
+            case NeedKind.FOREIGN_OBJECT:
+                return self._need_of_request(request, sight.asking)
+
+    def _need_of_request(self, request: LookRequest, document: JsonObject | None) -> _Answer:
+        key = request.need.check.key if request.need.check else "the object"
+        if document is None or is_another(document, request.need.object_uid):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+        if withdrawn := why_withdrawn(document):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key}: {withdrawn}")
+        if is_taken_up(document) and not self._takeover:
+            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key} is in the hands of the controller that it is made for")
+        return _Answer(verdict=LookVerdict.GO, unhealthy=True)
+
+    def _need_of_check(self, request: LookRequest, sight: _Sight) -> _Answer:
+        key = request.need.check.key if request.need.check else "the health check"
+        document = sight.asking
+        if document is None or document["metadata"].get("deletionTimestamp"):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+        try:
+            check = parse(document)
+        except PolicyError as error:
+            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
+        rules = rules_of(check)
+        targets = [each for each in sight.subject.targets(sight.node.view if sight.node else None) if rules.covers(each)]
+        for each in targets if _deletes_it(request, sight) else ():
+            # An earlier step of this episode has had it deleted, which got stuck: that is no reason against the next one.
+            each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
+        if not targets:
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
+        # As for a scan, one Machine that needs it is enough.
+        return min((self._need_of(request, check, rules, each) for each in targets), key=lambda each: _WEIGHT[each.verdict])
+
+    def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: Target) -> _Answer:
+        key = check.ref.key
+        if check.cluster_name and subject.cluster is None:
+            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key}: there is no Cluster {check.cluster_name}")
+        verdict = rules.judge(subject, self._clock())
+        if need_gone(request.need, verdict):
+            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} finds the node healthy")
+        seen = _Answer(
+            verdict=LookVerdict.GO,
+            unhealthy=verdict.calls_for_action,
+            soon=verdict.health is Health.SOON,
+        )
+        paused = check.paused or (subject.cluster.paused if subject.cluster is not None else "")
+        if paused:
+            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key} is paused: {paused}")
+        if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
+            # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
+            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key}: {verdict.message or verdict.reason}")
+        return seen
+
+
+def _observation(request: LookRequest, sight: _Sight) -> Observation:
+    pinned = request.target.pinned
+    if sight.unread is not None:
+        return Observation(
+            node=pinned.node,
+            uid=pinned.uid,
+            boot_id=pinned.boot_id,
+            provider_id=pinned.provider_id,
+            system_uuid=pinned.system_uuid,
+            incident=request.target.incident,
+        )
+    return observe(pinned.node, sight.node.view if sight.node else None)
+
+
+def _veto(request: LookRequest, sight: _Sight) -> str:
+    """Who says "hands off", with the words by which to find it. Its own preservation is none to whoever carries that out."""
+    if sight.lease is not None:
+        return f"the node's lease is held by {sight.lease.holder!r}"
+    if sight.subject.kept_out:
+        return sight.subject.kept_out
+    node, preserving = sight.node.view if sight.node is not None else None, _preserves(request, sight)
+    if not preserving and (
+        kept := next(filter(None, (preserved_on(each, node) for each in sight.subject.machines_of(node))), "")
+    ):
+        return kept
+    return veto_of(node, preserving=preserving) if node is not None else ""
+
+
+def _preserves(request: LookRequest, sight: _Sight) -> bool:
+    """Whether who asks is the preservation that holds the node: not because its need says so, which anybody may give to an
+    episode that switches off, but because its own mark does (S21)."""
+    mark = _mark(sight)
+    by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
+    return by_itself and mark is not None and is_ours(mark, request.target) and mark.kind == Kind.PRESERVATION.value
+
+
+def _in_other_hands(request: LookRequest, sight: _Sight) -> _Answer:
+    """Before something is given back: another episode may have switched the machine off since (S5, S38). Our own mark on the Node
+    says that none has: whoever takes the node over writes his own first, and waits until nothing of ours can be in flight. Where
+    there is no mark, only another deployment's Lease stops us: one that is missing or has lapsed keeps no machine off (S17)."""
+    try:
+        mark = mark_of(sight.node.view) if sight.node is not None else None
+    except PolicyError as error:
+        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=str(error))
+    if mark is not None:
+        if is_ours(mark, request.target):
+            return _Answer(verdict=LookVerdict.GO)
+        return _Answer(verdict=LookVerdict.VETOED, reason=_held_by(sight))
+    if sight.lease_problem:
+        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{sight.lease_problem}, and the Node does not carry our mark")
+    return _Answer(verdict=LookVerdict.GO)
+
+
+def _mark(sight: _Sight) -> Mark | None:
+    try:
+        return mark_of(sight.node.view) if sight.node is not None else None
+    except PolicyError:
+        return None
+
+
+def _held_by(sight: _Sight) -> str:
+    return f"the node is held by {owner(_mark(sight))}"
+
+
+def _deletes_it(request: LookRequest, sight: _Sight) -> bool:
+    return sight.node is not None and is_deleted_by(sight.node.view, request.target.incident)
+
+
+async def _read(
+    what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt], *, seconds: float = READ_SECONDS
+) -> T:
+    """One read, in time; whatever goes wrong with it is a doubt and never a value."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await reading
+    except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
+        doubts.append(_Doubt(what=what, error=error))
+        return unread

@@ -1,0 +1,49 @@
+"""What a workflow's input says of its need, as far as it is believed: anybody may start one, and what he writes into it is data.
+
+A person may want a node acted on, and a scanner says which check or which object does. Each of these is judged again by every
+last look, on live objects. What would switch a look off, or stand for somebody else's word, is settled here, at the pin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from activities.cluster.objects.fencing_requests import find_request
+from activities.cluster.objects.reading import ApiReader
+from activities.errors import ErrorType, failure
+from policy.episodes import Kind, Need, NeedKind
+from policy.errors import PolicyError
+from policy.fence_agents_remediations import read_request
+
+OF_A_FENCING = frozenset({NeedKind.PERSON, NeedKind.CHECK, NeedKind.FOREIGN_OBJECT, NeedKind.CLEAN_UP})
+OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})
+
+
+def kinds_for(workflow_type: str | None) -> Collection[NeedKind]:
+    """The needs with which a workflow of that type may have a node pinned for a fencing. Its own preservation is no veto to
+    whoever carries that out, so that nobody else may say that he does (S21)."""
+    return {NeedKind.PRESERVATION} if workflow_type == Kind.PRESERVATION.value else OF_A_FENCING
+
+
+def require_kind(need: Need, kinds: Collection[NeedKind]) -> None:
+    """Raises InvalidConfig for a need that is not of these kinds."""
+    if need.kind not in kinds:
+        expected = ", ".join(sorted(kind.value for kind in kinds))
+        raise failure(ErrorType.INVALID_CONFIG, f"need.kind: expected one of {expected}, got {need.kind.value}")
+
+
+async def with_live_delegate(connection: ApiReader, need: Need, node: str) -> Need:
+    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nobody else (S20)."""
+    if need.kind is not NeedKind.FOREIGN_OBJECT:
+        return replace(need, delegate="")
+    found = await find_request(connection, need)
+    if found is None:
+        return replace(need, delegate="")  # the plan says that it is gone
+    try:
+        request = read_request(found)
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+    if request.node != node:
+        raise failure(ErrorType.INVALID_CONFIG, f"{request.ref.key} asks for node {request.node}, not for {node}")
+    return replace(need, delegate=request.delegate)

@@ -1,0 +1,145 @@
+"""The lease of a node by which medik8s operators, node maintenance and we keep out of each other's way.
+
+`medik8s-leases/node-<name>`, one holder at a time, taken by create or by an update on the resourceVersion that was read, so
+that of two takers one loses. Ours is ownerless on purpose: a lease owned by its Node would vanish with a Node that is deleted in
+mid-episode. The lease that keeps other scanners out is another one (`leases.py`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.leases import LeaseView, micro_time, read_lease
+from activities.cluster.api.paths import LEASES, NAMESPACES
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.objects.livenode import Clock, in_time, utc_now
+from activities.contracts.target import NodeLeaseRequest, NodeLeaseResult
+from activities.errors import ErrorType, failure
+from policy.remediation.objects import INCIDENT_ANNOTATION
+
+NODE_LEASE_NAMESPACE = "medik8s-leases"
+IDENTITY = "nodewarden"
+ATTEMPTS = 5
+
+
+def node_lease_path(node: str) -> str:
+    """Where the lease of a node is."""
+    return LEASES.path(f"node-{node}", namespace=NODE_LEASE_NAMESPACE)
+
+
+async def foreign_lease(connection: ClusterConnection, node: str, now: datetime) -> LeaseView | None:
+    """The node's lease, if somebody else holds it at this moment (live read)."""
+    try:
+        lease = read_lease(await connection.get(node_lease_path(node)))
+    except ObjectNotFound:
+        return None
+    return lease if lease.holder != IDENTITY and lease.live(now) else None
+
+
+async def foreign_holder(connection: ClusterConnection, node: str, now: datetime) -> str:
+    """Who that is; "" for nobody."""
+    lease = await foreign_lease(connection, node, now)
+    return lease.holder if lease is not None else ""
+
+
+async def take_node_lease(connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now) -> NodeLeaseResult:
+    """Take, renew or take over (once lapsed) the node's lease; say who has it otherwise. One that is taken too late would be held
+    for its whole duration with nobody to give it back."""
+    path = node_lease_path(request.target.pinned.node)
+    for _ in range(ATTEMPTS):
+        try:
+            document = await connection.get(path)
+        except ObjectNotFound:
+            document = None
+        now = clock()  # after the reading: the worker may have stood still meanwhile
+        in_time(request.not_after, now, f"taking the lease of Node/{request.target.pinned.node}")
+        if document is None:
+            if await _create(connection, request, now):
+                return NodeLeaseResult(held=True, holder=IDENTITY)
+            continue
+        lease = read_lease(document)
+        if lease.holder != IDENTITY and lease.live(now):
+            return NodeLeaseResult(held=False, holder=lease.holder, until=lease.until)
+        try:
+            await connection.replace(path, _taken(document, lease, request, now))
+        except (ObjectConflict, ObjectNotFound):
+            continue
+        return NodeLeaseResult(held=True, holder=IDENTITY)
+    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
+
+
+async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRequest) -> None:
+    """Delete the node's lease if this episode took it, or the one whose marks it adopted."""
+    path = node_lease_path(request.target.pinned.node)
+    for _ in range(ATTEMPTS):
+        try:
+            document = await connection.get(path)
+            if read_lease(document).holder != IDENTITY or not _taken_by(document, request):
+                return
+            metadata = document["metadata"]
+            await connection.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
+        except ObjectConflict:
+            continue
+        except ObjectNotFound:
+            return
+        return
+    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
+
+
+async def _create(connection: ClusterConnection, request: NodeLeaseRequest, now: datetime) -> bool:
+    collection = LEASES.path(namespace=NODE_LEASE_NAMESPACE)
+    lease: JsonObject = {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {
+            "name": f"node-{request.target.pinned.node}",
+            "namespace": NODE_LEASE_NAMESPACE,
+            "annotations": {INCIDENT_ANNOTATION: request.target.incident},
+        },
+        "spec": {
+            "holderIdentity": IDENTITY,
+            "leaseDurationSeconds": request.seconds,
+            "acquireTime": micro_time(now),
+            "renewTime": micro_time(now),
+            "leaseTransitions": 0,
+        },
+    }
+    try:
+        await connection.create(collection, lease)
+    except ObjectExists:
+        return False
+    except ObjectNotFound:
+        await _create_namespace(connection)
+        return False
+    return True
+
+
+async def _create_namespace(connection: ClusterConnection) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NODE_LEASE_NAMESPACE}}
+    try:
+        await connection.create(NAMESPACES.path(), namespace)
+    except ObjectExists:
+        return  # another taker was faster
+
+
+def _taken(document: JsonObject, lease: LeaseView, request: NodeLeaseRequest, now: datetime) -> JsonObject:
+    """The lease as read, in our name; its resourceVersion makes the PUT fail if anybody was faster."""
+    metadata = dict(document["metadata"])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: request.target.incident}
+    metadata.pop("ownerReferences", None)
+    spec = {
+        **(document.get("spec") or {}),
+        "holderIdentity": IDENTITY,
+        "leaseDurationSeconds": request.seconds,
+        "renewTime": micro_time(now),
+    }
+    if lease.holder != IDENTITY:
+        spec["acquireTime"] = micro_time(now)
+        spec["leaseTransitions"] = lease.transitions + 1
+    return {**document, "metadata": metadata, "spec": spec}
+
+
+def _taken_by(document: JsonObject, request: NodeLeaseRequest) -> bool:
+    by = (document["metadata"].get("annotations") or {}).get(INCIDENT_ANNOTATION, "")
+    return by in ("", request.target.incident, request.adopted)

@@ -1,0 +1,220 @@
+"""Which fence configuration holds for a node, and the plan it becomes: resolved at the start of an episode, then kept. A last
+look resolves it again and compares the devices (S9); only a person's `resume` takes another plan, while no device was touched.
+
+The order: the template the request names, else the one the node's health checks name, else a FenceConfig that is about the node,
+else ConfigMaps of the node-fencing proposal, else the only FencingTemplate in the cluster, else the default: the instance of the
+providerID. Whatever is ambiguous or unreadable is refused with what to write, and nothing else is fallen back to: a wrong fence
+configuration shoots the wrong machine. How each kind is read is `policy/fence/`; no secret is read here, plans carry references
+only (S12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.paths import (
+    CAPI_MACHINE_HEALTH_CHECKS,
+    FENCE_CONFIGS,
+    FENCING_TEMPLATES,
+    NODE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    Resource,
+    in_version,
+    of_cluster_api,
+)
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.fence_objects import answered
+from activities.cluster.objects.fencing_requests import plan_asked_for
+from activities.cluster.objects.machine_reading import CAPI_VERSIONS, Connections, Subject, machines_of
+from activities.cluster.objects.reading import ApiReader
+from activities.errors import ErrorType, error_type, failure
+from policy.dialects import parse
+from policy.episodes import Need, NeedKind
+from policy.errors import PolicyError
+from policy.fence.compiling import compile_config
+from policy.fence.config import FenceConfig
+from policy.fence.configmaps import read_config_maps, winner_for
+from policy.fence.findings import Findings
+from policy.fence.own_objects import chosen as chosen_fence_config
+from policy.fence.own_objects import read_fence_config
+from policy.fields import Fields
+from policy.healthcheck import HealthCheck, ObjectRef
+from policy.nodes import NodeView
+from policy.plan import FencingPlan
+from policy.rules import rules_of
+from policy.templates import is_fencing_template, read_fencing_template
+
+TAINT_HONOURED_SINCE = (1, 26)
+"""Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""
+
+FENCE_NAMESPACE = "default"
+"""Where ConfigMaps with fence configuration are read, unless the worker's settings say otherwise."""
+
+TEMPLATE_GROUP = FENCING_TEMPLATES.api_version.partition("/")[0]
+HOW_TO = (
+    f"write a {FENCING_TEMPLATES.kind} ({FENCING_TEMPLATES.api_version}) and name it in the request's `template`,"
+    " or in the remediationTemplate of a health check that covers the node"
+)
+MAXIMUM_NAMED = 5
+
+CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEALTH_CHECKS)
+
+
+async def plan_for(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+) -> FencingPlan:
+    """The plan for this node. namespace: where ConfigMaps are read. Errors: InvalidConfig, saying what to write."""
+    version = await connections.nodes.server_version()
+    honoured = (version.major, version.minor) >= TAINT_HONOURED_SINCE
+    if need.kind is NeedKind.CLEAN_UP:
+        # Only marks are removed: nothing of it touches a device, so a cluster without templates can be cleaned too.
+        return FencingPlan(source="clean-up", levels=(), taint_honoured=honoured)
+    if need.kind is NeedKind.FOREIGN_OBJECT:
+        return await plan_asked_for(connections.nodes, need, node.name, taint_honoured=honoured)
+    config = await configuration_for(connections, node, template, need, namespace=namespace)
+    if config.errors:
+        more = f"; and {len(config.errors) - MAXIMUM_NAMED} more" if len(config.errors) > MAXIMUM_NAMED else ""
+        raise failure(ErrorType.INVALID_CONFIG, "; ".join(config.errors[:MAXIMUM_NAMED]) + more)
+    try:
+        return compile_config(config, taint_honoured=honoured, after_health_check=need.kind is NeedKind.CHECK)
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+
+
+async def configuration_for(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+) -> FenceConfig:
+    """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
+    unreadable: list[str] = []
+    chosen = await _template_named(connections, node, template, need, unreadable)
+    reader = connections.nodes
+    try:
+        if chosen is not None:
+            return read_fencing_template(chosen, node)
+        own = chosen_fence_config(await _all(reader, FENCE_CONFIGS.path()), node)
+        winner = await answered(reader, namespace, lambda shelf: winner_for(node, shelf, Findings()))
+        if own is not None and winner.holder is not None:
+            found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
+            raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
+        if own is not None:
+            return read_fence_config(own, node)
+        only = await _only_template(reader, node, unreadable) if winner.holder is None else None
+        if only is not None:
+            return read_fencing_template(only, node)
+        return await answered(reader, namespace, lambda shelf: read_config_maps(node, shelf))
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+
+
+async def _template_named(
+    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str]
+) -> JsonObject | None:
+    """The template that the request or the node's health checks name, None where nobody names one."""
+    if template is not None:
+        return await _read(connections.nodes, template, "the request")
+    named = await _named_by_checks(connections, node, need, unreadable)
+    if len(named) > 1:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"Node/{node.name}: its health checks name different templates ({_listed(each.key for each in named)}):"
+            " name one in the request's `template`",
+        )
+    if named:
+        ref, check = next(iter(named.items()))
+        return await _read(connections.nodes, ref, check)
+    return None
+
+
+async def _named_by_checks(connections: Connections, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
+    """Templates of ours that checks covering the node, or a Machine of it, name first, with the check's key. The need's own check
+    goes first."""
+    named: dict[ObjectRef, str] = {}
+    for resource in CHECKS:
+        for document in await checks_of(connections, resource, unreadable):
+            try:
+                check = parse(document)
+            except PolicyError as error:
+                unreadable.append(str(error))
+                continue
+            rung = _first_of_ours(check)
+            if rung is None or not await _covers(connections, check, node):
+                continue
+            if need.check is not None and check.ref.key == need.check.key:
+                return {rung: check.ref.key}
+            named.setdefault(rung, check.ref.key)
+    return named
+
+
+async def checks_of(connections: Connections, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
+    """All health checks of a kind, in whatever version, but for those on their way out."""
+    older = [in_version(resource, each) for each in CAPI_VERSIONS if not resource.api_version.endswith(f"/{each}")]
+    versions = [resource, *older] if of_cluster_api(resource.api_version) else [resource]
+    for version in versions:
+        try:
+            found = await connections.of(resource.api_version).list_objects(version.path())
+        except ObjectNotFound:
+            continue
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
+                raise
+            unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
+            return []
+        return [
+            {"apiVersion": version.api_version, "kind": version.kind, **each}
+            for each in found
+            if not each["metadata"].get("deletionTimestamp")
+        ]
+    return []
+
+
+async def _covers(connections: Connections, check: HealthCheck, node: NodeView) -> bool:
+    machines = await machines_of(connections, check, node.name) if check.of_machines else ()
+    subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines)), rules_of(check)
+    return any(rules.covers(target) for target in subject.targets(node))
+
+
+def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
+    rungs = sorted(check.rungs, key=lambda rung: rung.order)
+    return next((rung.template for rung in rungs if is_fencing_template(rung.template)), None)
+
+
+async def _read(connection: ApiReader, ref: ObjectRef, named_by: str) -> JsonObject:
+    if not is_fencing_template(ref):
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"{named_by} names {ref.key} ({ref.api_version}), expected a {FENCING_TEMPLATES.kind} of {TEMPLATE_GROUP}",
+        )
+    if not ref.namespace:
+        raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key} without its namespace")
+    try:
+        return await connection.get(FENCING_TEMPLATES.path(ref.name, namespace=ref.namespace))
+    except ObjectNotFound as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}, which does not exist") from error
+
+
+async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str]) -> JsonObject | None:
+    """The only template of a cluster without any other fence configuration, None where there is none."""
+    found = await _all(reader, FENCING_TEMPLATES.path())
+    if len(found) <= 1:
+        return found[0] if found else None
+    broken = f"; health checks that cannot be read: {'; '.join(unreadable[:MAXIMUM_NAMED])}" if unreadable else ""
+    names = _listed(f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in found)
+    raise failure(
+        ErrorType.INVALID_CONFIG,
+        f"Node/{node.name}: no health check names its template and there are several ({names}): {HOW_TO}{broken}",
+    )
+
+
+async def _all(connection: ApiReader, path: str) -> list[JsonObject]:
+    try:
+        return await connection.list_objects(path)
+    except ObjectNotFound:
+        return []  # the kind is not installed
+
+
+def _listed(names: Iterable[str]) -> str:
+    whole = sorted(names)
+    return ", ".join(whole[:MAXIMUM_NAMED]) + (" and more" if len(whole) > MAXIMUM_NAMED else "")

@@ -1,0 +1,167 @@
+"""Objects of other systems that ask for a node: followed for the ledger, looked at live, and answered in their own conditions.
+
+None of them is ever created, deleted or given a finalizer by us: its operator deletes it when the node is well, and that must not
+wait for anybody. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
+is `policy/fencing_requests.py` and `policy/fence_agents_remediations.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
+from activities.cluster.objects.livenode import Clock
+from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.statuses.common import Said, conditions, seconds
+from activities.errors import ErrorType, failure
+from policy.conflicts import LeaderLease, StatusWrite, conflict
+from policy.episodes import Need
+from policy.errors import PolicyError
+from policy.fence_agents_remediations import plan_of, read_request
+from policy.fencing_requests import Answer, Stage, conditions_of, why_ended, why_withdrawn
+from policy.healthcheck import ObjectRef
+from policy.ledger import Ledger
+from policy.plan import FencingPlan
+from policy.remediation.objects import made_by_us
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+UPDATED = "lastUpdateTime"
+
+
+class FencingRequests:
+    """Feeds one ledger with what asks for nodes, and with whether the controller that it is made for is at work.
+
+    Evidence counts as long as it is fresh, and no longer: the operator that creates the objects goes on running when that
+    controller is taken away, and taking its checks over is not what anybody wants then. takeover: the user knows, and wants us to
+    act all the same.
+    """
+
+    def __init__(self, ledger: Ledger, *, takeover: bool) -> None:
+        self._ledger = ledger
+        self._takeover = takeover
+        self.objects: dict[str, JsonObject] = {}
+        """As last seen, by the key of their reference."""
+        self._leases: dict[str, LeaderLease] = {}
+        self._writes: dict[str, StatusWrite] = {}
+
+    @property
+    def asking(self) -> bool:
+        """Whether any of them still asks."""
+        return any(not why_ended(each) for each in self.objects.values())
+
+    def put(self, ref: ObjectRef, found: JsonObject | None) -> None:
+        """An object as it is now, None for one that is gone. One of ours asks another controller, and nobody twice."""
+        key = ref.key
+        if found is None or made_by_us(found):
+            self.objects.pop(key, None)
+            self._writes.pop(key, None)
+            self._ledger.remove_request(key)
+            return
+        try:
+            request = read_request(found)
+        except PolicyError as error:
+            log.warning("%s asks for nothing: %s", key, error)
+            return
+        self.objects[key] = found
+        write = newest_foreign_write(ref, found)
+        if write is None:
+            self._writes.pop(key, None)
+        else:
+            self._writes[key] = write
+        self._ledger.put_request(replace(request, taken_up=request.taken_up and not self._takeover))
+
+    def lease_changed(self, key: str, lease: JsonObject | None, now: datetime) -> None:
+        """That controller's leader Lease as it is since this moment, None for one that is gone."""
+        if lease is None:
+            self._leases.pop(key, None)
+        else:
+            self._leases[key] = leader_lease(key, lease).seen(self._leases.get(key), now)
+
+    def hold(self, now: datetime) -> None:
+        """Hold what is to be held."""
+        why = conflict(self._leases.values(), self._writes.values(), (), now, upon="FenceAgentsRemediations")
+        self._ledger.hold_requests("" if self._takeover else why)
+
+
+async def find_request(connection: ApiReader, need: Need | None) -> JsonObject | None:
+    """The object that asks as it is now, None where it was deleted or none is meant."""
+    if need is None:
+        return None
+    if need.check is None or need.check.kind != FENCE_AGENTS_REMEDIATIONS.kind:
+        raise failure(ErrorType.INVALID_CONFIG, f"the need is another system's, but {need.check} is no object of a kind we know")
+    try:
+        return await connection.get(_path(need.check))
+    except ObjectNotFound:
+        return None
+
+
+async def plan_asked_for(connection: ApiReader, need: Need, node: str, *, taint_honoured: bool) -> FencingPlan:
+    """The plan that the object becomes, read live. Errors: InvalidConfig, also where it no longer asks."""
+    found = await find_request(connection, need)
+    key = need.check.key if need.check else "it"
+    if found is None or is_another(found, need.object_uid):
+        raise failure(ErrorType.INVALID_CONFIG, f"{key} was deleted")
+    if ended := why_ended(found):
+        raise failure(ErrorType.INVALID_CONFIG, f"{key}: {ended}")
+    try:
+        return plan_of(found, node, taint_honoured=taint_honoured)
+    except PolicyError as error:
+        raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
+
+
+def is_another(found: Mapping[str, Any], uid: str) -> bool:
+    """Whether an object only has the name of the one with that uid."""
+    return bool(uid) and found["metadata"].get("uid") != uid
+
+
+async def answer(connection: ClusterConnection, word: Answer, *, clock: Clock) -> str:
+    """Write how far a wish has come, where its object says something else. Returns why there is nobody to be told, "" for done.
+
+    Where the operator has given it up it is told that it was interrupted, whatever became of it since.
+    """
+    path = _path(word.about)
+    for _ in range(ATTEMPTS):
+        try:
+            found = await connection.get(path)
+            if is_another(found, word.uid):
+                return f"{word.about.key} is another object now"
+            withdrawn = why_withdrawn(found)
+            if found["metadata"].get("deletionTimestamp"):
+                return withdrawn
+            told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
+            status = answered(found.get("status") or {}, *told, clock())
+            if status:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})
+        except ObjectConflict:
+            continue
+        except ObjectNotFound:
+            return f"{word.about.key} was deleted"
+        return withdrawn
+    raise failure(ErrorType.TRANSIENT, f"{word.about.key} was written by others {ATTEMPTS} times between our read and our write")
+
+
+def answered(current: Mapping[str, Any], stage: Stage, message: str, now: datetime) -> JsonObject:
+    """What is to be written over the status as it stands, nothing where it says so already. As its controller does it a condition
+    whose status stays keeps its words, and the time of the last update moves with the conditions only."""
+    listed = current.get("conditions") or []
+    stands = {each.get("type"): each.get("status") for each in listed}
+    wanted: dict[str, Said | None] = {
+        kind: Said(status=status, reason=stage.value, message=message)
+        for kind, status in conditions_of(stage, current).items()
+        if stands.get(kind) != status
+    }
+    return {"conditions": conditions(listed, wanted, now), UPDATED: seconds(now)} if wanted else {}
+
+
+def _path(ref: ObjectRef) -> str:
+    return FENCE_AGENTS_REMEDIATIONS.path(ref.name, namespace=ref.namespace)

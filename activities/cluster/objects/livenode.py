@@ -1,0 +1,227 @@
+"""A node read live, and changed only as it was read: every edit is one JSON patch that tests uid and resourceVersion.
+
+So two writers never lose each other's work, and a node that was re-created under the same name is never touched by mistake. A
+JSON patch is used because taints are one atomic list to every other patch type: naming a single entry is the only way to leave
+the others byte for byte as they were. What to change is decided by the callers (`marks.py`, `isolation.py`, `freeing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+import orjson
+
+from activities.attempt import ATTEMPT_ENDS
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.objects.decoding import decode_node
+from activities.contracts.target import ActResult
+from activities.errors import ErrorType, failure
+from policy.episodes import Pinned
+from policy.errors import PolicyError
+from policy.marks import Mark, mark_of
+from policy.nodes import NodeView, Taint
+from policy.report import Observation
+from policy.rules.medik8s import CONFIRMED_ANNOTATION
+
+EDIT_ATTEMPTS = 6
+"""Reads after a conflict before giving up: kubelet and controllers write a node a few times a minute, not a second."""
+
+Clock = Callable[[], datetime]
+Operations = tuple[JsonObject, ...]
+
+
+def utc_now() -> datetime:
+    """The worker's clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What to change on the node that was just read, and the line for the record. No operations: it is already so."""
+
+    detail: str
+    operations: Operations = ()
+    mark: Mark | None = None
+    """Ours, as it is then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveNode:
+    """A node as just read: what decisions use, and the whole object, since an edit must know what a view leaves out."""
+
+    view: NodeView
+    document: JsonObject
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """All of them, whatever a view keeps."""
+        return self.document["metadata"].get("annotations") or {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its IP addresses, inside and outside the cluster."""
+        found = (self.document.get("status") or {}).get("addresses") or ()
+        kept = (str(each.get("address") or "") for each in found if each.get("type") in {"InternalIP", "ExternalIP"})
+        return tuple(dict.fromkeys(address for address in kept if address))
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """All of them, in the order of the object."""
+        return tuple(
+            Taint(key=taint.get("key", ""), effect=taint.get("effect", ""), value=taint.get("value", ""))
+            for taint in (self.document.get("spec") or {}).get("taints") or ()
+        )
+
+
+async def read_node(connection: ClusterConnection, name: str) -> LiveNode:
+    """The node as it is now. Raises ObjectNotFound."""
+    body = await connection.get_bytes(NODES.path(name))
+    try:
+        return LiveNode(view=decode_node(body), document=orjson.loads(body))
+    except (msgspec.DecodeError, orjson.JSONDecodeError) as error:
+        raise failure(ErrorType.TRANSIENT, f"GET Node/{name}: the answer is not a Node: {error}") from error
+
+
+async def find_node(connection: ClusterConnection, name: str) -> LiveNode | None:
+    """The node as it is now, None where no Node has that name."""
+    try:
+        return await read_node(connection, name)
+    except ObjectNotFound:
+        return None
+
+
+async def edit_node(connection: ClusterConnection, name: str, decide: Callable[[LiveNode], Edit]) -> ActResult:
+    """Read, decide, write as one: on a conflict the node is read and judged again, a bounded number of times.
+
+    `decide` may raise to refuse; nothing has been written then. A lost answer is not repeated (Ambiguous).
+    """
+    for _ in range(EDIT_ATTEMPTS):
+        node = await read_node(connection, name)
+        edit = decide(node)
+        added = edit.mark.added if edit.mark is not None else None
+        if not edit.operations:
+            return ActResult(changed=False, detail=edit.detail, added=added)
+        try:
+            await connection.patch_json(NODES.path(name), [*_unchanged_since_read(node), *edit.operations])
+        except ObjectConflict:
+            continue
+        return ActResult(changed=True, detail=edit.detail, added=added)
+    raise failure(ErrorType.TRANSIENT, f"Node/{name} was changed by others {EDIT_ATTEMPTS} times between our read and our write")
+
+
+def in_time(not_after: datetime | None, now: datetime, act: str) -> None:
+    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since. Whoever writes asks this last, since the
+    worker may have stood still after it had read (S45)."""
+    limit = min((each for each in (not_after, ATTEMPT_ENDS.get()) if each is not None), default=None)
+    if limit is not None and now > limit:
+        raise failure(ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {limit.isoformat()} and it is {now.isoformat()}")
+
+
+def readable_mark(node: NodeView) -> Mark | None:
+    """The mark on the node. Raises InvalidConfig for one that cannot be read: unreadable is never absent."""
+    try:
+        return mark_of(node)
+    except PolicyError as error:
+        raise failure(
+            ErrorType.INVALID_CONFIG, f"{error}; remove that annotation once no episode of this node is open"
+        ) from error
+
+
+def pinned_of(node: LiveNode) -> Pinned:
+    """Which machine it is and how it stands; its devices are not the Node's to say (S9)."""
+    view = node.view
+    return Pinned(
+        node=view.name,
+        uid=view.uid,
+        provider_id=view.provider_id,
+        system_uuid=view.system_uuid,
+        boot_id=view.boot_id,
+        zone=view.zone,
+        not_ready_since=None if view.ready else view.ready_since,
+        addresses=node.addresses,
+    )
+
+
+def observe(name: str, node: NodeView | None) -> Observation:
+    """What an episode keeps of a live read."""
+    if node is None:
+        return Observation(node=name, present=False)
+    incident, problem = "", ""
+    try:
+        mark = mark_of(node)
+        incident = mark.incident if mark else ""
+    except PolicyError as error:
+        problem = str(error)
+    return Observation(
+        node=name,
+        uid=node.uid,
+        ready=node.ready,
+        ready_since=node.ready_since,
+        boot_id=node.boot_id,
+        provider_id=node.provider_id,
+        system_uuid=node.system_uuid,
+        incident=incident,
+        mark_problem=problem,
+        confirmed_well=CONFIRMED_ANNOTATION in node.annotations,
+    )
+
+
+# Operations on a node as read; several of them may be joined into one patch.
+
+
+def put_annotation(node: LiveNode, key: str, value: str) -> Operations:
+    """Set one annotation, creating the map on a node that has none."""
+    make_map: Operations = () if node.annotations else ({"op": "add", "path": "/metadata/annotations", "value": {}},)
+    return (*make_map, {"op": "add", "path": f"/metadata/annotations/{_escaped(key)}", "value": value})
+
+
+def remove_annotation(key: str) -> Operations:
+    """Remove one annotation that is there."""
+    return ({"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"},)
+
+
+def cordon() -> Operations:
+    """Make the node unschedulable."""
+    return ({"op": "add", "path": "/spec/unschedulable", "value": True},)
+
+
+def uncordon() -> Operations:
+    """Make a node schedulable that is not."""
+    return ({"op": "remove", "path": "/spec/unschedulable"},)
+
+
+def append_taint(node: LiveNode, taint: Taint) -> Operations:
+    """Put a taint behind the others."""
+    value = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+    if not node.taints:
+        return ({"op": "add", "path": "/spec/taints", "value": [value]},)
+    return ({"op": "add", "path": "/spec/taints/-", "value": value},)
+
+
+def remove_taint(node: LiveNode, taint: Taint) -> Operations:
+    """Take exactly that taint out of the list; nothing where it is not there."""
+    if taint not in node.taints:
+        return ()
+    return ({"op": "remove", "path": f"/spec/taints/{node.taints.index(taint)}"},)
+
+
+def remove_taints(node: LiveNode, taints: Collection[Taint]) -> Operations:
+    """The same for several in one patch: from the back, since each removal moves up what is behind it."""
+    places = [place for place, taint in enumerate(node.taints) if taint in taints]
+    return tuple({"op": "remove", "path": f"/spec/taints/{place}"} for place in reversed(places))
+
+
+def _unchanged_since_read(node: LiveNode) -> Operations:
+    return (
+        {"op": "test", "path": "/metadata/uid", "value": node.view.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": node.view.resource_version},
+    )
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

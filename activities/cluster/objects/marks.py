@@ -1,0 +1,110 @@
+"""Whose mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects one.
+
+The text of a mark is `policy/marks.py`, writing it with preconditions is `livenode.py`. A mark of another incident under our own
+workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well be, and is
+left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from activities.cluster.objects.livenode import Edit, LiveNode, Operations, observe, put_annotation, readable_mark
+from activities.contracts.target import Target
+from activities.errors import ErrorType, failure
+from policy.identity import compare_identity
+from policy.marks import NOTHING_ADDED, Added, Mark
+from policy.nodes import MARK_ANNOTATION, Taint
+
+
+def is_ours(mark: Mark | None, target: Target) -> bool:
+    """Whether that mark is of this very episode."""
+    return mark is not None and mark.incident == target.incident and mark.workflow_id == target.workflow_id
+
+
+def owner(mark: Mark | None) -> str:
+    """Who holds the node, in words."""
+    return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "nobody"
+
+
+def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Mark:
+    """The mark in this episode's name, keeping what an earlier one says was added; without any, what we know of. Raises
+    Vetoed where another may be open."""
+    if mark is None:
+        return Mark(
+            incident=target.incident,
+            kind=target.kind,
+            workflow_id=target.workflow_id,
+            run_id=target.run_id,
+            since=_stamp(now),
+            cordoned=added.cordoned,
+            taints=added.taints,
+            paths=added.paths,
+        )
+    if mark.workflow_id != target.workflow_id:
+        raise failure(
+            ErrorType.VETOED,
+            f"Node/{target.pinned.node} carries the mark of {owner(mark)}, which may be open:"
+            f" end it, or remove the annotation {MARK_ANNOTATION} if it is long gone",
+        )
+    since = mark.since if mark.incident == target.incident else _stamp(now)
+    # What an earlier episode had proven, it had proven: ours proves for itself (S6).
+    off_proven = mark.off_proven if mark.incident == target.incident else ""
+    return replace(mark, incident=target.incident, kind=target.kind, run_id=target.run_id, since=since, off_proven=off_proven)
+
+
+def write_mark(node: LiveNode, mark: Mark) -> Operations:
+    """Put that mark on the node; nothing where it says so already."""
+    value = mark.to_json()
+    return () if node.annotations.get(MARK_ANNOTATION) == value else put_annotation(node, MARK_ANNOTATION, value)
+
+
+def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
+    """An episode's first act: claim the node, or adopt what a predecessor left on it. added: what the episode has added before
+    our mark was removed; what is not there any more is not noted."""
+    require_pinned(node, target)
+    found = readable_mark(node.view)
+    added = replace(
+        added,
+        cordoned=added.cordoned and node.view.unschedulable,
+        taints=tuple(taint for taint in added.taints if taint in map(spelled, node.taints)),
+    )
+    mark = claim(found, target, now, added)
+    operations = write_mark(node, mark)
+    if found is None:
+        return Edit(detail="marked", operations=operations, mark=mark)
+    if is_ours(found, target):
+        return Edit(detail="marked already", operations=operations, mark=mark)
+    left_there = [name for name, ours in (("cordon", found.cordoned), ("out-of-service taint", found.out_of_service)) if ours]
+    left_there += [f"taint {taint}" for taint in found.taints]
+    left = f" with its {' and '.join(left_there)}" if left_there else ""
+    return Edit(detail=f"adopted the mark of {owner(found)}{left}", operations=operations, mark=mark)
+
+
+def require_pinned(node: LiveNode, target: Target) -> None:
+    """Refuse a node that is another object or another machine under the same name (S9)."""
+    pinned = target.pinned
+    if difference := compare_identity(pinned, observe(pinned.node, node.view), destructive=True):
+        raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is not the one pinned: {difference}")
+
+
+def require_held(node: LiveNode, target: Target, otherwise: str) -> Mark:
+    """Our mark on the pinned node. Refuses another node, and one that somebody else holds, saying what is not done.
+
+    Without any mark, too: the episode marked it first, so that it has ended since or somebody took the mark away.
+    """
+    require_pinned(node, target)
+    found = readable_mark(node.view)
+    if found is None or not is_ours(found, target):
+        raise failure(ErrorType.VETOED, f"Node/{target.pinned.node} is held by {owner(found)}, {otherwise}")
+    return found
+
+
+def spelled(taint: Taint) -> str:
+    """A taint as kubectl writes it, and as a mark notes it."""
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _stamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

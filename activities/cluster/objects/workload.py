@@ -1,0 +1,292 @@
+"""What still stands against a node: its pods and its volume attachments, read live, and which of them count.
+
+A pod counts if it is in the way of running elsewhere. Mirror pods and DaemonSet pods belong to the node; finished pods run
+nowhere; pods that tolerate the out-of-service taint for ever were told to stay. An attachment counts unless a pod that stays
+uses its volume. Deleting what counts is `freeing.py`; nothing here writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.contracts.target import Workload
+from activities.errors import ErrorType, failure
+from policy.moments import later, moment_of
+from policy.nodes import Taint
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+MAXIMUM_NAMES = 10
+MAXIMUM_WORKLOADS = 20
+RANDOMLY_NAMED = frozenset({"ReplicaSet", "ReplicationController", "Job"})
+"""Owners whose pods have another name each time."""
+
+INLINE_DISKS = frozenset(
+    {"awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "portworxVolume", "rbd", "vsphereVolume"}
+)
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = ""
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+
+
+class _Toleration(msgspec.Struct, rename="camel"):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+    def always_tolerates(self, taint: Taint) -> bool:
+        """The rule of core/v1: an empty effect is any effect, an empty key with Exists is any key."""
+        if self.toleration_seconds is not None or self.effect not in ("", taint.effect):
+            return False
+        if self.operator == "Exists":
+            return self.key in ("", taint.key)
+        return self.operator in ("", "Equal") and self.key == taint.key and self.value == taint.value
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    tolerations: list[_Toleration] | None = None
+    volumes: list[dict[str, Any]] | None = None
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct):
+    """A pod, as far as freeing needs it."""
+
+    metadata: _Metadata
+    spec: _PodSpec
+    status: _PodStatus | None = None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def workload(self) -> str:
+        """`namespace/name`, or `namespace/Kind/name` of the owner where the pod's own name is made up anew each time."""
+        owner = next((each for each in self.metadata.owner_references or () if each.controller), None)
+        if owner is not None and owner.kind in RANDOMLY_NAMED:
+            return f"{self.metadata.namespace}/{owner.kind}/{owner.name}"
+        return self.key
+
+    @property
+    def belongs_to_node(self) -> bool:
+        """Whether it is a mirror or DaemonSet pod: never touched by freeing (S29)."""
+        mirrored = MIRROR_ANNOTATION in (self.metadata.annotations or {})
+        return mirrored or any(
+            owner.controller and owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
+            for owner in self.metadata.owner_references or ()
+        )
+
+    @property
+    def terminating(self) -> bool:
+        """Whether its deletion has been asked for; on a node that is off it stays so until it is forced (S31)."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def forced(self) -> bool:
+        """Whether it was told to go at once: all that keeps it is a finalizer of somebody's."""
+        return self.terminating and self.metadata.deletion_grace_period_seconds == 0
+
+    @property
+    def deletion_requested(self) -> datetime | None:
+        """When its deletion was asked for: the API tells when its grace is over. None where nobody has asked."""
+        ends = moment_of(self.metadata.deletion_timestamp)
+        return ends and later(ends, timedelta(seconds=-max(self.metadata.deletion_grace_period_seconds or 0, 0)))
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has run to its end and nobody waits for it to vanish, as a StatefulSet does once it is being deleted."""
+        return not self.terminating and self.status is not None and self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def in_the_way(self) -> bool:
+        """Whether it is to be gone before its like can run elsewhere."""
+        return not self.belongs_to_node and not self.finished
+
+    def stays_under(self, taint: Taint) -> bool:
+        """Whether it was told to stay on a node with that taint, and nobody asked for its deletion."""
+        return not self.terminating and any(each.always_tolerates(taint) for each in self.spec.tolerations or ())
+
+    @property
+    def claims(self) -> list[str]:
+        """Names of the PersistentVolumeClaims it mounts, those of generic ephemeral volumes included."""
+        names = []
+        for volume in self.spec.volumes or ():
+            if "persistentVolumeClaim" in volume:
+                names.append(str(volume["persistentVolumeClaim"]["claimName"]))
+            elif "ephemeral" in volume:
+                names.append(f"{self.metadata.name}-{volume['name']}")
+        return names
+
+    @property
+    def volume_sources(self) -> tuple[str, ...]:
+        """What kinds of source its volumes have."""
+        return tuple(source for volume in self.spec.volumes or () for source in volume if source != "name")
+
+    @property
+    def has_inline_volume(self) -> bool:
+        """Whether it names a disk in its own spec; its attachment (CSI migration) then names no PersistentVolume."""
+        return any(INLINE_DISKS & volume.keys() for volume in self.spec.volumes or ())
+
+
+class _AttachmentSource(msgspec.Struct, rename="camel"):
+    persistent_volume_name: str | None = None
+
+
+class _AttachmentSpec(msgspec.Struct, rename="camel"):
+    node_name: str
+    source: _AttachmentSource
+
+
+class Attachment(msgspec.Struct):
+    """A VolumeAttachment, as far as freeing needs it. One without a PersistentVolume is of a volume inline in a pod."""
+
+    metadata: _Metadata
+    spec: _AttachmentSpec
+
+    @property
+    def volume(self) -> str:
+        """Name of the PersistentVolume, "" for an inline volume."""
+        return self.spec.source.persistent_volume_name or ""
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its removal has been asked for; the attacher detaches and then lets it go."""
+        return self.metadata.deletion_timestamp is not None
+
+
+Item = TypeVar("Item")
+
+
+class _List(msgspec.Struct, Generic[Item]):
+    items: list[Item] | None = None
+
+
+_pods = msgspec.json.Decoder(_List[Pod])
+_attachments = msgspec.json.Decoder(_List[Attachment])
+
+
+def _items(decoder: msgspec.json.Decoder[_List[Item]], body: bytes) -> list[Item]:
+    try:
+        return decoder.decode(body).items or []
+    except msgspec.DecodeError as error:
+        raise failure(ErrorType.TRANSIENT, f"the API server's list cannot be read: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Everything bound to the node at one moment."""
+
+    pods: tuple[Pod, ...]
+    attachments: tuple[Attachment, ...]
+
+
+async def read_pods(connection: ClusterConnection, node: str, *, cached: bool = False) -> tuple[Pod, ...]:
+    """The pods bound to a node of that name, whether or not the Node exists.
+
+    cached: as the API server remembers them, which may be a moment old, and costs it no walk over all pods of the cluster.
+    """
+    found: list[Pod] = []
+    query = {"fieldSelector": f"spec.nodeName={node}"} | ({"resourceVersion": "0"} if cached else {})
+    async for page in connection.list_pages(PODS.path(), query=query):
+        found += _items(_pods, page.body)
+    return tuple(found)
+
+
+async def read_attachments(connection: ClusterConnection, node: str) -> tuple[Attachment, ...]:
+    """The attachments to a node of that name. The API has no selector for them, so all are read, a page at a time."""
+    found: list[Attachment] = []
+    async for page in connection.list_pages(VOLUME_ATTACHMENTS.path()):
+        found += [each for each in _items(_attachments, page.body) if each.spec.node_name == node]
+    return tuple(found)
+
+
+async def read_standing(connection: ClusterConnection, node: str) -> Standing:
+    """Pods and attachments of a node."""
+    pods, attachments = await asyncio.gather(read_pods(connection, node), read_attachments(connection, node))
+    return Standing(pods=pods, attachments=attachments)
+
+
+async def count(connection: ClusterConnection, standing: Standing, taint: Taint) -> Workload:
+    """What of it is in the way. An attachment that is not known to be a staying pod's counts: a doubt is never "nothing left"."""
+    counted = [pod for pod in standing.pods if pod.in_the_way and not pod.stays_under(taint)]
+    staying = [pod for pod in standing.pods if not pod.finished and (pod.belongs_to_node or pod.stays_under(taint))]
+    used = await volumes_of(connection, staying) if standing.attachments else UsedVolumes()
+    attachments = [each for each in standing.attachments if not used.has(each)]
+    names = [pod.key for pod in counted] + [f"VolumeAttachment/{each.metadata.name}" for each in attachments]
+    workloads = sorted({pod.workload for pod in counted})
+    return Workload(
+        pods=len(counted),
+        attachments=len(attachments),
+        names=tuple(names[:MAXIMUM_NAMES]),
+        workloads=tuple(workloads[:MAXIMUM_WORKLOADS]),
+        forced=sum(pod.forced for pod in counted),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedVolumes:
+    """The PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
+
+    untraceable: claims whose volume could not be found out, "" where all could; any other volume may be in use then.
+    """
+
+    names: frozenset[str] = frozenset()
+    inline: bool = False
+    untraceable: str = ""
+
+    def has(self, attachment: Attachment) -> bool:
+        """Whether the attachment is of one of them."""
+        return attachment.volume in self.names if attachment.volume else self.inline
+
+
+async def volumes_of(connection: ClusterConnection, pods: Iterable[Pod]) -> UsedVolumes:
+    """The volumes that these pods use, by way of their claims (live)."""
+    pods = tuple(pods)
+    claims = sorted({(pod.metadata.namespace, claim) for pod in pods for claim in pod.claims})
+    found = await asyncio.gather(*(volume_of_claim(connection, namespace, name) for namespace, name in claims))
+    lost = [f"{namespace}/{name}" for (namespace, name), volume in zip(claims, found, strict=True) if volume is None]
+    return UsedVolumes(
+        names=frozenset(volume for volume in found if volume),
+        inline=any(pod.has_inline_volume for pod in pods),
+        untraceable=", ".join(lost),
+    )
+
+
+async def volume_of_claim(connection: ClusterConnection, namespace: str, claim: str) -> str | None:
+    """The PersistentVolume that a claim is bound to (live), "" for none yet. None where the claim is gone: whatever it was bound
+    to may be in use still."""
+    try:
+        found = await connection.get(CLAIMS.path(claim, namespace=namespace))
+    except ObjectNotFound:
+        return None
+    return str((found.get("spec") or {}).get("volumeName") or "")

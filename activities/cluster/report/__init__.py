@@ -1,0 +1,1 @@
+"""What people are told: statuses, conditions, Events, NodeFence objects."""

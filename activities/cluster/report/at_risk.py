@@ -1,0 +1,147 @@
+"""Tells people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
+
+When that is so, is `policy/data_at_risk.py`; here the pods of such a node are read (a list for that node alone, and one in some
+minutes at most) and people are told: an Event on the Node and a metric. It needs no episode and no permit, and no brake stops it.
+The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from temporalio.common import MetricCounter, MetricMeter
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES
+from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
+from policy.data_at_risk import DataAtRisk, PodStay, Warned, patience_of
+from policy.healthcheck import ObjectRef
+from policy.moments import written
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Nodes looked at, or told of, side by side: a whole zone may go down at once."""
+
+REASON = "DataAtRisk"
+METRIC = "nodewarden_data_at_risk"
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""Less than this before its repetition is due, what another worker has told is told again."""
+
+
+class RiskKeeping:
+    """Looks and tells for one cluster. One per view; `close` ends what is under way."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        at_risk: DataAtRisk,
+        *,
+        clock: Callable[[], datetime],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._connection = connection
+        self._at_risk = at_risk
+        self._clock = clock
+        self._on_change = on_change
+        self._recorder = EventRecorder(connection)
+        self._working: asyncio.Task[None] | None = None
+
+    def attend(self, meter: MetricMeter) -> float:
+        """See to whatever is due, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
+        due = self._at_risk.next_due
+        if self._working is not None or due is None:
+            return float("inf")
+        if due > (now := self._clock()):
+            return (due - now).total_seconds()
+        counter = meter.create_counter(METRIC, "nodes whose volumes Kubernetes is about to detach by force, not proven off")
+        self._working = asyncio.create_task(self._work(counter), name="data at risk")
+        self._working.add_done_callback(self._done)
+        return float("inf")
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._working = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("data at risk of %s: %s", self._cluster, error, exc_info=error)
+        self._on_change()
+
+    async def _work(self, counter: MetricCounter) -> None:
+        """What is to be told goes first: it is known already, and reading a zone's pods takes its time."""
+        while True:
+            now = self._clock()
+            warnings = self._at_risk.to_tell(now, AT_ONCE)
+            nodes = self._at_risk.to_look_at(now, AT_ONCE) if not warnings else []
+            if not warnings and not nodes:
+                return
+            await asyncio.gather(*(self._tell(each, counter) for each in warnings), *(self._look(each) for each in nodes))
+
+    async def _look(self, node: str) -> None:
+        at = self._clock()
+        try:
+            pods = await read_pods(self._connection, node, cached=True)
+        except ApplicationError as error:
+            log.warning("the pods of Node/%s can't be read, what is at risk there is guessed: %s", node, error.message)
+            self._at_risk.not_looked(node, at)
+            return
+        stays = [_stay(pod) for pod in pods if not pod.finished]
+        self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
+
+    async def _tell(self, warned: Warned, counter: MetricCounter) -> None:
+        """The metric counts whatever becomes of the Event; what another worker has told is counted there."""
+        now = self._clock()
+        try:
+            told = await self._recorder.tell(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+        except ApplicationError as error:
+            log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
+            self._at_risk.not_told(warned.node, now)
+            told = True
+        else:
+            self._at_risk.told(warned.node, now)
+        if told and not warned.counted:
+            log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
+            counter.add(1, {"cluster": self._cluster})
+
+
+def _stay(pod: Pod) -> PodStay:
+    """What is inline in a pod is its own; a claim may be several pods'."""
+    metadata, volumes = pod.metadata, pod.spec.volumes or ()
+    disks = [f"{metadata.uid}/{number}" for number, volume in enumerate(volumes) if INLINE_DISKS & volume.keys()]
+    return PodStay(
+        uid=metadata.uid,
+        volumes=frozenset([*(f"{metadata.namespace}/{claim}" for claim in pod.claims), *disks]),
+        requested=pod.deletion_requested,
+        patience=patience_of(pod.spec.tolerations or ()),
+    )
+
+
+def _happening(warned: Warned) -> Happening:
+    return Happening(
+        about=ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=warned.node),
+        uid=warned.uid,
+        reason=REASON,
+        message=_message(warned),
+        warning=True,
+        identity=written(warned.since),
+    )
+
+
+def _message(warned: Warned) -> str:
+    several = warned.volumes != 1
+    return (
+        f"{warned.volumes} volume{'s are' if several else ' is'} attached, and the node, not Ready since {written(warned.since)},"
+        f" is not proven off: Kubernetes may detach {'them' if several else 'it'} by force from {written(warned.detached_at)} on,"
+        " and if the machine still writes, data is lost. Switch it off, or see that it is off."
+    )

@@ -1,0 +1,110 @@
+"""Tells people that what they have written to have a machine kept means nothing: one warning Event for each value.
+
+Whether an episode is open or not: what stands on the objects is seen by the scan, whose long poll calls `attend`; the work is
+done beside it. A value that was told is not told again by this process as long as it stands there, and by no other while the
+server keeps the Event, whose name is derived from what it says. Nothing is asked of the API while nothing changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from policy.healthcheck import ObjectRef
+from policy.preservation.mistakes import Mistakes
+
+log = logging.getLogger(__name__)
+
+REASON = "InvalidPreservation"
+
+AT_ONCE = 8
+MOST = 50
+"""So many Events before a pause: whoever annotates a whole fleet wrongly floods nobody."""
+PAUSE_SECONDS = 60.0
+TRY_AGAIN_SECONDS = 30.0
+"""Until what could not be told is told again."""
+
+
+class MistakeKeeping:
+    """Tells for one cluster. One per view; `close` ends what is under way."""
+
+    def __init__(
+        self,
+        mistakes: Mistakes,
+        *,
+        connection_of: Callable[[ObjectRef], ClusterConnection],
+        on_change: Callable[[], None],
+        pause: float = PAUSE_SECONDS,
+    ) -> None:
+        self._mistakes = mistakes
+        self._connection_of = connection_of
+        self._on_change = on_change
+        self._pause = pause
+        self._recorders: dict[int, EventRecorder] = {}
+        self._told: set[str] = set()
+        """Names of the Events of what stands there now."""
+        self._seen = -1
+        self._not_before = float("-inf")
+        self._working: asyncio.Task[None] | None = None
+
+    def attend(self) -> float:
+        """See to what is new, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
+        if self._working is not None or self._seen == self._mistakes.version:
+            return float("inf")
+        if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
+            return left
+        self._working = asyncio.create_task(self._work(), name="mistaken annotations")
+        self._working.add_done_callback(self._done)
+        return float("inf")
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.gather(self._working, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._working = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("mistaken annotations: %s", error, exc_info=error)
+            self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
+        self._on_change()
+
+    async def _work(self) -> None:
+        version, loop = self._mistakes.version, asyncio.get_running_loop()
+        standing = {happening.name: happening for happening in self._happenings()}
+        self._told &= standing.keys()
+        due = [happening for name, happening in standing.items() if name not in self._told]
+        some, failed = due[:MOST], False
+        for first in range(0, len(some), AT_ONCE):
+            told = await asyncio.gather(*(self._tell(each) for each in some[first : first + AT_ONCE]))
+            failed = failed or not all(told)
+        if failed:
+            self._not_before = loop.time() + TRY_AGAIN_SECONDS
+        elif len(due) > len(some):
+            self._not_before = loop.time() + self._pause
+        else:
+            self._seen = version
+
+    def _happenings(self) -> list[Happening]:
+        return [
+            Happening(about=mistake.about, uid=mistake.uid, reason=REASON, message=word, warning=True)
+            for mistake in self._mistakes
+            for word in mistake.words
+        ]
+
+    async def _tell(self, happening: Happening) -> bool:
+        connection = self._connection_of(happening.about)
+        recorder = self._recorders.setdefault(id(connection), EventRecorder(connection))
+        try:
+            await recorder.tell_unless_told(happening)
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", REASON, happening.about.key, error.message)
+            return False
+        self._told.add(happening.name)
+        return True

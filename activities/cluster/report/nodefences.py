@@ -1,0 +1,254 @@
+"""NodeFences in the API: each episode's state written where people with kubectl look, and taken away some time after its end.
+
+An object is written whole, with the resourceVersion that was read; of two writers the one with the newer state wins, whichever
+comes last. When it is to go stands on the object, so that whichever worker looks next takes it away (`sweep`). It is not owned by
+its Node: what became of a node that was deleted is what people want to know. Where the kind is not installed nothing is written,
+and that is not asked again for a while. Spellings are `policy/nodefence.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.paths import NODE_FENCES
+from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.objects.livenode import Clock, utc_now
+from activities.contracts.mirror import MirrorRequest
+from activities.errors import ErrorType, error_type, failure
+from policy.episodes import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
+from policy.healthcheck import ObjectRef
+from policy.nodefence import STATUSES, STEPS, node_fence_name, retries
+
+log = logging.getLogger(__name__)
+
+MANAGED_BY = {"app.kubernetes.io/managed-by": "nodewarden"}
+OURS = ",".join(f"{key}={value}" for key, value in MANAGED_BY.items())
+
+KEPT_FOR = timedelta(hours=1)
+NOT_SERVED_SECONDS = 600.0
+"""How long a kind that the server does not know, or does not let us write, is not asked for again."""
+
+SWEEP_SECONDS = 300.0
+ABANDONED_AFTER = timedelta(days=1)
+"""A fence that has not ended, of a node that no open episode holds: its episode was terminated, and no other has come since."""
+
+ATTEMPTS = 3
+REMEMBERED = 500
+LONGEST_TEXT = 1024
+
+
+class NodeFences:
+    """The NodeFences of one cluster. `kept_for`: how long one stays after its episode has ended."""
+
+    def __init__(self, connection: ClusterConnection, *, kept_for: timedelta = KEPT_FOR, clock: Clock = utc_now) -> None:
+        self._connection = connection
+        self._kept_for = kept_for
+        self._clock = clock
+        self._uids: OrderedDict[str, str] = OrderedDict()
+        self._not_before = self._sweep_not_before = float("-inf")
+
+    async def show(self, request: MirrorRequest) -> bool:
+        """Write this state, unless a newer one stands there. Whether something was written."""
+        if self._not_served():
+            return False
+        name = node_fence_name(request.status.node)
+        try:
+            return await self._write(name, request)
+        except ApplicationError as error:
+            if error_type(error) is not ErrorType.FORBIDDEN:
+                raise
+            self._give_up(f"we may not write them: {error.message}")
+            return False
+
+    async def reference(self, node: str) -> tuple[ObjectRef, str] | None:
+        """The NodeFence of a node and its uid, for an Event about it; None where there is none."""
+        name = node_fence_name(node)
+        if self._not_served():
+            return None
+        if name not in self._uids:
+            try:
+                self._remember(name, await self._connection.get(NODE_FENCES.path(name)))
+            except ApplicationError as error:
+                log.debug("NodeFence/%s can't be read: %s", name, error.message)
+                return None
+        return ObjectRef(api_version=NODE_FENCES.api_version, kind=NODE_FENCES.kind, name=name), self._uids[name]
+
+    async def sweep(self, held: Collection[str]) -> int:
+        """Take away those whose time is over, and those that an episode left behind which ended without a word. From time to
+        time; how many went. held: nodes that open episodes hold."""
+        now = asyncio.get_running_loop().time()
+        if self._not_served() or now < self._sweep_not_before:
+            return 0
+        self._sweep_not_before = now + SWEEP_SECONDS
+        try:
+            found = await self._connection.list_objects(NODE_FENCES.path(), query={"labelSelector": OURS})
+            over = [each for each in found if self._is_over(each, held)]
+            return sum([await self._delete(each) for each in over])
+        except ObjectNotFound:
+            self._give_up("the kind is not installed")
+        except ApplicationError as error:
+            log.warning("NodeFences can't be looked through: %s", error.message)
+        return 0
+
+    async def _write(self, name: str, request: MirrorRequest) -> bool:
+        body = self._document(name, request)
+        for _ in range(ATTEMPTS):
+            found = await self._find(name)
+            try:
+                if found is None:
+                    written = await self._connection.create(NODE_FENCES.path(), body)
+                elif _is_foreign(found):
+                    log.warning("NodeFence/%s is somebody else's and is left as it is", name)
+                    return False
+                elif _is_newer(found, request):
+                    self._remember(name, found)
+                    return False
+                else:
+                    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                    replaced = body | {"metadata": {**body["metadata"], **version}}
+                    written = await self._connection.replace(NODE_FENCES.path(name), replaced)
+            except ObjectExists:
+                continue
+            except ObjectConflict:
+                continue
+            except ObjectNotFound:
+                if found is None:
+                    self._give_up("the kind is not installed")
+                    return False
+                continue
+            self._remember(name, written)
+            return True
+        raise failure(
+            ErrorType.TRANSIENT, f"NodeFence/{name} was written by others {ATTEMPTS} times between our read and our write"
+        )
+
+    async def _find(self, name: str) -> JsonObject | None:
+        try:
+            return await self._connection.get(NODE_FENCES.path(name))
+        except ObjectNotFound:
+            return None
+
+    async def _delete(self, fence: JsonObject) -> bool:
+        metadata = fence["metadata"]
+        try:
+            await self._connection.delete(
+                NODE_FENCES.path(metadata["name"]), uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+            )
+        except (ObjectConflict, ObjectNotFound):
+            return False  # it has just begun anew, or is gone
+        self._uids.pop(metadata["name"], None)
+        return True
+
+    def _is_over(self, fence: JsonObject, held: Collection[str]) -> bool:
+        now = self._clock()
+        expires = _moment(fence, "expiresAt")
+        if expires is not None:
+            return expires <= now
+        updated = _moment(fence, "updatedAt")
+        return updated is not None and updated + ABANDONED_AFTER <= now and fence.get("node") not in held
+
+    def _document(self, name: str, request: MirrorRequest) -> JsonObject:
+        status = request.status
+        ended = status.phase is Phase.FINAL
+        fields = {
+            "node": status.node,
+            "step": STEPS.get(status.step, ""),
+            "status": STATUSES[status.phase],
+            "retries": retries(status),
+            "jobs": list(request.jobs),
+            "phase": status.phase.value,
+            "restarts": status.restarts,
+            "incident": status.incident,
+            "sequence": request.sequence,
+            "workflowId": request.target.workflow_id,
+            "runId": request.target.run_id,
+            "reason": _short(status.reason),
+            "problem": "" if ended else _short(status.problem),
+            "outcome": request.outcome,
+            "message": _short(request.message),
+            "startedAt": _written(status.started),
+            "updatedAt": _written(request.at),
+            "endedAt": _written(request.at) if ended else "",
+            "expiresAt": _written(request.at + self._kept_for) if ended else "",
+            "proof": _proof(status),
+        }
+        return {
+            "apiVersion": NODE_FENCES.api_version,
+            "kind": NODE_FENCES.kind,
+            "metadata": {"name": name, "labels": MANAGED_BY},
+            **{key: value for key, value in fields.items() if value or key in {"retries", "jobs", "restarts"}},
+        }
+
+    def _not_served(self) -> bool:
+        return asyncio.get_running_loop().time() < self._not_before
+
+    def _give_up(self, why: str) -> None:
+        log.info("no NodeFences are written for a while: %s", why)
+        self._not_before = asyncio.get_running_loop().time() + NOT_SERVED_SECONDS
+
+    def _remember(self, name: str, fence: JsonObject) -> None:
+        self._uids[name] = str(fence["metadata"].get("uid", ""))
+        self._uids.move_to_end(name)
+        while len(self._uids) > REMEMBERED:
+            self._uids.popitem(last=False)
+
+
+def _is_foreign(fence: JsonObject) -> bool:
+    labels = fence["metadata"].get("labels") or {}
+    return any(labels.get(key) != value for key, value in MANAGED_BY.items())
+
+
+def _is_newer(fence: JsonObject, request: MirrorRequest) -> bool:
+    """Whether what stands there is at least as new. A run that was reset counts anew and is the only one that is open."""
+    if fence.get("incident") != request.status.incident:
+        started = _moment(fence, "startedAt")
+        return started is not None and started > request.status.started
+    return fence.get("runId") == request.target.run_id and int(fence.get("sequence") or 0) >= request.sequence
+
+
+def _proof(status: EpisodeStatus) -> JsonObject:
+    proof: JsonObject = {}
+    if (off := status.off_proof) is not None:
+        proof["off"] = _commanded(off.commanded_at, [(each.endpoint, each) for each in off.readings])
+        if (word := off.acknowledgement) is not None:
+            proof["off"]["acknowledgement"] = {"who": word.who, "why": _short(word.why), "at": _written(word.at)}
+    if status.path_proofs:
+        proof["paths"] = [_commanded(each.commanded_at, _cut(each)) for each in status.path_proofs]
+    if (restart := status.restart_proof) is not None:
+        proof["restart"] = {
+            "bootId": restart.boot_id,
+            "previousBootId": restart.previous_boot_id,
+            "seenAt": _written(restart.seen_at),
+        }
+    return proof
+
+
+def _commanded(at: datetime | None, readings: Iterable[tuple[str, Reading | VolumeReading]]) -> JsonObject:
+    told = [{"endpoint": name, "state": each.state.value, "at": _written(each.at)} for name, each in readings]
+    return {"readings": told} | ({"commandedAt": _written(at)} if at is not None else {})
+
+
+def _cut(path: PathProof) -> list[tuple[str, Reading | VolumeReading]]:
+    return [*((each.endpoint, each) for each in path.readings), *((each.volume, each) for each in path.volumes)]
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST_TEXT]
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _moment(fence: JsonObject, field: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(fence.get(field) or ""))
+    except ValueError:
+        return None

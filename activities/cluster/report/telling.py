@@ -1,0 +1,218 @@
+"""What is told of single targets: Events in the dialect's names, and Cluster API's condition HealthCheckSucceeded on its
+Machines.
+
+Beside the status of the checks (`publishing.py`), and bounded: Events of so many targets at a time, conditions only where what
+stands there differs and for so long at a time. That condition is an opinion; what asks a Machine's owner to act is another one,
+OwnerRemediated, which only a remediation sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import Happening
+from activities.cluster.api.paths import CAPI_MACHINES, OPENSHIFT_MACHINES, Resource, in_version
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.objects.statuses.common import Said
+from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
+from activities.errors import ErrorType, failure
+from policy.brakes import Closed
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.known import Known
+from policy.machines import MachineView
+from policy.nodes import EXCLUDE_LABEL
+from policy.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
+from policy.targets import Target
+from policy.verdicts import Health, Standing, Verdict
+
+log = logging.getLogger(__name__)
+
+SUCCEEDED = "HealthCheckSucceeded"
+
+MOST_EVENTS = 50
+MOST_REFUSED = 50
+AT_ONCE = 8
+ATTEMPTS = 2
+
+Tell = Callable[[Happening], Awaitable[str]]
+"""Tells it; what failed, or ""."""
+
+OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemediateMachineAnnotation"}
+"""The older generation of conditions calls these otherwise."""
+
+SILENT = frozenset({Closed.ELSEWHERE, Closed.OBSERVE_ONLY, Closed.PAUSED, Closed.STALE_MACHINES})
+"""Brakes under which nothing is written on targets: they are not ours, not to be touched, or not known."""
+
+
+def target_happenings(known: Known, key: str) -> Iterator[Happening]:
+    """Events about the check's targets; each holds for as long as it is true, so it is told once in a while."""
+    check = known.checks.get(key)
+    if check is None or known.brakes[key].reason in SILENT:
+        return
+    if check.of_machines and known.brakes[key].reason is Closed.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
+        limit = check.unhealthy_range or check.max_unhealthy
+        message = f"Remediation restricted: the number of not started or unhealthy machines is beyond {limit}"
+        yield Happening(about=check.ref, uid=check.uid, reason=RESTRICTED, message=message, warning=True)
+    told = 0
+    for target in known.sick.values():
+        verdict = target.verdicts.get(key)
+        if verdict is None or told >= MOST_EVENTS:
+            continue
+        for happening in _of_target(check, target, verdict):
+            told += 1
+            yield happening
+
+
+def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator[Happening]:
+    if not check.of_machines:
+        if verdict.standing is Standing.UNHEALTHY:
+            yield Happening(
+                about=check.ref, uid=check.uid, reason="DetectedUnhealthy", message=f"Node {target.name}: {verdict.message}"
+            )
+            if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "":
+                message = f"Node {target.name}: the label {EXCLUDE_LABEL} has no value and is ignored; expected true"
+                yield Happening(about=check.ref, uid=check.uid, reason="InvalidNodeLabel", message=message, warning=True)
+        return
+    machine = target.machine
+    assert machine is not None
+    if check.dialect is not Dialect.OPENSHIFT or machine.deleting:
+        return
+    if verdict.health is Health.SOON:
+        message = f"Machine {machine.namespace}/{machine.name} is on its way to unhealthy: {verdict.message}"
+        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="DetectedUnhealthy", message=message)
+    elif verdict.standing is Standing.UNHEALTHY and not machine.controller and check.template is None:
+        message = f"Machine {machine.namespace}/{machine.name} has no controller owner: it is left alone"
+        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="SkippedNoController", message=message)
+
+
+def _ref(check: HealthCheck, machine: MachineView) -> ObjectRef:
+    version = check.ref.api_version
+    return ObjectRef(api_version=version, kind=OPENSHIFT_MACHINES.kind, name=machine.name, namespace=machine.namespace)
+
+
+# Cluster API's condition ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """What a Machine is to be told, and by which check. Drawn from the ledger at once, to be kept while others are written."""
+
+    check: HealthCheck
+    machine: MachineView
+    said: Said
+
+
+class MachineConditions:
+    """Writes HealthCheckSucceeded where it is another than stands there.
+
+    As many as the time allows, so that a whole fleet is told within a few publishes. Whose was not taken goes last the next time,
+    so that it holds up no other; and a server that refuses `MOST_REFUSED` is asked for no more this time.
+    """
+
+    def __init__(self, connection: ClusterConnection, *, clock: Callable[[], datetime], tell: Tell) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._tell = tell
+        self._put_off: set[str] = set()
+
+    async def write(self, known: Known, keys: Collection[str], *, seconds: float) -> list[str]:
+        """As the checks of those keys have it. What failed, or has to wait for the next time."""
+        opinions = sorted(differing(known, keys), key=lambda each: each.machine.key in self._put_off)
+        queue, left, failed, refused = iter(opinions), len(opinions), list[str](), set[str]()
+        end = asyncio.get_running_loop().time() + seconds
+
+        async def some() -> None:
+            nonlocal left
+            while asyncio.get_running_loop().time() < end and len(refused) < MOST_REFUSED:
+                opinion = next(queue, None)
+                if opinion is None:
+                    return
+                try:
+                    told = await _write(self._connection, opinion, self._clock())
+                except ApplicationError as error:
+                    log.warning("the condition of Machine %s was not written: %s", opinion.machine.key, error.message)
+                    refused.add(opinion.machine.key)
+                    continue
+                left -= 1
+                if told is not None and (problem := await self._tell(told)):
+                    failed.append(problem)
+
+        await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+        self._put_off = refused
+        return [*failed, f"conditions of {left} Machines"] if left else failed
+
+
+def differing(known: Known, keys: Collection[str]) -> list[Opinion]:
+    """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where nobody has
+    one, nothing is said."""
+    checks = [
+        check
+        for key, check in known.checks.items()
+        if key in keys and check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in SILENT
+    ]
+    found: list[Opinion] = []
+    for target in known.machines.values() if checks else ():
+        verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
+        opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _said(verdict)) is not None]
+        if not opinions or target.machine is None:
+            continue
+        check, _, said = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
+        if _differs(target.machine, said):
+            found.append(Opinion(check=check, machine=target.machine, said=said))
+    return found
+
+
+def _said(verdict: Verdict) -> Said | None:
+    if verdict.health is Health.UNHEALTHY:
+        return Said(status="False", reason=verdict.reason, message=verdict.message)
+    if verdict.standing in {Standing.HEALTHY, Standing.RECOVERING}:
+        return Said(status="True", reason=SUCCEEDED, message="")
+    return None
+
+
+def _differs(machine: MachineView, said: Said) -> bool:
+    stands = machine.condition(SUCCEEDED)
+    if stands is None or stands.status != said.status:
+        return True
+    # Where a server drops the newer generation, as before Cluster API 1.9, the older one's word is all that ever stands there.
+    return said.status == "False" and stands.reason not in {said.reason, OLD_REASONS.get(said.reason)}
+
+
+async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime) -> Happening | None:
+    """Read, compose, write as one. A Machine that has vanished, or whose name another one has by now, is no failure; one that
+    others keep writing waits for its turn."""
+    check, machine, said = opinion.check, opinion.machine, opinion.said
+    version = check.ref.api_version.rpartition("/")[2]
+    resource: Resource = in_version(CAPI_MACHINES, version)
+    path = resource.path(machine.name, namespace=machine.namespace)
+    for _ in range(ATTEMPTS):
+        try:
+            found = await connection.get(path)
+            if found["metadata"]["uid"] != machine.uid:
+                return None  # S9: what was concluded is about its predecessor
+            old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
+            wanted = {SUCCEEDED: (said, old)}
+            status = machine_conditions(found.get("status") or {}, wanted, now, older=version == V1BETA1)
+            metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
+            await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
+        except ObjectConflict:
+            continue
+        except ObjectNotFound:
+            return None
+        if said.status == "True":
+            return None
+        message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
+        return Happening(about=_ref(check, machine), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
+    raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
+
+
+def _flat(message: str) -> str:
+    """The older generation has the faults in one line, without the heading."""
+    return "; ".join(line.strip().removeprefix("* ") for line in message.splitlines()[1:]) or message

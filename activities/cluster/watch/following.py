@@ -1,0 +1,457 @@
+"""Which collections of a cluster are followed, and what each change of them is to the ledger.
+
+Nodes, health checks and the ConfigMaps of fence policies always; Machines, Clusters and what tells of upgrades from the first
+health check on that needs them, Machines also from the first pool of preservations on, so that a cluster without Machines is
+asked for none; remediation objects from the first check on that names their template. A kind that the server does not know is
+looked for when its definition comes, and every few minutes. Cluster API's objects may live behind another connection (a
+management cluster). How fresh all of it is, is judged in `view.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.intake import SURROUNDING_KINDS, Intake
+from activities.cluster.api.kinds import made_for
+from activities.cluster.api.paths import (
+    CAPI_CLUSTERS,
+    CAPI_MACHINE_HEALTH_CHECKS,
+    CAPI_MACHINES,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    FENCE_AGENTS_REMEDIATIONS,
+    LEASES,
+    NODE_HEALTH_CHECKS,
+    NODES,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    OPENSHIFT_MACHINES,
+    VOLUME_ATTACHMENTS,
+    Resource,
+    in_version,
+    of_cluster_api,
+)
+from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.decoding import ATTACHMENT_DECODING, NAME_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
+from activities.cluster.objects.fencing_requests import FencingRequests
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
+from activities.cluster.watch.preservation_watches import PreservationWatches
+from activities.cluster.watch.reflector import Reflector, WatchLimits
+from policy.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
+from policy.data_at_risk import DataAtRisk
+from policy.dialects.node_fencing import CLUSTER_CONFIG
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.ledger import Ledger
+from policy.machines import MachineView, WorkloadCluster, machine_key
+from policy.nodes import NodeView
+from policy.preservation.book import PreservationBook
+from policy.remediations import Remediation
+
+log = logging.getLogger(__name__)
+
+POLICY_KINDS: dict[Resource, Dialect] = {
+    NODE_HEALTH_CHECKS: Dialect.MEDIK8S,
+    OPENSHIFT_MACHINE_HEALTH_CHECKS: Dialect.OPENSHIFT,
+    CAPI_MACHINE_HEALTH_CHECKS: Dialect.CLUSTER_API,
+}
+"""The kinds of health checks that are followed; how each is read is `policy/dialects`."""
+
+OLDER_VERSION = "v1beta1"
+"""Of Cluster API; where the server does not know the newer one, that is followed."""
+
+Following = Reflector[Any]
+
+
+class Watches:
+    """All reflectors of one cluster, feeding one ledger. `on_change` is called after each change of what the ledger says."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        ledger: Ledger,
+        *,
+        machines: ClusterConnection | None,
+        clock: Callable[[], datetime],
+        on_change: Callable[[], None],
+        on_state: Callable[[], None],
+        limits: WatchLimits | None,
+        takeover: bool = False,
+        patience: float = 5.0,
+        at_risk: DataAtRisk | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
+        book: PreservationBook | None = None,
+    ) -> None:
+        """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is told of
+        nodes and of what is attached to them."""
+        self.intake = Intake(ledger, clock, source=source)
+        self.conflicts = Conflicts(ledger, takeover=takeover)
+        self.requests = FencingRequests(ledger, takeover=takeover)
+        self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
+        self._connection = connection
+        self.machines = machines or connection
+        self._ledger = ledger
+        self._clock = clock
+        self._on_change = on_change
+        self._on_state = on_state
+        self._limits = limits
+        self._policies: dict[Dialect, Following] = {
+            dialect: self._reflector(resource, OBJECT_DECODING, partial(self._check_changed, resource))
+            for resource, dialect in POLICY_KINDS.items()
+        }
+        self._policies[Dialect.NODE_FENCING] = Reflector(
+            connection,
+            CONFIG_MAPS,
+            OBJECT_DECODING,
+            on_change=self._config_map_changed,
+            on_state=on_state,
+            limits=limits,
+            optional=True,
+            namespace=source.namespace,
+        )
+        self._requests: tuple[Following, ...] = (
+            self._reflector(FENCE_AGENTS_REMEDIATIONS, OBJECT_DECODING, self._request_changed),
+        )
+        """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
+        self._companions: dict[Dialect, tuple[Following, ...]] = {}
+        self._machines: dict[Dialect, Following] = {}
+        self._remediations: dict[tuple[str, str], Following] = {}
+        """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
+        self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
+        """The same for checks that live over the other connection. No part of `self`: no check is judged by them."""
+        self._surroundings: tuple[Following, ...] = ()
+        self._at_risk = at_risk or DataAtRisk(forced=False)
+        self.volumes: Following | None = None
+        """What is attached where; None while nothing asks us to act. No part of `self`: no check is judged by it, and so none
+        waits for it."""
+        self._book = book or PreservationBook()
+        self._preservations = PreservationWatches(
+            connection,
+            self._book,
+            clock=clock,
+            on_change=on_change,
+            on_state=on_state,
+            on_pool=self._follow_machines,
+            limits=limits,
+        )
+        servers = {id(each): each for each in (connection, self.machines)}.values()
+        self._definitions = [
+            Reflector(
+                server,
+                CUSTOM_RESOURCE_DEFINITIONS,
+                NAME_DECODING,
+                on_change=partial(self._definition_changed, server),
+                metadata_only=True,
+                limits=limits,
+            )
+            for server in servers
+        ]
+        """What each server is told of kinds. One that does not show it to us is looked at from time to time."""
+        self._patience = patience
+        self._refused_since: dict[Following, float] = {}
+        self._started = False
+        if self._book.has_pools:
+            self._follow_machines()
+
+    def __iter__(self) -> Iterator[Following]:
+        """Everything that is followed now."""
+        yield self.nodes
+        yield from self._policies.values()
+        yield from self._requests
+        yield from self._preservations
+        yield from self._machines.values()
+        for companions in self._companions.values():
+            yield from companions
+        yield from self._surroundings
+        yield from self._remediations.values()
+
+    def _beside(self) -> Iterator[Following]:
+        """What is followed and nothing waits for."""
+        yield from self._definitions
+        if self.volumes is not None:
+            yield self.volumes
+        yield from self._remediations_elsewhere.values()
+
+    def checks(self) -> Mapping[Dialect, Following]:
+        """The collections of health checks."""
+        return self._policies
+
+    def elsewhere(self) -> list[Following]:
+        """What is followed over the other connection; nothing where there is only one."""
+        if self.machines is self._connection:
+            return []
+        theirs = [self._machines[Dialect.CLUSTER_API]] if Dialect.CLUSTER_API in self._machines else []
+        return [self._policies[Dialect.CLUSTER_API], *theirs, *self._companions.get(Dialect.CLUSTER_API, ())]
+
+    def here(self) -> list[Following]:
+        """What is followed over the cluster's own connection, but for the unlisted."""
+        other = [*self.elsewhere(), *self.unlisted()]
+        return [each for each in self if each not in other]
+
+    def unlisted(self) -> dict[Following, tuple[Dialect, ...]]:
+        """Kinds of the cluster itself that the server has refused to list ever since we asked, and whose checks wait for each.
+
+        A conversion webhook that is down, or a right that we were never given, must not stop the judgement of everything else.
+        Nodes are never among them, and neither is a kind that was listed once: what we know of it is then out of date.
+        """
+        now, other = asyncio.get_running_loop().time(), self.elsewhere()
+        found: dict[Following, tuple[Dialect, ...]] = {}
+        for each in self:
+            refused = self.nodes.streaming and each.problem and not each.synced and not each.lists
+            if not refused or each is self.nodes or each in other:
+                self._refused_since.pop(each, None)
+                continue
+            if each not in self._refused_since:
+                each.wake()  # its last try may have been while nothing at all was answered
+            if now - self._refused_since.setdefault(each, now) >= self._patience:
+                found[each] = self._needed_by(each)
+        return found
+
+    def next_unlisted(self) -> float | None:
+        """Seconds until one more kind is among the unlisted if nothing happens, None where that cannot be."""
+        now = asyncio.get_running_loop().time()
+        left = [since + self._patience - now for since in self._refused_since.values()]
+        return min((each for each in left if each > 0), default=None)
+
+    def _needed_by(self, reflector: Following) -> tuple[Dialect, ...]:
+        for dialect, policy in self._policies.items():
+            if reflector in (policy, self._machines.get(dialect), *self._companions.get(dialect, ())):
+                return (dialect,)
+        if reflector in (*self._requests, *self._preservations, *self._remediations.values()):
+            return ()  # what can't be listed of another controller can't be created either
+        return tuple(Dialect)  # of upgrades, which hold back all checks
+
+    def start(self) -> None:
+        """Begin to watch; does nothing where it has begun."""
+        self._started = True
+        for reflector in (*self, *self._beside()):
+            reflector.start()
+
+    async def stop(self) -> None:
+        """Stop watching."""
+        self._started = False
+        for reflector in (*self, *self._beside()):
+            await reflector.stop()
+
+    @property
+    def pools_doubt(self) -> str:
+        """Why it is not known which machines pools keep, "" where it is."""
+        return self._preservations.doubt
+
+    def hold(self, now: datetime) -> None:
+        """Hold what other controllers act on at that moment."""
+        self.conflicts.hold(now)
+        self.requests.hold(now)
+
+    def follow_volumes(self) -> None:
+        """Follow what is attached to nodes from now on, where Kubernetes ever takes it away by force (S36)."""
+        if self.volumes is not None or not self._at_risk.forced:
+            return
+        self.volumes = self._reflector(VOLUME_ATTACHMENTS, ATTACHMENT_DECODING, self._attachment_changed)
+        if self._started:
+            self.volumes.start()
+
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Over which connection an object is read and written."""
+        return self.machines if of_cluster_api(ref.api_version) else self._connection
+
+    # Changes
+
+    def _node_changed(self, name: str, node: NodeView | None) -> None:
+        def change() -> None:
+            if node is None:
+                self._at_risk.remove_node(name)
+                self._book.remove_node(name)
+                self._ledger.remove_node(name)
+            else:
+                now = self._clock()
+                self._at_risk.put_node(node, now)
+                self._book.put_node(node)
+                self._ledger.put_node(node, now)
+
+        self._changed(change)
+
+    def _definition_changed(self, server: ClusterConnection, definition: str, _version: str | None) -> None:
+        """A kind that was unknown until now may be served from now on."""
+        for reflector in (*self, *self._beside()):
+            if reflector.absent and reflector.follows(server, definition):
+                reflector.wake()
+
+    def _attachment_changed(self, name: str, node: str | None) -> None:
+        if node is None:
+            self._changed(lambda: self._at_risk.remove_attachment(name))
+        else:
+            self._changed(lambda: self._at_risk.put_attachment(name, node, self._clock()))
+
+    def _check_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
+        dialect = POLICY_KINDS[resource]
+        namespace, _, name = key.rpartition("/")
+        version = str((found or {}).get("apiVersion") or self._policies[dialect].resource.api_version)
+        ref = ObjectRef(api_version=version, kind=resource.kind, name=name, namespace=namespace)
+        self.conflicts.check_changed(dialect, ref, found)
+        if found is None:
+            self._changed(lambda: self.intake.remove_check(ref.key))
+            return
+        self._accompany(dialect)
+        self._changed(lambda: self.intake.put_check(ref, found))
+        if (check := self.intake.checks.get(ref.key)) is not None:
+            self._follow_remediations(check)
+
+    def _config_map_changed(self, key: str, found: JsonObject | None) -> None:
+        """One of the namespace in which fence policies live; most of them are somebody else's."""
+        _, _, name = key.rpartition("/")
+        if name == CLUSTER_CONFIG and found is not None:
+            self._accompany(Dialect.NODE_FENCING)
+        self._changed(lambda: self.intake.put_config_map(name, found))
+
+    def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
+        self._preservations.other_machine_changed(self._machines[dialect].resource, key, machine)
+        if machine is None:
+            namespace, _, name = key.partition("/")
+            self._changed(lambda: self._ledger.remove_machine(machine_key(dialect, namespace, name)))
+        else:
+            self._changed(lambda: self._ledger.put_machine(machine, self._clock()))
+
+    def _cluster_changed(self, key: str, cluster: WorkloadCluster | None) -> None:
+        if cluster is None:
+            self._changed(lambda: self._ledger.remove_cluster(key))
+        else:
+            self._changed(lambda: self._ledger.put_cluster(cluster, self._clock()))
+
+    def _surrounding_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
+        def change() -> None:
+            try:
+                self.intake.put_surrounding(resource.kind, key, found)
+            except ValueError as error:
+                log.warning("%s %s tells nothing: %s", resource.kind, key, error)
+
+        self._changed(change)
+
+    def _remediation_changed(self, resource: Resource, key: str, remediation: Remediation | None) -> None:
+        if remediation is None:
+            namespace, _, name = key.rpartition("/")
+            gone = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+            self._changed(lambda: self._ledger.remove_remediation(gone.key))
+        else:
+            self._changed(lambda: self._ledger.put_remediation(remediation, self._clock()))
+
+    def _leader_changed(self, dialect: Dialect, key: str, found: JsonObject | None) -> None:
+        now = self._clock()
+        self.conflicts.lease_changed(dialect, key, found, now)
+        self._changed(lambda: self.conflicts.hold(now))
+
+    def _request_changed(self, key: str, found: JsonObject | None) -> None:
+        namespace, _, name = key.rpartition("/")
+        resource = FENCE_AGENTS_REMEDIATIONS
+        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+        if found is not None and len(self._requests) == 1:
+            self.follow_volumes()
+            leader = self._leader(FENCE_AGENTS_REMEDIATION_LEASE, self._connection, self._request_leader_changed)
+            self._requests += (leader,)
+            self._begin((leader,))
+        now = self._clock()
+
+        def change() -> None:
+            self.requests.put(ref, found)
+            self.requests.hold(now)
+
+        self._changed(change)
+
+    def _request_leader_changed(self, key: str, found: JsonObject | None) -> None:
+        now = self._clock()
+        self.requests.lease_changed(key, found, now)
+        self._changed(lambda: self.requests.hold(now))
+
+    def _changed(self, change: Callable[[], object]) -> None:
+        before = (self._ledger.version, self._at_risk.version, self._book.version)
+        change()
+        if (self._ledger.version, self._at_risk.version, self._book.version) != before:
+            self._on_change()
+
+    # What a health check needs beside the nodes
+
+    def _accompany(self, dialect: Dialect) -> None:
+        """Follow what checks of that dialect are judged by; it stays followed."""
+        self.follow_volumes()
+        if not self._surroundings:
+            self._surroundings = tuple(
+                self._reflector(resource, OBJECT_DECODING, partial(self._surrounding_changed, resource))
+                for resource in SURROUNDING_KINDS
+            )
+            self._begin(self._surroundings)
+        if dialect in self._companions:
+            return
+        there = self.machines if dialect is Dialect.CLUSTER_API else self._connection
+        companions: tuple[Following, ...] = ()
+        if dialect in LEADER_LEASES:
+            companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
+        if dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}:
+            self._follow_machines(dialect)
+        if dialect is Dialect.CLUSTER_API:
+            companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
+        self._companions[dialect] = companions
+        self._begin(companions)
+
+    def _follow_machines(self, *dialects: Dialect) -> None:
+        """Of those systems, by default of both: a pool may have the Machines of either. They stay followed."""
+        for dialect in dialects or (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
+            if dialect in self._machines:
+                continue
+            machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
+            changed = partial(self._machine_changed, dialect)
+            self._machines[dialect] = self._reflector(machines, machine_decoding(dialect), changed)
+            self._begin((self._machines[dialect],))
+
+    def _follow_remediations(self, check: HealthCheck) -> None:
+        """What the check's templates make, whoever makes it; it stays followed."""
+        elsewhere = check.dialect is Dialect.CLUSTER_API and self.machines is not self._connection
+        followed = self._remediations_elsewhere if elsewhere else self._remediations
+        for made, (resource, *others) in made_for(check).items():
+            if made in followed:
+                continue
+            followed[made] = Reflector(
+                self.machines if elsewhere else self._connection,
+                resource,
+                remediation_decoding(resource.api_version, resource.kind),
+                on_change=partial(self._remediation_changed, resource),
+                on_state=self._on_state,
+                optional=True,
+                alternatives=others,
+                limits=self._limits,
+            )
+            self._begin((followed[made],))
+
+    def _leader(self, name: str, connection: ClusterConnection, on_change: Callable[[str, JsonObject | None], None]) -> Following:
+        """The Lease by which a controller elects its leader, wherever it is installed."""
+        return Reflector(
+            connection,
+            LEASES,
+            OBJECT_DECODING,
+            on_change=on_change,
+            on_state=self._on_state,
+            only=name,
+            limits=self._limits,
+        )
+
+    def _begin(self, reflectors: tuple[Following, ...]) -> None:
+        if self._started:
+            for reflector in reflectors:
+                reflector.start()
+            self._on_state()
+
+    def _reflector(self, resource: Resource, decoding: Decoding[Any], on_change: Callable[[str, Any], None]) -> Following:
+        return Reflector(
+            self.machines if of_cluster_api(resource.api_version) else self._connection,
+            resource,
+            decoding,
+            on_change=on_change,
+            on_state=self._on_state,
+            optional=True,
+            alternatives=(in_version(resource, OLDER_VERSION),) if of_cluster_api(resource.api_version) else (),
+            limits=self._limits,
+        )

@@ -1,0 +1,173 @@
+"""One reading of a live cluster, for people who ask: the objects that health checks are about, listed once.
+
+A scanner never works from this; it follows (`following.py`). Kinds that the server does not know are passed over; what may not be
+read is said.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.intake import SURROUNDING_KINDS
+from activities.cluster.api.kinds import made_for
+from activities.cluster.api.paths import (
+    CAPI_CLUSTERS,
+    CAPI_MACHINES,
+    CONFIG_MAPS,
+    KUBEADM_CONTROL_PLANES,
+    LEASES,
+    NODES,
+    OPENSHIFT_MACHINES,
+    Resource,
+    in_version,
+)
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.live.nodelease import NODE_LEASE_NAMESPACE
+from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.decoding import NODE_DECODING, Decoding
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
+from activities.cluster.watch.following import OLDER_VERSION, POLICY_KINDS
+from activities.cluster.watch.offline import Mistake, OfflineCluster
+from activities.errors import ErrorType, failure
+from policy.conflicts import LEADER_LEASES
+from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.healthcheck import Dialect, ObjectRef
+from policy.machines import MachineView
+from policy.nodes import NodeView
+from policy.overlaps import Overlap
+from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
+from policy.remediation.memory import RetryRules
+
+T = TypeVar("T")
+
+
+async def take_snapshot(
+    connection: ClusterConnection,
+    *,
+    machines: ClusterConnection | None,
+    overlap: Overlap,
+    takeover: bool,
+    now: datetime | None = None,
+    source: PolicySource = DEFAULT_SOURCE,
+    retries: RetryRules = DEFAULT_RETRIES,
+) -> OfflineCluster:
+    """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
+    is a mistake. Raises what the API refuses where not even Nodes can be listed."""
+    nodes = await _views(connection, NODES, NODE_DECODING)
+    now = now or connection.now()  # the server's clock is known by its first answer
+    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
+    for node in nodes:
+        _note_unreadable(cluster, NODES, node)
+        cluster.ledger.put_node(node, now)
+    conflicts = Conflicts(cluster.ledger, takeover=takeover)
+    elsewhere = machines or connection
+    dialects = set()
+    for resource, dialect in POLICY_KINDS.items():
+        for obj in await _listed(cluster, elsewhere if dialect is Dialect.CLUSTER_API else connection, resource):
+            dialects.add(dialect)
+            cluster.put(obj, resource.plural)
+            metadata = obj["metadata"]
+            ref = ObjectRef(
+                api_version=str(obj["apiVersion"]),
+                kind=resource.kind,
+                name=str(metadata["name"]),
+                namespace=str(metadata.get("namespace") or ""),
+            )
+            conflicts.check_changed(dialect, ref, obj)
+    for obj in await _listed(cluster, connection, CONFIG_MAPS, namespace=source.namespace):
+        if is_cluster_config(obj) or is_fence_policy(obj):
+            cluster.put(obj, CONFIG_MAPS.plural)
+            dialects.add(Dialect.NODE_FENCING)
+    for resource in SURROUNDING_KINDS if dialects else ():
+        for obj in await _listed(cluster, connection, resource):
+            cluster.put(obj, resource.plural)
+    owned = False
+    for dialect, holder, resource in (
+        (Dialect.OPENSHIFT, connection, OPENSHIFT_MACHINES),
+        (Dialect.CLUSTER_API, elsewhere, CAPI_MACHINES),
+    ):
+        for machine in await _tried(cluster, holder, resource, machine_decoding(dialect)) if dialect in dialects else ():
+            _note_unreadable(cluster, resource, machine)
+            cluster.ledger.put_machine(machine, now)
+            owned |= machine.controller.startswith(f"{OWNERS_OWN}/")
+    for control_plane in await _listed(cluster, elsewhere, KUBEADM_CONTROL_PLANES) if owned else ():
+        cluster.put(control_plane, KUBEADM_CONTROL_PLANES.plural)
+    for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if Dialect.CLUSTER_API in dialects else ():
+        cluster.ledger.put_cluster(each, now)
+    made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
+    for dialect, resources in made.values():
+        for resource in resources:
+            there = elsewhere if dialect is Dialect.CLUSTER_API else connection
+            for found in await _tried(cluster, there, resource, remediation_decoding(resource.api_version, resource.kind)):
+                cluster.ledger.put_remediation(found, now)
+    for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects else ():
+        cluster.put(lease, LEASES.plural)
+    for dialect in dialects & LEADER_LEASES.keys():
+        leader = elsewhere if dialect is Dialect.CLUSTER_API else connection
+        for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):
+            metadata = lease["metadata"]
+            conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
+    conflicts.hold(now)
+    cluster.finish()
+    return cluster
+
+
+def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView | MachineView) -> None:
+    """It counts all the same, as it does for the scanner."""
+    if view.unreadable:
+        namespace = view.namespace if isinstance(view, MachineView) else ""
+        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=view.name, namespace=namespace)
+        message = f"expected a {resource.kind}: {view.unreadable}"
+        cluster.mistakes.append(Mistake(source=resource.plural, ref=ref, message=message))
+
+
+async def _views(connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """All of one kind as the scanner decodes it."""
+    try:
+        pages = connection.list_pages(resource.path())
+        return [item.value async for page in pages for item in decoding.items(page.body)]
+    except msgspec.DecodeError as error:
+        raise failure(
+            ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
+        ) from error
+
+
+async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """The same for a kind without which there is still something to tell."""
+    for version in _versions(resource):
+        try:
+            return await _views(connection, version, decoding)
+        except ObjectNotFound:
+            continue
+        except ApplicationError as error:
+            cluster.mistakes.append(Mistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+            return []
+    return []
+
+
+async def _listed(
+    cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
+) -> list[JsonObject]:
+    for version in _versions(resource):
+        try:
+            found = await connection.list_objects(
+                version.path(namespace=namespace), query={"fieldSelector": f"metadata.name={only}"} if only else None
+            )
+        except ObjectNotFound:
+            continue
+        except ApplicationError as error:
+            cluster.mistakes.append(Mistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
+            return []
+        return [{"apiVersion": version.api_version, "kind": version.kind, **each} for each in found]
+    return []
+
+
+def _versions(resource: Resource) -> list[Resource]:
+    of_cluster_api = "cluster.x-k8s.io/" in resource.api_version
+    return [resource, in_version(resource, OLDER_VERSION)] if of_cluster_api else [resource]

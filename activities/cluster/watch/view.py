@@ -1,0 +1,416 @@
+"""What this worker knows of one cluster: the watches that feed the ledger, and whether the result may be acted on (S18).
+
+One per cluster and process, shared by every scan. It decides nothing: verdicts and brakes are `policy/`, the long poll over it is
+`scan.py`. What it knows dies with the process; a scan says how far the scanner has seen, so that a fresh view catches up first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.probe import Probe
+from activities.cluster.watch.following import Following, Watches
+from activities.cluster.watch.management import Management, listed, longest_silence, shortest_silence
+from activities.cluster.watch.progress import Marks, Progress
+from activities.cluster.watch.reflector import WatchLimits
+from activities.cluster.watch.view_limits import ViewLimits
+from policy.brakes import Closed
+from policy.data_at_risk import DataAtRisk
+from policy.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.healthcheck import Dialect, ObjectRef
+from policy.ledger import Ledger
+from policy.overlaps import Overlap
+from policy.preservation.book import PreservationBook
+from policy.preservation.mistakes import Mistakes
+from policy.preservation.pools import Pool
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import RetryRules
+from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.views import digest, view_fault, view_state
+
+SHORTEST_WAIT = 0.001
+LONGEST_WAIT = 60.0
+JUST_PASSED = 0.02
+
+NO_MARKS: Marks = {}
+
+
+class ClusterView:
+    """Nodes and health checks of one cluster, as fresh as the watches bring them."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        *,
+        limits: ViewLimits | None = None,
+        watch_limits: WatchLimits | None = None,
+        clock: Callable[[], datetime] | None = None,
+        machines: ClusterConnection | None = None,
+        overlap: Overlap = Overlap.STRICTEST,
+        takeover: bool = False,
+        at_risk: DataAtRisk | None = None,
+        source: PolicySource = DEFAULT_SOURCE,
+        pools: Iterable[Pool] = (),
+        retries: RetryRules = DEFAULT_RETRIES,
+    ) -> None:
+        self.connection = connection
+        self.ledger = Ledger(sees_all_nodes=False, overlap=overlap, retries=retries)
+        self.at_risk = at_risk or DataAtRisk()
+        self._book = PreservationBook(pools)
+        self.stamp = 0
+        """Another number after each change of what a report might say."""
+        self._limits = limits or ViewLimits()
+        self._clock = clock or connection.now
+        self._waiting: set[asyncio.Event] = set()
+        self._whole_since: float | None = None
+        self._broken_since: float | None = None
+        self._shrunk: tuple[int, datetime] | None = None
+        self._believed = 0
+        self._saw = False
+        self._watches = Watches(
+            connection,
+            self.ledger,
+            machines=machines,
+            clock=self.now,
+            on_change=self.poke,
+            on_state=self._state_changed,
+            limits=watch_limits,
+            takeover=takeover,
+            source=source,
+            patience=self._limits.broken.total_seconds(),
+            at_risk=self.at_risk,
+            book=self._book,
+        )
+        self._progress = Progress(self._watches, believed_gone=self._limits.shrunk)
+        self._probe = self._probe_of(connection)
+        self._management = Management(self._watches, self._limits, self._probe_of(machines) if machines is not None else None)
+
+    def _probe_of(self, connection: ClusterConnection) -> Probe:
+        return Probe(
+            connection,
+            on_answer=self.poke,
+            every=self._limits.probe.total_seconds(),
+            again=self._limits.probe_again.total_seconds(),
+        )
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to watch; does nothing where it has begun."""
+        self._watches.start()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        await self._probe.stop()
+        await self._management.stop()
+        await self._watches.stop()
+
+    def follow_volumes(self) -> None:
+        """Follow what is attached to nodes, too: something asks us to act."""
+        self._watches.follow_volumes()
+
+    # What it says
+
+    @property
+    def synced(self) -> bool:
+        """Whether every collection of the cluster itself has been listed."""
+        return all(reflector.synced for reflector in self._watches.here())
+
+    @property
+    def cluster_uid(self) -> str:
+        """The uid of kube-system, "" while it is not known."""
+        return self._probe.uid
+
+    @property
+    def check_objects(self) -> dict[str, JsonObject]:
+        """The policy objects as last seen, by the key of their reference."""
+        return self._watches.intake.objects
+
+    @property
+    def requests(self) -> dict[str, JsonObject]:
+        """Objects of other systems that ask for nodes, as last seen, by the key of their reference."""
+        return self._watches.requests.objects
+
+    @property
+    def asked(self) -> bool:
+        """Whether something in the cluster asks us to look after nodes, or for one of them."""
+        return bool(self.check_objects) or self._watches.requests.asking or self._book.asked
+
+    @property
+    def mistakes(self) -> Mistakes:
+        """What people have written to have machines kept, and what means nothing."""
+        return self._book.mistakes
+
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Over which connection an object is read and written."""
+        return self._watches.connection_of(ref)
+
+    @property
+    def machines_connection(self) -> ClusterConnection:
+        """Where Cluster API's objects live."""
+        return self._watches.machines
+
+    def now(self) -> datetime:
+        """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
+        return self._clock()
+
+    def parts(self, watching: Collection[str] = ()) -> ReportParts:
+        """What the ledger says now."""
+        return self.ledger.report_parts(self._clock(), watching)
+
+    def report(
+        self,
+        *,
+        lease: ClusterLease,
+        known_inventory: int = 0,
+        marks: Marks = NO_MARKS,
+        watching: Collection[str] = (),
+        begun: Collection[str] = (),
+        doubt: str = "",
+    ) -> ScanReport:
+        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
+        has had kept. doubt: why nothing that this worker sees is to be acted on, "" for no reason."""
+        now = self._clock()
+        self._weigh()
+        self._watches.hold(now)
+        fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
+        view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
+        self._note_blindness(view, now)
+        preservations, more = self._book.needs(
+            now,
+            self.ledger.sickness_of,
+            self.ledger.sick_nodes,
+            failing=self.ledger.failing(now, watching) if self._book.keeps_failed else None,
+            begun=begun,
+            doubt=self._watches.pools_doubt,
+        )
+        parts = replace(
+            self.ledger.report_parts(now, watching, self._book.spared),
+            at_risk=self._what_is_at_risk(),
+            preservations=preservations,
+            preservations_left_out=more,
+        )
+        if fault or not self.synced:
+            parts = replace(parts, inventory=known_inventory)
+        self._believed = parts.inventory
+        return ScanReport(
+            digest=digest(parts, view=view, lease=lease, cluster_uid=self.cluster_uid),
+            at=now,
+            resource_version=self._progress.nodes_version(marks),
+            check_versions=self._progress.check_versions(marks),
+            view=view,
+            lease=lease,
+            cluster_uid=self.cluster_uid,
+            inventory=parts.inventory,
+            checks=parts.checks,
+            candidates=parts.candidates,
+            candidates_left_out=parts.candidates_left_out,
+            observations=parts.observations,
+            control_plane=parts.control_plane,
+            rows=parts.rows,
+            next_due=parts.next_due,
+            at_risk=parts.at_risk,
+            policies=parts.policies,
+            groups=parts.groups,
+            preservations=parts.preservations,
+            preservations_left_out=parts.preservations_left_out,
+            left_over=parts.left_over,
+        )
+
+    def _what_is_at_risk(self) -> AtRisk:
+        volumes = self._watches.volumes
+        problem = volumes.problem if volumes is not None and not volumes.streaming else ""
+        return replace(self.at_risk.report(), problem=problem)
+
+    def doubt(self) -> str:
+        """Why nothing may be said of single targets by what this view shows (S18), "" where it may.
+
+        Also on a worker that has reported nothing yet: what is held is held from here on.
+        """
+        now = self._clock()
+        self._weigh()
+        self._watches.hold(now)
+        fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
+        return self._state(now, self._trouble() or fault).stale
+
+    # Waiting
+
+    def poke(self) -> None:
+        """Let every waiting scan look again."""
+        self.stamp += 1
+        for event in self._waiting:
+            event.set()
+
+    async def changed(self, since: int, seconds: float) -> None:
+        """Wait until `stamp` is another than `since`, or until something can change by time alone, at most so long.
+
+        Exact to about a millisecond: the wait ends just after the moment at which a verdict expires.
+        """
+        if self.stamp != since:
+            return
+        self._probe.ask_if_due(self._quiet())
+        self._management.ask_if_due()
+        event = asyncio.Event()
+        self._waiting.add(event)
+        try:
+            async with asyncio.timeout(max(min(seconds, *self._moments()), SHORTEST_WAIT)):
+                await event.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._waiting.discard(event)
+
+    async def first_list(self, *, before: float) -> None:
+        """Wait a little for a view that has just been started. `before`: a moment of the loop's clock, as below."""
+        loop = asyncio.get_running_loop()
+        end = min(loop.time() + self._limits.first_list.total_seconds(), before)
+        while self._still_listing() and loop.time() < end:
+            await self.changed(self.stamp, end - loop.time())
+
+    async def catch_up(self, marks: Marks, *, before: float) -> None:
+        """Where another worker has seen more than we have: wait for our watch, then take a list. Gives up quietly: the report
+        says that the view is behind."""
+        loop = asyncio.get_running_loop()
+        end = min(loop.time() + self._limits.catch_up.total_seconds(), before)
+        while self._progress.behind(marks) and loop.time() < end:
+            await self.changed(self.stamp, 0.1)
+        lagging = {key: copy for key, copy in self._progress.lagging(marks).items() if not (copy.absent or copy.problem)}
+        if not lagging or self._in_trouble():
+            return
+        lists, end = _lists_of(lagging), min(loop.time() + self._limits.first_list.total_seconds(), before)
+        for copy in lagging.values():
+            await copy.relist()
+        while any(_lists_of(lagging)[key] == lists[key] for key in lagging) and loop.time() < end:
+            await self.changed(self.stamp, end - loop.time())
+        self._progress.drop(marks, [key for key in lagging if lagging[key].lists > lists[key]])
+
+    # Changes
+
+    def _state_changed(self) -> None:
+        self._weigh()
+        self.poke()
+
+    def _weigh(self) -> None:
+        """Since when the view is whole, and since when it is broken. A kind may leave what makes it whole by time alone."""
+        now = asyncio.get_running_loop().time()
+        if not self.synced:
+            self._whole_since = None
+        elif self._whole_since is None:
+            self._begin_grace(now)
+        if not all(reflector.streaming for reflector in self._watches.here()):
+            self._broken_since = self._broken_since or now
+        elif self._broken_since is not None:
+            if self._whole_since is not None and now - self._broken_since > self._limits.broken.total_seconds():
+                # While we could not reach the API, nodes may not have been able to say that they are well.
+                self._begin_grace(now)
+            self._broken_since = None
+        self._hold()
+
+    def _begin_grace(self, now: float) -> None:
+        self._whole_since = now
+        if self._saw:
+            self.ledger.blind()  # though it may be that nobody asked for a report meanwhile
+
+    # Staleness
+
+    def _note_blindness(self, view: ViewState, now: datetime) -> None:
+        """A view that has only begun was not blind: what it starts from, the objects' status says."""
+        if not view.stale:
+            self._saw = True
+            self.ledger.sees(now)
+        elif self._saw:
+            self.ledger.blind()
+
+    def _hold(self) -> None:
+        """Checks that are judged by what can't be followed wait, and only they."""
+        unlisted = self._watches.unlisted()
+        for dialect in Dialect:
+            missing = [reflector for reflector, dialects in unlisted.items() if dialect in dialects]
+            why = f"can't list {listed(missing)}" if missing else ""
+            if dialect is Dialect.CLUSTER_API:
+                why = self._management.lost() or why
+            self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
+            if dialect is Dialect.NODE_FENCING:
+                self._watches.intake.doubt_policies(why)
+
+    def _state(self, now: datetime, fault: str) -> ViewState:
+        state = view_state(
+            synced_at=now - timedelta(seconds=self._whole_for()) if self._whole_since is not None else None,
+            last_heard=now - timedelta(seconds=self._longest_silence()) if self.synced else None,
+            now=now,
+            silence_limit=self._limits.silence,
+            grace=self._limits.grace,
+            fault=fault,
+        )
+        unlisted = self._watches.unlisted()
+        notices = [f"can't list {listed(unlisted)}: checks that need it wait"] if unlisted else []
+        state = replace(state, notice="; ".join([*notices, *filter(None, [self.connection.skewed])]))
+        why = self._probe.problem or next((reflector.problem for reflector in self._watches.here() if reflector.problem), "")
+        return state if state.synced or not why else replace(state, stale=f"{state.stale}: {why}")
+
+    def _whole_for(self) -> float:
+        return asyncio.get_running_loop().time() - (self._whole_since or 0.0)
+
+    def _quiet(self) -> float:
+        return shortest_silence(self._watches.here())
+
+    def _longest_silence(self) -> float:
+        return longest_silence(self._watches.here())
+
+    def _still_listing(self) -> bool:
+        """Whether a first list is still to come, and nothing says that it won't come soon."""
+        missing = self._management.never_listed()
+        here = not (self.synced and self.cluster_uid) and not self._in_trouble()
+        return here or (bool(missing) and not any(each.problem for each in missing))
+
+    def _in_trouble(self) -> bool:
+        return bool(self._probe.problem) or any(reflector.problem for reflector in self._watches.here())
+
+    def _trouble(self) -> str:
+        return self._probe.problem or self._broken() or self._management.unheard()
+
+    def _broken(self) -> str:
+        if (
+            self._broken_since is None
+            or asyncio.get_running_loop().time() - self._broken_since < self._limits.broken.total_seconds()
+        ):
+            return ""
+        return f"not being told of changes of {listed(each for each in self._watches.here() if not each.streaming)}"
+
+    def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
+        since = self._shrunk[1] if self._shrunk is not None and self._shrunk[0] == known else None
+        fault = view_fault(known, size, shrunk_since=since, now=now, accept_after=self._limits.shrunk)
+        self._shrunk = (known, since or now) if fault else None
+        return fault
+
+    def _moments(self) -> list[float]:
+        """Seconds until each moment at which a report can change though nothing happens."""
+        elapsed = asyncio.get_running_loop().time()
+        moments = [
+            self._limits.silence.total_seconds() - self._longest_silence(),
+            self._probe.seconds_left(self._quiet()),
+            *self._management.moments(),
+        ]
+        if self._whole_since is not None:
+            moments.append(self._limits.grace.total_seconds() - self._whole_for())
+        if self._broken_since is not None:
+            moments.append(self._broken_since + self._limits.broken.total_seconds() - elapsed)
+        if (unlisted := self._watches.next_unlisted()) is not None:
+            moments.append(unlisted)
+        if self._shrunk is not None:
+            moments.append((self._shrunk[1] + self._limits.shrunk - self._clock()).total_seconds())
+        # Those that have passed are in the report already, but for the time it took to get here.
+        moments = [moment for moment in moments if moment > -JUST_PASSED]
+        if (preservation := self._book.next_due(self._clock())) is not None:
+            moments.append((preservation - self._clock()).total_seconds())
+        if self.ledger.next_due is not None:
+            moments.append((self.ledger.next_due - self._clock()).total_seconds())
+        return moments or [LONGEST_WAIT]
+
+
+def _lists_of(copies: Mapping[str, Following]) -> dict[str, int]:
+    return {key: copy.lists for key, copy in copies.items()}

@@ -1,0 +1,19 @@
+"""A cluster from the objects that a test has written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.watch.offline import OfflineCluster
+from policy.overlaps import Overlap
+
+
+def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> OfflineCluster:
+    """The one that these objects (each with its source) describe at that moment."""
+    cluster = OfflineCluster(now, overlap=overlap)
+    for obj, source in objects:
+        cluster.put(obj, source)
+    cluster.finish()
+    return cluster

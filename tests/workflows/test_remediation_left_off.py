@@ -1,0 +1,225 @@
+"""A machine that a step of a ladder has left off: who asks for it comes to hear, and a person's word brings it back (S35)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+
+from activities.errors import ErrorType, failure
+from policy.episodes import Outcome, Phase
+from policy.permits import Decision, PermitAnswer
+from policy.plan import Act, PlannedMethod, PowerDevice
+from policy.power import PowerState
+from policy.remediation.escalation import Strategy
+from tests.workflows.remediated import Remediated, SickNode, step
+from tests.workflows.remediating import Play
+from tests.workflows.world import plan
+
+MINUTE = timedelta(minutes=1)
+FENCE = step(Strategy.FENCE, 20 * MINUTE)
+SLOW = step(Strategy.EXTERNAL, timedelta(hours=5))
+OBJECT = "SelfNodeRemediation"
+BMC = "ipmi://10.0.0.7:623"
+SILENT = failure(ErrorType.UNREACHABLE, "no answer")
+
+
+def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW), **changes: object) -> Remediated:
+    """Its fencing switches it off and can't switch it on. excused: nobody asks for it any more from then on."""
+    node = SickNode(plan=plan(tries=1, restarts=0, **changes), on_errors=deque([SILENT] * 500))
+    world = Remediated(ladder=ladder, node=node, has_machine=False)  # type: ignore[arg-type]
+    if excused:
+        world.before["power-management.power-on"] = lambda: setattr(node, "excused", True)
+    return world
+
+
+def test_resume_switches_a_machine_on_that_nobody_asks_for_any_more() -> None:
+    """S17, S35: the fencing has failed at the way back; whoever mends the BMC and says so gets the node back, and no brake holds
+    that up."""
+    world = stays_off()
+    world.node.answers = deque([PermitAnswer(decision=Decision.REFUSED, reason="too many are unhealthy")] * 9)
+    with Play(world) as play:
+        assert "`resume` switches it on" in play.parked().problem
+        world.node.on_errors.clear()
+        play.resume()
+        result = play.result()
+    assert result.outcome is Outcome.RECOVERED
+    assert world.node.commands == [f"off {BMC}", f"on {BMC}"]
+    assert result.restart_proof is not None
+    assert world.count("ask-permit") == 0
+
+
+def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word() -> None:
+    """S35, S44."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        play.resume()
+        assert "no answer" in play.parked().problem
+        world.node.on_errors.clear()
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.RECOVERED, f"on {BMC}")
+
+
+def test_resume_leaves_a_machine_off_that_somebody_preserves() -> None:
+    """S21: a word to go on is no word against who keeps it."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        world.node.on_errors.clear()
+        world.node.preserved = True
+        play.resume()
+        assert "left off" in play.parked().problem
+        world.node.preserved = False
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.RECOVERED, f"on {BMC}")
+
+
+def test_an_abort_with_power_on_of_a_parked_ladder_switches_the_machine_on() -> None:
+    """S35: switching on after an abort is a decision of its own, and this is it."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        world.node.on_errors.clear()
+        told = play.abort(power_on=True)
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.ABORTED, f"on {BMC}")
+    assert "the machine may be off" not in result.message
+    assert "switched on" in told.answer
+
+
+def test_an_abort_with_power_on_during_a_later_step_switches_the_machine_on() -> None:
+    """S35: what that step has set going is taken back as well."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.on_errors.clear()
+        play.abort(power_on=True)
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.ABORTED, f"on {BMC}")
+    assert world.objects == {}
+    assert "the node is back" in result.message
+
+
+def test_an_abort_without_power_on_leaves_the_machine_off_and_says_so() -> None:
+    """S35."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.node.on_errors.clear()
+        told = play.abort()
+        result = play.result()
+    assert (result.outcome, world.node.commands) == (Outcome.ABORTED, [f"off {BMC}"])
+    assert "the machine may be off" in result.message
+    assert "stays off" in told.answer
+
+
+def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
+    """S35: once, and with the reason."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.abort(power_on=True)
+        result = play.result()
+    assert result.outcome is Outcome.ABORTED
+    assert result.message.count("power on: ") == 1
+    assert "the machine may be off" in result.message
+
+
+def test_paths_that_were_cut_are_given_back_once_the_machine_is_on_again() -> None:
+    """S1, S35: pods were freed behind them, so that it takes the restart."""
+    switch = PowerDevice(driver="snmp", endpoint="snmp://10.0.0.9:1")
+    cut = PlannedMethod(name="cut", act=Act.CUT_PATH, device=switch)
+    back = PlannedMethod(name="back", act=Act.RESTORE_PATH, device=switch)
+    world = stays_off(isolation=(cut,), recovery=(back,))
+    with Play(world) as play:
+        play.parked()
+        world.node.on_errors.clear()
+        play.resume()
+        result = play.result()
+    assert world.node.paths == {switch.endpoint: PowerState.ON}
+    assert "left cut" not in result.message
+
+
+def test_a_machine_whose_on_was_accepted_and_never_read_is_not_called_recovered() -> None:
+    """S35: a 2xx is no reading, and the next step finds nobody who asks for the node."""
+    world = stays_off()
+    world.node.on_errors.clear()
+    world.node.ignores_on = True
+    with Play(world) as play:
+        assert "has left the machine off" in play.parked().problem
+        world.node.ignores_on = False
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.RECOVERED, f"on {BMC}")
+
+
+# A new history --------------------------------------------------------------------------------------------------------
+
+
+def test_a_word_switches_it_on_in_a_later_history_as_well() -> None:
+    """S35: what an earlier step left off is known throughout."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        for _ in range(2):
+            play.roll()
+            play.skip(10 * MINUTE)
+        assert len(play.runs) == 3
+        play.until(lambda status: status.phase is Phase.NEEDS_HUMAN)
+        world.node.on_errors.clear()
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.node.commands) == (Outcome.RECOVERED, [f"off {BMC}", f"on {BMC}"])
+
+
+def test_an_abort_with_power_on_in_a_later_history_switches_it_on() -> None:
+    """S35."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.roll()
+        play.skip(2 * MINUTE)
+        assert len(play.runs) == 2
+        world.node.on_errors.clear()
+        play.abort(power_on=True)
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.ABORTED, f"on {BMC}")
+    assert "the node is back" in result.message
+
+
+def test_no_other_device_is_switched_on_in_a_later_history() -> None:
+    """S9: configured since then for the node is the plug of another machine."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        play.roll()
+        play.parked()
+        assert len(play.runs) == 2
+        world.node.on_errors.clear()
+        other = replace(world.node.plan.levels[0][0], endpoint="ipmi://10.0.0.8:623")
+        world.node.plan = replace(world.node.plan, levels=((other,),))
+        world.node.power[other.endpoint] = PowerState.ON
+        play.resume()
+        assert BMC in play.parked().problem
+        play.abort()
+        result = play.result()
+    assert world.node.commands == [f"off {BMC}"]
+    assert "the machine may be off" in result.message
+
+
+# A machine that was to be given up ------------------------------------------------------------------------------------
+
+
+def test_resume_brings_a_machine_back_that_was_to_be_given_up_and_is_wanted_again() -> None:
+    """S20, S35: off is proven, and before it is given up its check is gone: nobody gives it up on that."""
+    world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(terminate_instance=True, power_on=False)), has_machine=False)
+    world.after["power-management.power-off"] = lambda: setattr(world.node, "excused", True)
+    with Play(world) as play:
+        play.parked()
+        play.resume()
+        result = play.result()
+    assert (result.outcome, world.node.commands[-1]) == (Outcome.RECOVERED, f"on {BMC}")
+    assert world.count("terminate") == 0

@@ -1,0 +1,1 @@
+"""The workflows that a worker registers, each a shell round its story: Temporal loads these anew for every episode."""

@@ -1,0 +1,330 @@
+"""Do the devices that would fence the nodes answer? Asked of all of them every hour, and whenever a person wants to know.
+
+One per cluster (its workflow id is `device-check/<cluster>`). It reads and never acts, a few devices of a site at a time and with
+the lowest priority, so that no fencing ever waits for it. It remembers when each device last answered; that outlives restarts,
+continue-as-new, and even its own end: its result is what the next run begins with.
+
+What a reading means is `policy/device_check.py`. Who starts it: `nodewarden scan start`, with the scanner; and `nodewarden fence
+check`, where none runs, for as long as somebody asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
+from temporalio.exceptions import TimeoutError as ActivityTimeoutError
+
+from activities.contracts.device_check import (
+    DeviceReadingActivities,
+    FenceDeviceActivities,
+    FenceDevicesRequest,
+    NodeNamesRequest,
+    ReadDevicesRequest,
+    TellDevicesRequest,
+)
+from activities.errors import ErrorType, error_message, error_type
+from policy.device_check import (
+    Answer,
+    DeviceAnswer,
+    DeviceReport,
+    DeviceRow,
+    DeviceTidings,
+    DeviceToCheck,
+    NodeToCheck,
+    Remembered,
+    held_row,
+    report_of,
+    row_of,
+    row_without_device,
+)
+from workflows.kit import options, search
+from workflows.kit.ids import device_check_id, power_queue
+from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+
+KIND = "DeviceCheck"
+METRIC = "nodewarden_device_silent"
+
+PAGE = 25
+"""Nodes whose devices are found and read in one go."""
+BATCH = 12
+"""Devices of a site in one request: if none of them answers it is over in a minute."""
+
+FIRST_AFTER = timedelta(minutes=5)
+"""A scanner that has just been started may have more urgent things to do with the devices."""
+AGAIN_AFTER = timedelta(minutes=5)
+"""A cluster whose API did not answer is tried again before the next hour."""
+LINGER = timedelta(seconds=10)
+"""How long one that only runs when asked stays for the next question."""
+JITTER = 0.1
+
+HISTORY_LIMIT = 500
+"""Looked at before each check by the clock; the largest cluster's takes some thousands of events more."""
+SHOWN_PROBLEMS = 20
+
+
+@workflow.defn(name="DeviceCheck")
+class DeviceCheck:
+    """See the module. What outlives continue-as-new is in `DeviceCheckInput`."""
+
+    @workflow.init
+    def __init__(self, request: DeviceCheckInput) -> None:
+        self._cluster = request.cluster
+        self._every = request.every
+        self._due = request.due or workflow.now() + self._spread(min(FIRST_AFTER, request.every or FIRST_AFTER))
+        self._remembered = Remembered(request.memory)
+        self._asking = 0
+        self._all: asyncio.Task[DeviceReport] | None = None
+        self._turn = asyncio.Lock()
+        self._report: DeviceReport | None = None
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    @workflow.run
+    async def run(self, request: DeviceCheckInput) -> DeviceCheckResult:
+        self._check_identity(request)
+        workflow.upsert_search_attributes([search.CLUSTER.value_set(self._cluster), search.KIND.value_set(KIND)])
+        while await self._somebody_wants_to_know():
+            if self._history_is_long():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+                workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
+            await self._check_by_the_clock()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())
+
+    async def _somebody_wants_to_know(self) -> bool:
+        """Wait until all devices are due. False once nobody wants to know any more."""
+        while self._every is None or workflow.now() < self._due:
+            if self._every is not None:
+                await self._until(self._differs_from(self._every), self._due - workflow.now(), "until all devices are due")
+            elif self._asking:
+                await workflow.wait_condition(lambda: not self._asking)
+            elif not await self._until(lambda: self._every is not None or self._asking > 0, LINGER, "for the next question"):
+                return False
+        return True
+
+    async def _check_by_the_clock(self) -> None:
+        every = self._every or FIRST_AFTER
+        self._due = workflow.now() + self._spread(every)
+        try:
+            await self._check_all()
+        except ApplicationError as error:
+            self._due = workflow.now() + min(AGAIN_AFTER, every)
+            workflow.logger.warning("the fence devices of %s were not checked: %s", self._cluster, error.message)
+            self._show(error.message)
+
+    async def _check_all(self) -> DeviceReport:
+        """Whoever asks while all devices are being read gets that answer, too."""
+        if self._all is None or self._all.done():
+            self._all = asyncio.create_task(self._read_all())
+        return await asyncio.shield(self._all)
+
+    async def _read_all(self) -> DeviceReport:
+        began, rows = workflow.now(), list[DeviceRow]()
+        names = await self._names()
+        for start in range(0, len(names), PAGE):
+            rows += await self._read_page(names[start : start + PAGE])
+        self._remembered.keep_nodes(frozenset(names))
+        self._report = report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=len(names))
+        self._show()
+        return self._report
+
+    async def _read_one(self, node: str) -> DeviceReport:
+        """Also one that an open episode holds: its device may be why that episode needs a person."""
+        began = workflow.now()
+        rows = await self._read_page((node,), also_held=True)
+        return report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=1)
+
+    async def _read_page(self, names: Sequence[str], *, also_held: bool = False) -> list[DeviceRow]:
+        """One page at a time, whoever asks: so a site never has more to do than one page gives it."""
+        async with self._turn:
+            nodes = await self._find(names)
+            to_read = [
+                (node, device) for node in nodes if not node.problem and (also_held or not node.held) for device in node.devices
+            ]
+            answers = await self._read_sites([device for _, device in to_read])
+            rows, tidings = [row_without_device(node) for node in nodes if node.problem], list[DeviceTidings]()
+            rows += [held_row(node) for node in nodes if not node.problem and node.held and not also_held]
+            for (node, device), answer in zip(to_read, answers, strict=True):
+                heard = self._remembered.hear(node, answer)
+                tidings += [heard] if heard is not None else []
+                self._count(node, answer)
+                rows.append(row_of(node, device, answer, self._remembered.last_success(node.node, answer.endpoint)))
+            for node in nodes:
+                if not node.problem:
+                    self._remembered.keep_devices(node.node, [each.device.endpoint for each in node.devices])
+            await self._tell(tidings)
+            return rows
+
+    # Reading and telling ----------------------------------------------------------------------------------------------
+
+    async def _names(self) -> tuple[str, ...]:
+        try:
+            found = await workflow.execute_activity_method(
+                FenceDeviceActivities.list_nodes,
+                NodeNamesRequest(cluster=self._cluster),
+                **(options.check_listing(self._cluster) | {"summary": "lists the nodes"}),
+            )
+        except ActivityError as error:
+            raise self._unreadable(error) from error
+        return found.names
+
+    async def _find(self, names: Sequence[str]) -> tuple[NodeToCheck, ...]:
+        try:
+            found = await workflow.execute_activity_method(
+                FenceDeviceActivities.find_devices,
+                FenceDevicesRequest(cluster=self._cluster, nodes=tuple(names)),
+                **(options.check_listing(self._cluster) | {"summary": f"finds the devices from {names[0]} on"}),
+            )
+        except ActivityError as error:
+            raise self._unreadable(error) from error
+        return found.nodes
+
+    async def _read_sites(self, devices: Sequence[DeviceToCheck]) -> list[DeviceAnswer]:
+        """Sites side by side, each batch by batch. In the order of the devices."""
+        by_site: dict[str, list[int]] = {}
+        for index, each in enumerate(devices):
+            by_site.setdefault(each.device.site, []).append(index)
+        answers: dict[int, DeviceAnswer] = {}
+
+        async def read_site(site: str, places: list[int]) -> None:
+            for start in range(0, len(places), BATCH):
+                batch = places[start : start + BATCH]
+                found = await self._read_batch(site, tuple(devices[place] for place in batch))
+                answers.update(zip(batch, found, strict=True))
+
+        await asyncio.gather(*(read_site(site, places) for site, places in by_site.items()))
+        return [answers[place] for place in range(len(devices))]
+
+    async def _read_batch(self, site: str, devices: tuple[DeviceToCheck, ...]) -> tuple[DeviceAnswer, ...]:
+        """That nobody could ask says nothing of the devices."""
+        request = ReadDevicesRequest(cluster=self._cluster, devices=devices)
+        try:
+            read = await workflow.execute_activity_method(
+                DeviceReadingActivities.read_devices,
+                request,
+                **(options.check_reading(site, request.longest) | {"summary": f"reads {len(devices)} devices of site {site}"}),
+            )
+        except ActivityError as error:
+            why = _nobody(error, power_queue(site)) or f"not read: {error_message(error)}"
+            now = workflow.now()
+            return tuple(
+                DeviceAnswer(endpoint=each.device.endpoint, answer=Answer.UNREAD, at=now, problem=why) for each in devices
+            )
+        return read.answers
+
+    async def _tell(self, tidings: list[DeviceTidings]) -> None:
+        """What can't be told now is told by the next check, if it still holds."""
+        for start in range(0, len(tidings), BATCH):
+            some = tuple(tidings[start : start + BATCH])
+            try:
+                await workflow.execute_activity_method(
+                    FenceDeviceActivities.tell_devices,
+                    TellDevicesRequest(cluster=self._cluster, tidings=some),
+                    **(options.report(self._cluster) | {"summary": f"tells of {len(some)} devices"}),
+                )
+            except ActivityError as error:
+                workflow.logger.warning("Events about %d devices can't be written: %s", len(some), error_message(error))
+                continue
+            for each in some:
+                self._remembered.told(each)
+
+    def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
+        """A device that answers counts nought, so that its series is there before it falls silent."""
+        if answer.answer is Answer.UNREAD or node.held:
+            return
+        counter = workflow.metric_meter().create_counter(METRIC, "Readings that a fence device did not answer")
+        labels = {"cluster": self._cluster, "node": node.node, "endpoint": answer.endpoint}
+        counter.add(1 if answer.answer is Answer.SILENT else 0, labels)
+
+    # Words from outside ---------------------------------------------------------------------------------------------
+
+    @workflow.update
+    async def check(self, request: CheckRequest) -> DeviceReport:
+        """Read the devices now. Fails where the cluster's nodes or their configuration can't be read."""
+        self._asking += 1
+        try:
+            return await (self._read_one(request.node) if request.node else self._check_all())
+        finally:
+            self._asking -= 1
+
+    @workflow.signal
+    def repeat(self, every: timedelta) -> None:
+        """Check all devices by the clock from now on. The interval that holds already changes nothing."""
+        if every > timedelta(0) and every != self._every:
+            self._every = every
+            self._due = workflow.now() + self._spread(min(FIRST_AFTER, every))
+
+    @workflow.signal
+    def stop(self) -> None:
+        """Only when asked from now on, and so the end if nobody does."""
+        self._every = None
+
+    @workflow.query
+    def report(self) -> DeviceReport | None:
+        """The last check of all devices, None before this run has made one."""
+        return self._report
+
+    # Small things ---------------------------------------------------------------------------------------------------
+
+    def _check_identity(self, request: DeviceCheckInput) -> None:
+        expected = device_check_id(request.cluster)
+        if not request.cluster or workflow.info().workflow_id != expected:
+            raise ApplicationError(
+                f"expected an input with a cluster, run under the workflow id {expected!r}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+
+    def _unreadable(self, error: ActivityError) -> ApplicationError:
+        why = _nobody(error, f"cluster.{self._cluster}") or error_message(error)
+        kind = error_type(error) or ErrorType.UNREACHABLE
+        return ApplicationError(f"the cluster {self._cluster} can't be read: {why}", type=kind.value, non_retryable=True)
+
+    def _differs_from(self, every: timedelta) -> Callable[[], bool]:
+        return lambda: self._every != every
+
+    @staticmethod
+    def _spread(pause: timedelta) -> timedelta:
+        """Not all clusters in the same second."""
+        return pause * (1 + JITTER * workflow.random().random())
+
+    @staticmethod
+    async def _until(condition: Callable[[], bool], patience: timedelta, why: str) -> bool:
+        try:
+            await workflow.wait_condition(condition, timeout=patience, timeout_summary=why)
+        except TimeoutError:
+            return False
+        return True
+
+    def _history_is_long(self) -> bool:
+        """Also when another version of the worker deployment has become current, as the scanner does."""
+        info = workflow.info()
+        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+        return grown or (self._report is not None and info.is_target_worker_deployment_version_changed())
+
+    def _carried(self) -> DeviceCheckInput:
+        return DeviceCheckInput(cluster=self._cluster, every=self._every, due=self._due, memory=self._remembered.carried())
+
+    def _show(self, problem: str = "") -> None:
+        lines = [f"**Fence devices of {self._cluster}**"]
+        if problem:
+            lines.append(f"* **not checked: {problem}**")
+        if (report := self._report) is not None:
+            lines.append(f"* {report.answering} of {report.devices} answered at {report.ended:%Y-%m-%d %H:%M} UTC")
+            worst = [row for row in report.rows if row.problem][:SHOWN_PROBLEMS]
+            lines += [f"* `{row.node}` {row.endpoint}: {row.problem}" for row in worst]
+            lines += [f"* and {report.problems - len(worst)} more"] if report.problems > len(worst) else []
+        workflow.set_current_details("\n".join(lines))
+
+
+def _nobody(error: ActivityError, queue: str) -> str:
+    """What it means that nobody took it, "" where somebody did."""
+    cause = error.cause
+    if isinstance(cause, ActivityTimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
+        return f"no worker took it from the task queue {queue} within {options.CHECK_PATIENCE.total_seconds():.0f} s"
+    return ""

@@ -1,0 +1,100 @@
+"""The Preservation workflow: the shell round `workflows/preservation/story.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import workflow
+
+from policy.episodes import (
+    EpisodeResult,
+    Kind,
+    PreservationInput,
+    PreservationNews,
+    RemediationInput,
+)
+from policy.moments import written
+from workflows.episode.conversation import EpisodeConversation, by_a_person
+from workflows.kit import handing_over
+from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
+from workflows.preservation.story import PreservationStory
+
+
+@workflow.defn(name="Preservation")
+class Preservation(EpisodeConversation):
+    """The workflow round the story. Cancelling it is a release."""
+
+    @workflow.init
+    def __init__(self, request: PreservationInput) -> None:
+        self._story = PreservationStory(request)
+        super().__init__(self._story.episode)
+
+    @workflow.run
+    async def run(self, request: PreservationInput) -> EpisodeResult:
+        self.check_identity(request.cluster, request.node)
+        story = asyncio.create_task(self._story.run())
+        try:
+            result = await asyncio.shield(story)
+        except asyncio.CancelledError:
+            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+            result = await story
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        while not isinstance(result, EpisodeResult) and self._story.unheard:
+            result = await self._story.run()
+            await workflow.wait_condition(workflow.all_handlers_finished)
+        if isinstance(result, EpisodeResult):
+            return result
+        kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
+        raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
+
+    def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
+        """It ends as any episode does, which may be another thing than was meant."""
+        return f"the preservation of {self.episode.node} ends, and nothing keeps its machine any longer"
+
+    @workflow.signal
+    def look_again(self, news: PreservationNews) -> None:
+        """The scanner: the objects differ from what was last written."""
+        self._story.take_news(news)
+
+    @workflow.update
+    def release(self, request: PersonRequest) -> str:
+        """End the preservation now."""
+        return self._story.take_release(request)
+
+    @release.validator
+    def _check_release(self, request: PersonRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._still_open("release")
+
+    @workflow.update
+    def isolate(self, request: PersonRequest) -> str:
+        """Have it cut off from its volumes and its network while it is kept as failed."""
+        return self._story.take_isolation(request)
+
+    @isolate.validator
+    def _check_isolate(self, request: PersonRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._goes_on("isolate")
+
+    @workflow.update
+    def extend(self, request: ExtendRequest) -> str:
+        """Move the moment at which it ends; an earlier one shortens it."""
+        return self._story.take_extension(request)
+
+    @extend.validator
+    def _check_extend(self, request: ExtendRequest) -> None:
+        by_a_person(request.who, request.reason)
+        self._goes_on("extend")
+        if (request.until is None) is (request.hold is None):
+            raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")
+        until = request.until or workflow.now() + (request.hold or timedelta(0))
+        if until.tzinfo is None:
+            raise ValueError("until: expected a moment with its time zone, such as 2026-11-24T09:30:00Z")
+        if until <= workflow.now():
+            raise ValueError(f"extend: expected a moment that is still to come, got {written(until)}")
+
+    def _goes_on(self, what: str) -> None:
+        self._still_open(what)
+        if why := self._story.ending:
+            raise ValueError(f"{what}: expected a preservation that goes on; this one ends: {why}")

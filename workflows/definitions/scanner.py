@@ -1,0 +1,454 @@
+"""The scanner of one cluster: awaits the next report, decides whom to let act, opens their episodes, tells people.
+
+One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluster a Lease), and the only grantor of permits
+(`workflows/scanner/granting.py`). It awaits one long poll (`activities/cluster/acts/scan.py`) and is woken by episodes meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+
+from activities.contracts.episodes import EpisodeActivities, NameRequest
+from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
+from activities.errors import ErrorType, error_message
+from policy.freeing_pace import PortionAnswer, PortionRequest
+from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release
+from policy.report import ScanReport
+from policy.scopes import CLUSTER
+from workflows.episode.conversation import by_a_person
+from workflows.kit import options, search
+from workflows.kit.ids import episode_id, scanner_id
+from workflows.kit.messages import RefusedNode, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
+from workflows.scanner.granting import Granting, Grantor
+from workflows.scanner.preserving import Preserving
+from workflows.scanner.repeating import Repeating
+
+HISTORY_LIMIT = 3000
+"""Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
+ANSWER_PATIENCE = timedelta(seconds=15)
+"""How long a person's request waits for a report that can answer it."""
+PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+SOONEST = timedelta(milliseconds=100)
+"""Between two looks at somebody whose time has come and who can't be admitted for another reason."""
+HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
+
+
+@workflow.defn(name="HealthScanner")
+class HealthScanner:
+    """See the module. What outlives continue-as-new is `ScannerState`."""
+
+    @workflow.init
+    def __init__(self, request: ScannerInput) -> None:
+        state = request.state or ScannerState(started=workflow.now())
+        self._input = request
+        self._holder = request.holder
+        grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
+        self._granting = Granting(grantor, state)
+        self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
+        self._preserving = Preserving(request.cluster, state.preservations)
+        self._started = state.started
+        self._report: ScanReport | None = state.report
+        self._fresh = False
+        self._heard_at: datetime | None = None
+        self._told = dict(state.told)
+        self._published = state.published
+        self._scans = self._began_with = state.scans
+        self._problem = ""
+        self._stop: StopRequest | None = None
+        self._asking: list[str] = []
+        self._hasty = 0
+        self._news = self._heard = 0
+        self._scan: workflow.ActivityHandle[ScanReport] | None = None
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    @workflow.run
+    async def run(self, request: ScannerInput) -> ScannerResult:
+        self._check_identity(request)
+        workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
+        scanning = asyncio.create_task(self._scan_on())
+        try:
+            await asyncio.shield(scanning)
+        except asyncio.CancelledError:
+            self._take_stop(StopRequest(who="Temporal", reason="the workflow was cancelled"))
+            await scanning
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self._stop is None:
+            behaviour = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+            workflow.continue_as_new(self._carried(), initial_versioning_behavior=behaviour)
+        await self._give_back_lease()
+        return ScannerResult(
+            cluster=request.cluster,
+            stopped_by=self._stop.who,
+            reason=self._stop.reason,
+            scans=self._scans,
+            opened=self._granting.opened,
+        )
+
+    async def _scan_on(self) -> None:
+        """Scan after scan, until somebody stops it or the history has grown long."""
+        await self._learn_our_name()
+        while self._stop is None and not self._roll_is_due():
+            if await self._next_report() and self._report is not None:
+                await self._granting.rebuild(self._report)
+                # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
+                await self._preserving.act(self._report, self._holder)
+                await self._admit(self._report)
+                await self._tell_episodes(self._report)
+                await self._publish(self._report)
+            await self._repeating.tell()
+            self._show()
+
+    async def _learn_our_name(self) -> None:
+        """Whoever started us with nothing but a cluster did not say whose we are. A name that another deployment could have
+        as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
+        while not self._holder and self._stop is None:
+            try:
+                name = await workflow.execute_activity_method(
+                    EpisodeActivities.name_deployment,
+                    NameRequest(cluster=self._input.cluster),
+                    **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+                )
+            except ActivityError as error:
+                self._problem = f"our own name is not known: {error_message(error)}"
+                self._show()
+                await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
+                continue
+            self._holder, self._problem = name.holder, ""
+            self._granting.take_name(name.holder)
+
+    async def _next_report(self) -> bool:
+        """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
+        began = workflow.now()
+        self._scan = workflow.start_activity_method(
+            ScanActivities.observe_cluster,
+            self._scan_request(),
+            **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
+        )
+        while not self._scan_has_ended():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self._scan_has_ended() or self._news != self._heard,
+                    timeout=self._until_due(),
+                    timeout_summary="until a remediation may be tried again",
+                )
+            self._heard = self._news
+            self._granting.hear_due()
+            if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
+                await self._admit(self._report)
+                await self._publish(self._report)
+            await self._repeating.tell()
+        try:
+            self._report = await self._scan
+        except ActivityError as error:
+            if isinstance(error.cause, CancelledError):
+                return False
+            self._problem = f"the cluster can't be scanned: {error_message(error)}"
+            self._fresh = False
+            self._show()
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
+            return False
+        finally:
+            self._scan = None
+        await self._take_breath(began)
+        self._fresh, self._heard_at, self._problem = True, workflow.now(), ""
+        self._scans += 1
+        self._granting.hear_report()
+        return self._stop is None
+
+    def _until_due(self) -> timedelta | None:
+        """How long until somebody may be admitted by time alone, None where nobody waits for that."""
+        due = self._granting.due
+        return max(due - workflow.now(), SOONEST) if due is not None else None
+
+    async def _take_breath(self, began: datetime) -> None:
+        """Two workers whose views differ (one is stale) would answer each other's digests at once, for ever."""
+        self._hasty = self._hasty + 1 if workflow.now() - began < HASTY else 0
+        if self._hasty >= HASTY_IN_A_ROW:
+            self._hasty = 0
+            await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
+
+    async def _admit(self, report: ScanReport) -> None:
+        self._heard = self._news
+        await self._granting.admit(report)
+        if await self._granting.describe_holders(report):
+            self._news += 1  # a line has gone or changed: somebody else may have its permit
+
+    # Telling --------------------------------------------------------------------------------------------------------
+
+    async def _tell_episodes(self, report: ScanReport) -> None:
+        """Signal an episode when the node it holds has changed since it was last told; a level, so a repetition is harmless."""
+        if report.view.stale:
+            return  # what is not live is no news
+        seen = {observation.node: observation for observation in report.observations}
+        permits = self._granting.table.permits()
+        self._told = {permit.node: self._told[permit.node] for permit in permits if permit.node in self._told}
+        for permit in permits:
+            observation = seen.get(permit.node)
+            if observation is None or self._told.get(permit.node) == str(observation):
+                continue
+            try:
+                await workflow.get_external_workflow_handle(permit.workflow_id).signal("observe", observation)
+            except (ApplicationError, FailureError) as error:
+                workflow.logger.info("%s is not there to be told: %s", permit.workflow_id, error)
+                self._granting.described_at = None  # it has closed without our hearing of it: look now
+                continue
+            self._told[permit.node] = str(observation)
+
+    async def _publish(self, report: ScanReport) -> None:
+        """Write the checks' status and Events when what they say has changed."""
+        if not (report.checks or self._granting.refusals) or not report.lease.held:
+            return
+        in_flight = tuple(
+            InFlight(
+                node=permit.node,
+                since=permit.granted_at.isoformat(),
+                incident=permit.incident,
+                phase=permit.holding.value,
+                kind=permit.kind.value,
+            )
+            for permit in self._granting.table.permits()
+        )
+        request = PublishRequest(
+            cluster=self._input.cluster, checks=report.checks, in_flight=in_flight, refusals=self._granting.refusals
+        )
+        if str(request) == self._published:
+            return
+        try:
+            result = await workflow.execute_activity_method(
+                ScanActivities.publish_status,
+                request,
+                **(options.report(self._input.cluster) | {"summary": "writes the checks' status"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("the checks' status can't be written: %s", error_message(error))
+            return
+        self._published = "" if result.failed else str(request)
+
+    # Words from outside ---------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def status(self) -> ScannerStatus:
+        """Everything that is known, for people."""
+        return ScannerStatus(
+            cluster=self._input.cluster,
+            holder=self._holder,
+            started=self._started,
+            concurrency=self._granting.cap(self._report),
+            scans=self._scans,
+            opened=self._granting.opened,
+            report=self._report,
+            permits=self._granting.table.permits(),
+            queue=self._granting.table.queue(),
+            held_off=self._granting.held_off,
+            refused=tuple(
+                RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message)
+                for refusal in self._granting.refusals
+            ),
+            problem=self._problem or self._granting.problem,
+            stopping=self._stop is not None,
+        )
+
+    @workflow.query
+    def holds_permit(self, question: PermitQuestion) -> PermitQuestion:
+        """Whether that incident may disrupt that node now; asked by every last look."""
+        permit = self._granting.table.of(question.node)
+        if permit is None or permit.incident != question.incident or permit.holding is PermitState.PARKED:
+            reason = f"the permit of {question.node} is held by {permit.incident if permit else 'nobody'}"
+        else:
+            reason = self._granting.guard(permit, self._report)
+        return PermitQuestion(node=question.node, incident=question.incident, held=not reason, reason=reason)
+
+    @workflow.signal
+    def release(self, release: Release) -> None:
+        """An episode ended or parked."""
+        self._granting.take_release(release)
+        self._repeating.hear(release)
+        self._news += 1
+
+    @workflow.update
+    async def request_permit(self, request: PermitRequest) -> PermitAnswer:
+        """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
+        if self._stop is not None:
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner is being stopped by {self._stop.who}")
+        self._asking.append(request.node)
+        try:
+            if not self._can_answer(request) and self._scan is not None:
+                # The running long poll was told that there is no work, or not of this node; the next one takes the Lease.
+                self._scan.cancel()
+            await workflow.wait_condition(lambda: self._may_answer(request), timeout=ANSWER_PATIENCE)
+        except TimeoutError:
+            return PermitAnswer(decision=Decision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
+        else:
+            if self._report is None or self._stop is not None:
+                return PermitAnswer(decision=Decision.REFUSED, reason="the scanner is being stopped")
+            return self._granting.take_request(self._report, request)
+        finally:
+            self._asking.remove(request.node)
+            self._news += 1
+
+    @request_permit.validator
+    def _check_request_permit(self, request: PermitRequest) -> None:
+        expected = episode_id(self._input.cluster, request.node)
+        if request.workflow_id != expected:
+            raise ValueError(f"workflow_id: expected {expected!r}, got {request.workflow_id!r}")
+        if not request.incident:
+            raise ValueError("incident: expected the episode's incident id, got nothing")
+
+    @workflow.update
+    def hand_out(self, request: PortionRequest) -> PortionAnswer:
+        """An episode asks how many pods it may free now, where a cluster limits how many go in a minute."""
+        return self._granting.hand_out(request)
+
+    @hand_out.validator
+    def _check_hand_out(self, request: PortionRequest) -> None:
+        if request.pods < 1 or request.per_minute < 1 or not request.incident:
+            raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
+
+    @workflow.update
+    def stop(self, request: StopRequest) -> str:
+        """Stop scanning; open episodes pause before their next destructive act."""
+        self._take_stop(request)
+        return f"the scanner of {self._input.cluster} stops"
+
+    @stop.validator
+    def _check_stop(self, request: StopRequest) -> None:
+        by_a_person(request.who, request.reason)
+
+    def _take_stop(self, request: StopRequest) -> None:
+        self._stop = request
+        if self._scan is not None:
+            self._scan.cancel()
+        self._news += 1
+
+    # Small things ---------------------------------------------------------------------------------------------------
+
+    def _check_identity(self, request: ScannerInput) -> None:
+        expected = scanner_id(request.cluster)
+        if not request.cluster or workflow.info().workflow_id != expected:
+            raise ApplicationError(
+                f"expected an input with a cluster, run under the workflow id {expected!r}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+        if request.concurrency < 1:
+            raise ApplicationError(
+                f"concurrency: expected at least 1, got {request.concurrency}",
+                type=ErrorType.INVALID_CONFIG.value,
+                non_retryable=True,
+            )
+
+    def _scan_has_ended(self) -> bool:
+        return self._scan is None or self._scan.done()
+
+    def _can_answer(self, request: PermitRequest) -> bool:
+        fresh = self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
+        return fresh and self._sees(request.node)
+
+    def _may_answer(self, request: PermitRequest) -> bool:
+        """Also that nothing is being opened under the id of the one that asks, which in a moment comes to nothing."""
+        return self._can_answer(request) and not self._granting.opens(request)
+
+    def _sees(self, node: str) -> bool:
+        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
+        report = self._report
+        if report is None or not set(report.policies.scopes) - {CLUSTER}:
+            return True
+        return any(seen.node == node for seen in report.observations)
+
+    def _is_fresh(self) -> bool:
+        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
+        oldest = self._input.wait + options.SCAN_GRACE
+        return self._fresh and self._heard_at is not None and workflow.now() - self._heard_at < oldest
+
+    def _why_not(self, request: PermitRequest) -> str:
+        if self._is_fresh() and not self._sees(request.node):
+            return f"no scan has seen {request.node} yet"
+        if self._can_answer(request):
+            return f"it is not known yet what became of opening another episode of {request.node}"
+        lease = self._report.lease.problem if self._report else ""
+        if self._fresh and not self._is_fresh():
+            return "no scan has been answered lately: does a worker serve the cluster?"
+        return self._problem or self._granting.problem or lease or "the cluster Lease is not held"
+
+    def _scan_request(self) -> ScanRequest:
+        report, table = self._report, self._granting.table
+        heard = report is not None and self._fresh and (self._granting.known or not report.view.synced)
+        return ScanRequest(
+            cluster=self._input.cluster,
+            holder=self._holder,
+            known_digest=report.digest if report is not None and heard else "",
+            resource_version=report.resource_version if report is not None else "",
+            inventory=report.inventory if report is not None else 0,
+            work_in_hand=bool(self._asking or table.permits() or table.queue()),
+            watching=tuple(dict.fromkeys((*self._granting.watched(), *self._asking))),
+            wait=self._input.wait,
+            check_versions=report.check_versions if report is not None else (),
+            begun=tuple(each.victim for each in self._preserving.told),
+        )
+
+    def _roll_is_due(self) -> bool:
+        """Also when another version of the worker deployment has become current: a run is pinned to the build it began on, and a
+        scanner whose build nobody runs any more would scan no more. Unversioned workers never see that."""
+        info = workflow.info()
+        grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
+        return grown or (self._scans > self._began_with and info.is_target_worker_deployment_version_changed())
+
+    def _carried(self) -> ScannerInput:
+        granting = self._granting
+        state = ScannerState(
+            started=self._started,
+            permits=granting.table.permits(),
+            queue=granting.table.queue(),
+            held_off=granting.held_off,
+            report=self._report,
+            told=tuple(self._told.items()),
+            published=self._published,
+            described_at=granting.described_at,
+            scans=self._scans,
+            opened=granting.opened,
+            known=granting.known,
+            incidents=self._repeating.incidents,
+            power=granting.power,
+            attempts=granting.attempts,
+            preservations=self._preserving.told,
+            portions=granting.portions,
+        )
+        return ScannerInput(
+            cluster=self._input.cluster,
+            holder=self._holder,
+            concurrency=self._input.concurrency,
+            wait=self._input.wait,
+            state=state,
+            repeat_alarm=self._input.repeat_alarm,
+        )
+
+    async def _give_back_lease(self) -> None:
+        try:
+            await workflow.execute_activity_method(
+                ScanActivities.release_lease,
+                self._scan_request(),
+                **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))
+
+    def _show(self) -> None:
+        report, granting = self._report, self._granting
+        lines = [f"**Scanner of {self._input.cluster}**, {self._scans} scans, {granting.opened} episodes opened"]
+        if problem := self._problem or granting.problem or self._preserving.problem:
+            lines.append(f"* **problem: {problem}**")
+        if report is not None:
+            lease = (report.lease.problem or "held") if report.lease.needed else "not needed"
+            lines.append(f"* {report.inventory} nodes; view: {report.view.stale or 'live'}; cluster Lease: {lease}")
+            lines += [
+                f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
+                for check in report.checks
+            ]
+        lines += [f"* `{permit.node}`: {permit.holding.value}, incident {permit.incident}" for permit in granting.table.permits()]
+        workflow.set_current_details("\n".join(lines))

@@ -1,0 +1,212 @@
+"""The small writes an episode makes on its node: marks and cordons, the maintenance lease, Events for people.
+
+Each is an idempotent look-and-write on the API's side (`activities/cluster/`); none of them is a consequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    EventRequest,
+    FreeingActivities,
+    IsolationActivities,
+    NodeLeaseRequest,
+    NoteOffRequest,
+    RestoreRequest,
+    TargetActivities,
+    UntaintRequest,
+)
+from activities.errors import error_message
+from policy.episode_events import WARNINGS, EventReason
+from policy.episodes import Phase, Step
+from policy.healthcheck import ObjectRef
+from policy.permits import Release
+from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
+from workflows.episode.episode import Episode
+from workflows.episode.patience import Patience
+from workflows.kit import options
+from workflows.kit.interrupts import Interrupt, PassingRefusal, Vetoed, interrupt_for
+
+UNMARK_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=10)
+FAILURES_TOLD = 3
+"""So many failures in a row of what has to be done in the end, and a person is told."""
+Activities = TypeVar("Activities")
+
+
+class Bookkeeping:
+    """Writes in the name of one episode on its one node."""
+
+    def __init__(self, episode: Episode, *, delegate: str = "") -> None:
+        """delegate: who holds the node's lease on our behalf, since he asked us to act; "" for nobody."""
+        self._episode = episode
+        self._delegate = delegate
+        self.adopted = ""
+        """The incident whose marks were adopted."""
+        self.machine: tuple[ObjectRef, str] | None = None
+        """The Machine, with its uid, on which the story is told as well."""
+
+    async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
+        """Carry out one write; a failed one is raised as the interrupt it means."""
+        try:
+            not_after = workflow.now() + options.WRITE_WINDOW
+            request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
+            result = await workflow.execute_activity_method(act, request, **self._writing(summary))
+        except ActivityError as error:
+            raise interrupt_for(error, summary) from error
+        self._episode.learns_of(result.added)
+        return result
+
+    async def untaint(self, *, ours: bool = False) -> ActResult:
+        """Remove our out-of-service taint. ours: see UntaintRequest. Raises Vetoed where another episode calls it its own."""
+        request = UntaintRequest(target=self._episode.target, ours=ours, not_after=workflow.now() + options.WRITE_WINDOW)
+        try:
+            return await workflow.execute_activity_method(
+                FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the out-of-service taint can't be removed") from error
+
+    async def mark_again(self) -> bool:
+        """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
+        Vetoed where another's mark says so. It says again what we have added, or that would stay for ever (S35)."""
+        result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
+        if result.changed:
+            self._episode.note("mark", "again", result.detail)
+        return result.changed
+
+    async def take_node_lease(self, *, theirs_matters: bool) -> None:
+        """Cover the step in hand with the medik8s node lease: for as long as it has left, and not for less than one without a
+        time-out. Somebody else's vetoes only while we have touched nothing."""
+        now, ends = workflow.now(), self._episode.rung_until
+        left = max(ends - now, DEFAULT_TIMEOUT) if ends is not None else None
+        request = NodeLeaseRequest(
+            target=self._episode.target,
+            seconds=int(lease_duration(left).total_seconds()),
+            not_after=now + options.WRITE_WINDOW,
+        )
+        try:
+            result = await workflow.execute_activity_method(
+                TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the node lease can't be taken") from error
+        if not result.held and theirs_matters and result.holder != self._delegate:
+            self._episode.vetoed_until = result.until
+            raise Vetoed(f"the node lease is held by {result.holder}")
+
+    async def release_node_lease(self) -> None:
+        """Give the node lease back; one that can't be given back lapses by itself."""
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.release_lease,
+                NodeLeaseRequest(target=self._episode.target, adopted=self.adopted),
+                **self._writing("recovery: gives the node's maintenance lease back"),
+            )
+        except ActivityError as error:
+            self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
+
+    async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False, tainted: bool = False) -> None:
+        """Recovery: undo what carries our mark, however long the API is away. tainted: see RestoreRequest."""
+
+        async def remove() -> None:
+            result = await self._mark_schedulable(keep_cordon=keep_cordon, tainted=tainted)
+            self._episode.note("mark-schedulable", "ok", result.detail)
+
+        self._episode.enter(step=Step.RECOVERY, doing="removes our marks")
+        await self.insist("mark-schedulable", remove, failing="our marks can't be removed", pause=pause)
+
+    async def insist(
+        self, act: str, carry_out: Callable[[], Awaitable[None]], *, failing: str, pause: timedelta, abort_ends: bool = False
+    ) -> bool:
+        """Carry out what must be done in the end, however often it takes and at growing intervals; no brake holds this up (S17).
+
+        After some failures in a row a person is told, once, and nobody else waits for our permit meanwhile. What is refused for a
+        moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
+        abort that comes after a failure ends it; False is answered then.
+        """
+        doing, failures, before = self._episode.doing, 0, self._episode.abort_asked
+        patience = Patience(self._episode)
+        while True:
+            try:
+                await carry_out()
+                break
+            except Interrupt as interrupt:
+                passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
+                failures += not passes
+                self._episode.problem = interrupt.reason
+                self._episode.note(act, "failed", interrupt.reason)
+                if abort_ends and self._episode.abort_asked is not before:
+                    return False
+                self._episode.enter(doing=f"{failing} yet")
+                if failures == FAILURES_TOLD and not passes:
+                    await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
+                await patience.rest(interrupt, pause, f"until {act} is tried again")
+            pause = min(pause * 2, LONGEST_PAUSE)
+            self._episode.enter(doing=doing)
+        self._episode.problem = ""
+        return True
+
+    async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
+        summary = "recovery: marks the node schedulable"
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon, tainted=tainted)
+        try:
+            return await workflow.execute_activity_method(IsolationActivities.mark_schedulable, request, **self._writing(summary))
+        except ActivityError as error:
+            raise interrupt_for(error, summary) from error
+
+    async def note_off(self, off_proven: datetime | None) -> None:
+        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36). Never blocks."""
+        not_after = workflow.now() + options.TOLD_WITHIN
+        request = NoteOffRequest(target=self._episode.target, off_proven=off_proven, not_after=not_after)
+        told = "is" if off_proven else "is no longer"
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.note_off,
+                request,
+                **(options.report(self._episode.cluster) | {"summary": f"notes that the node {told} proven off"}),
+            )
+        except ActivityError as error:
+            self._episode.note("note-off", "failed", error_message(error))
+
+    async def ask_for_a_person(self, problem: str) -> None:
+        """Give the permit back, so that nobody else waits for us, and say what is wrong."""
+        self._episode.problem = problem
+        self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        await self._episode.give_back_permit(
+            Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
+        )
+        await self.tell(EventReason.NEEDS_HUMAN, problem)
+
+    async def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
+        """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
+        alone makes none."""
+        text = f"incident {self._episode.incident}: {message}"
+        about, about_uid = self.machine or (None, "")
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.record_event,
+                EventRequest(
+                    target=self._episode.target,
+                    reason=reason.value,
+                    message=text,
+                    warning=warning or reason in WARNINGS,
+                    about=about,
+                    about_uid=about_uid,
+                ),
+                **(options.report(self._episode.cluster) | {"summary": f"tells people: {reason}"}),
+            )
+        except ActivityError as error:
+            self._episode.note("event", "failed", error_message(error))
+
+    def _writing(self, summary: str) -> workflow.ActivityConfig:
+        return options.cluster_write(self._episode.cluster) | {"summary": summary}

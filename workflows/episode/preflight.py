@@ -1,0 +1,254 @@
+"""Looking before acting: the live last look (S20), and the milder looks of waiting and restoring.
+
+What is looked at is `activities/cluster/live/looks.py`; here the answer becomes what interrupts the story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
+from policy.episodes import Need, NeedKind
+from workflows.episode.episode import Episode
+from workflows.kit import options
+from workflows.kit.interrupts import (
+    AbortAsked,
+    Hopeless,
+    Interrupt,
+    NeedGone,
+    TargetChanged,
+    TooSlow,
+    Unlicensed,
+    Vetoed,
+    interrupt_for,
+)
+
+LICENCE_PATIENCE = Unlicensed.patience
+"""How long a last look may say "not licensed" (no Lease, no permit, no live view) before a person is asked."""
+
+SLOW_LOOKS = 3
+"""So many in a row that are answered too late to act upon, and it is told, and waited, before there is another one."""
+
+CLEAN_UP_LOOKS = 5
+CLEAN_UP_PAUSE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOnLicence:
+    """Until when power-on may begin, and which devices are configured for the node now; None: that is not known."""
+
+    until: datetime
+    endpoints: tuple[str, ...] | None = None
+
+
+class Preflight:
+    """An episode's eyes on its target."""
+
+    def __init__(
+        self,
+        episode: Episode,
+        need: Need,
+        *,
+        gone: Callable[[], str] = str,
+        deadline: datetime | None = None,
+        configured: Configured | None = None,
+    ) -> None:
+        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. deadline: from then on nothing
+        more is begun. configured: see LookRequest."""
+        self._episode = episode
+        self.need = need
+        self._gone = gone
+        self._configured = configured
+        self.deadline = deadline
+
+    def in_time(self, duration: timedelta) -> timedelta:
+        """As long a wait as there is time for: where that ends, there is something else to do."""
+        if self.deadline is None:
+            return duration
+        return min(duration, max(self.deadline - workflow.now(), timedelta(0)) + timedelta(milliseconds=100))
+
+    async def may_go_on(self) -> None:
+        """Before off an abort wins at any moment, and a hold stops us before the next act."""
+        while True:
+            if (abort := self._episode.abort_asked) is not None:
+                raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
+            if gone := self._gone():
+                raise NeedGone(gone)
+            if self.deadline is not None and workflow.now() > self.deadline:
+                raise Hopeless("its time is over")
+            if (held := self._episode.held) is None:
+                return
+            self._episode.enter(doing=f"held by {held.who}: {held.reason}")
+            since = workflow.now()
+            await self._episode.rest(None, "held by a person")
+            if self.deadline is not None:
+                self.deadline += workflow.now() - since  # nobody can use time that a person keeps from him
+
+    async def before_destruction(self, *, removes: bool = False) -> datetime:
+        """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
+
+        Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
+        the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
+        removes: see LookRequest.
+        """
+        patience_ends = workflow.now() + LICENCE_PATIENCE
+        pause = timedelta(seconds=2)
+        while True:
+            await self.may_go_on()
+            licensed_until = workflow.now() + options.ACT_WINDOW
+            result = await self._look(destructive=True, need_matters=True, removes=removes)
+            self._episode.note("last-look", result.verdict.value, result.reason)
+            match result.verdict:
+                case LookVerdict.GO:
+                    unheard = self._episode.abort_asked is not None or self._episode.held is not None
+                    if not unheard and workflow.now() < licensed_until:
+                        return licensed_until
+                    # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
+                    if not unheard and workflow.now() >= patience_ends:
+                        raise Hopeless("no look was answered in time to act upon it")
+                case LookVerdict.NEED_GONE:
+                    raise NeedGone(result.reason)
+                case LookVerdict.VETOED:
+                    self._episode.vetoed_until = result.until
+                    raise Vetoed(result.reason)
+                case LookVerdict.TARGET_CHANGED:
+                    raise TargetChanged(result.reason)
+                case LookVerdict.NOT_LICENSED:
+                    if workflow.now() >= patience_ends:
+                        raise Hopeless(f"not licensed to act: {result.reason}")
+                    if not result.permitted:
+                        patience_ends += await self._ask_for_permit()
+                    self._episode.enter(doing=f"waits for its licence: {result.reason}")
+                    await self._episode.rest(pause, "until the licence is looked at again")
+                    pause = min(pause * 2, timedelta(minutes=1))
+
+    async def _ask_for_permit(self) -> timedelta:
+        """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). Answers how long it took,
+        which may be long where it is queued for."""
+        since, phase = workflow.now(), self._episode.phase
+        self._episode.permit = False
+        request = self._episode.permit_request(self.need)
+        await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
+        return workflow.now() - since
+
+    def _why_not_wait(self) -> str:
+        late = self.deadline is not None and workflow.now() > self.deadline
+        seen = self._episode.observation
+        # The way back needs no permit; a person's need does not pass with the node's return.
+        passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
+        passed = passed and self.need.kind is not NeedKind.PERSON
+        return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
+
+    async def before_restoring(self) -> datetime:
+        """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
+
+        Who preserves, holds or services a machine that is off wants it off, and who has taken the node over may have switched it
+        off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
+        begin, as `before_destruction` does. Raises TooSlow where looks take longer than that.
+        """
+        return (await self._before_giving_back(devices=False)).until
+
+    async def before_power_on(self) -> PowerOnLicence:
+        """The same, and which devices are configured now: one that is not may feed another machine (S9)."""
+        return await self._before_giving_back(devices=True)
+
+    async def _before_giving_back(self, *, devices: bool) -> PowerOnLicence:
+        for _ in range(SLOW_LOOKS):
+            licensed_until = workflow.now() + options.ACT_WINDOW
+            result = await self._look(destructive=False, need_matters=False, devices=devices)
+            if result.verdict is LookVerdict.TARGET_CHANGED:
+                raise TargetChanged(result.reason)
+            if result.verdict is LookVerdict.VETOED:
+                raise Hopeless(f"the machine is left off: {result.reason}")
+            if result.verdict is not LookVerdict.GO:
+                unseen = f"it can't be seen whether the machine is to be left off: {result.reason}"
+                self._episode.note("last-look", result.verdict.value, unseen)
+                raise Unlicensed(unseen)
+            if workflow.now() < licensed_until:
+                return PowerOnLicence(until=licensed_until, endpoints=result.endpoints)
+        raise TooSlow("no look was answered in time to act upon it")
+
+    async def before_others_act(self) -> None:
+        """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't
+        be looked at, or that the check's time runs anew, is neither."""
+        try:
+            result = await self._look(destructive=False, need_matters=True)
+        except Interrupt as interrupt:
+            self._episode.note("look", "failed", interrupt.reason)
+            return
+        if result.verdict is LookVerdict.NEED_GONE:
+            raise NeedGone(result.reason)
+        if result.verdict is LookVerdict.VETOED and not result.observation.soon:
+            raise Vetoed(result.reason)
+
+    async def need_is_gone(self, *, frees: bool = False) -> bool:
+        """Whether the need is provably gone. Not being able to look is not being gone.
+
+        frees: what ran on the machine is about to be freed. Raises TargetChanged where it is another one by now, or where another
+        device is configured for it: what the pinned one says is no proof then (S9); Unlicensed, or what the look failed with,
+        where that can't be seen.
+        """
+        try:
+            result = await self._look(destructive=False, need_matters=True, frees=frees)
+        except Interrupt as interrupt:
+            self._episode.note("look", "failed", interrupt.reason)
+            if frees:
+                raise
+            return False
+        if frees and result.verdict is LookVerdict.TARGET_CHANGED:
+            raise TargetChanged(result.reason)
+        if frees and result.verdict is LookVerdict.NOT_LICENSED:
+            raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
+        return result.verdict is LookVerdict.NEED_GONE
+
+    async def refresh(self) -> bool:
+        """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""
+        try:
+            await self._look(destructive=False, need_matters=False)
+        except Interrupt as interrupt:
+            self._episode.note("look", "failed", interrupt.reason)
+            return False
+        return True
+
+    async def why_not_clean_up(self) -> str:
+        """Whether marks without an owner are mere left-overs, as a look at the node tells; "" where they are."""
+        for _ in range(CLEAN_UP_LOOKS):
+            try:
+                result = await self._look(destructive=False, need_matters=True)
+            except Interrupt as interrupt:
+                reason = interrupt.reason
+            else:
+                if result.verdict is LookVerdict.GO:
+                    return ""
+                reason = result.reason
+                if result.verdict is not LookVerdict.NOT_LICENSED:
+                    return reason
+            await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
+        return reason
+
+    async def _look(
+        self, *, destructive: bool, need_matters: bool, removes: bool = False, frees: bool = False, devices: bool = False
+    ) -> LookResult:
+        request = LookRequest(
+            target=self._episode.target,
+            need=self.need,
+            holder=self._episode.holder,
+            destructive=destructive,
+            need_matters=need_matters,
+            removes=removes,
+            configured=self._configured if destructive or frees or devices else None,
+        )
+        config = options.cluster_read(self._episode.target.cluster)
+        try:
+            result = await workflow.execute_activity_method(
+                TargetActivities.last_look, request, **(config | {"summary": f"{self._episode.step}: looks at the node"})
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the node can't be looked at") from error
+        self._episode.observation = result.observation
+        return result

@@ -1,0 +1,58 @@
+"""How often a step is tried, and what does not count as a try.
+
+The story says what a step does; the plan says how often. What happens once the tries are used up is the story's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from policy.episodes import Step
+from policy.plan import FencingPlan
+from workflows.episode.episode import Episode
+from workflows.episode.patience import Patience
+from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, Unlicensed
+
+
+class Tries:
+    """Carries out steps as often as the plan allows. `before_next` is asked before every further try, and may raise an
+    interrupt."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, *, before_next: Callable[[], Awaitable[None]]) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._before_next = before_next
+
+    async def carry_out(
+        self, step: Step, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
+    ) -> None:
+        """The last failure is the step's. tries: None, as often as the plan says for every step. restores: it is what an abort
+        may have asked for, so that this abort ends no try.
+
+        Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
+        tries = tries or self._plan.tries
+        number = 1
+        patience = Patience(self._episode)
+        while True:
+            self._episode.step, self._episode.try_number = step.value, number
+            try:
+                await act()
+            except Unlicensed as interrupt:
+                if patience.is_over(interrupt):
+                    raise Hopeless(interrupt.reason) from interrupt
+                self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
+                await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
+            except StepFailed as failed:
+                self._episode.problem = failed.reason
+                self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")
+                if number == tries or isinstance(failed, ProofLost):
+                    raise
+                self._episode.enter(doing=f"will try again: {failed.reason}")
+                await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                number += 1
+                abort = self._episode.abort_asked
+                if not (restores and abort is not None and abort.power_on):
+                    await self._before_next()
+            else:
+                self._episode.problem = ""
+                return

@@ -1,0 +1,156 @@
+"""The case of one node: whatever an episode has at hand once its target is pinned, and what is known of it at any moment.
+
+Made once, after the pin, and shared by the parts of the story: the steps (`workflows/fencing/isolation.py`,
+`workflows/fencing/power_management.py`), the ends (`workflows/fencing/endings.py`) and the wait for a person
+(`workflows/fencing/parking.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio import workflow
+
+from activities.contracts.target import Configured, PinResult, Target
+from policy.episodes import Need
+from policy.permits import PermitRequest
+from policy.plan import FencingPlan
+from workflows.episode.adopting import Adoption, cut_unseen
+from workflows.episode.answering import Answering
+from workflows.episode.bookkeeping import Bookkeeping
+from workflows.episode.episode import Episode
+from workflows.episode.preflight import Preflight
+from workflows.episode.tries import Tries
+from workflows.fencing.freeing import FreeingSequence
+from workflows.fencing.isolation import IsolationSequence
+from workflows.fencing.pinned_node import PinnedNode
+from workflows.fencing.power import PowerSequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The parts of one episode. `plan` and `need` never change; the parts keep what has been done and proven."""
+
+    episode: Episode
+    plan: FencingPlan
+    need: Need
+    preflight: Preflight
+    desk: Bookkeeping
+    adoption: Adoption
+    answering: Answering
+    power: PowerSequence
+    freeing: FreeingSequence
+    tries: Tries
+    isolation: IsolationSequence
+    pinned_node: PinnedNode
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything has been done to the machine or its workloads that more than our marks would have to be undone for."""
+        return not self.power.untouched or self.power.proof is not None or self.freeing.began
+
+    @property
+    def freed_something(self) -> bool:
+        """Whether pods may run elsewhere by now, on whatever proof."""
+        freed = self.freeing.began or self.isolation.freed or self.episode.kernel_dead is not None
+        return freed or self.episode.freed
+
+    def doubt(self) -> str:
+        """Why a node that is well again is a person's case all the same: a message that its kernel was dead was perhaps a lie."""
+        if self.episode.kernel_dead is None or self.episode.restart_proof is not None or self.pinned_node.is_back():
+            return ""
+        return "its pods may have been freed when its kernel was said to be dead, and no restart of it is proven"
+
+    @property
+    def lacks_proof(self) -> bool:
+        """Whether off has yet to be proven for what the plan wants: only then is a person's word for it of use."""
+        return self.power.proof is None and not self.freeing.done
+
+    @property
+    def only_restoring_is_left(self) -> bool:
+        """Whether all that was to be destroyed is done: switching on and giving back need no permit."""
+        return self.freeing.done and not self.power.is_to_be_given_up
+
+    @property
+    def leaves_off(self) -> bool:
+        """Whether somebody wants the machine left as it is, which is off."""
+        abort = self.episode.abort_asked
+        return abort is not None and not abort.power_on and self.power.proof is not None
+
+    async def look_while_waiting(self) -> None:
+        """Before off a wait ends with an abort, and whoever seems to be back is looked at before anything more is done."""
+        await self.preflight.may_go_on()
+        if self.pinned_node.seems_changed():
+            await self.preflight.before_destruction()
+
+    async def pin_anew(self) -> None:
+        """After a time in the queue for a permit: what is fenced is the boot that is there now. Whom the episode is about stays
+        as it was pinned (S9). A node that can't be read keeps its pin, and frees nothing if that boot is over."""
+        if await self.preflight.refresh():
+            self.pinned_node.pin_anew()
+
+    def permit_request(self) -> PermitRequest:
+        """What the scanner is asked for, at the beginning and after a person's word."""
+        return self.episode.permit_request(self.need)
+
+
+def open_case(
+    episode: Episode,
+    pin: PinResult,
+    *,
+    configured: Configured | None = None,
+    deadline: datetime | None = None,
+    goes_on: bool = False,
+    answering: Answering | None = None,
+) -> Case:
+    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. configured, deadline: see
+    `Preflight`. goes_on: see `FencingStory`. answering: that of a case before this one; None: nobody was told anything yet."""
+    plan, need = pin.plan, pin.need
+    info = workflow.info()
+    episode.cause = need.cause
+    episode.control_plane = pin.control_plane
+    episode.observation = pin.observation
+    episode.target = Target(
+        cluster=episode.cluster,
+        pinned=pin.pinned,
+        incident=episode.incident,
+        kind=episode.kind.value,
+        workflow_id=info.workflow_id,
+        run_id=info.run_id,
+    )
+    preflight = Preflight(episode, need, deadline=deadline, configured=configured)
+    desk = Bookkeeping(episode, delegate=need.delegate)
+    power = PowerSequence(episode, plan)
+    freeing = FreeingSequence(episode, plan, desk, power, preflight)
+
+    async def may_try_again() -> None:
+        """While there is a way back, a hold or an abort is heard between two tries as well."""
+        if power.proof is None and not freeing.done:
+            await preflight.may_go_on()
+
+    tries = Tries(episode, plan, before_next=may_try_again)
+    isolation = IsolationSequence(episode, plan, desk, preflight, tries)
+    episode.introduce(zone=pin.pinned.zone, reason=need.reason)
+    episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
+    for warning in plan.warnings:
+        episode.note("plan", "warning", warning)
+    # A run that was reset is no earlier history, but one that was ended in mid-air.
+    ours = goes_on and pin.adopted_incident == episode.incident and info.run_id == info.original_execution_run_id
+    if ours:
+        cut_unseen(episode, pin.adopted_paths)
+    isolation.adopt(pin.adopted_paths)
+    return Case(
+        episode=episode,
+        plan=plan,
+        need=need,
+        preflight=preflight,
+        desk=desk,
+        adoption=Adoption(episode, desk, pin.adopted_incident, pin.adopted_paths, done=ours),
+        answering=answering or Answering(episode, need, desk),
+        power=power,
+        freeing=freeing,
+        tries=tries,
+        isolation=isolation,
+        pinned_node=PinnedNode(episode, need, power, isolation),
+    )

@@ -1,0 +1,208 @@
+"""Devices, as a workflow speaks to them: one command, what is known afterwards, one reading.
+
+Never repeats a command: after anything unclear it waits until nothing can be in flight (S33, S34), and a device that can't be
+read is UNKNOWN, never off (S3). Power is `workflows/fencing/power.py`, the paths to storage and network
+`workflows/fencing/isolation.py`; both decide there what follows. How a device is spoken to is `activities/power/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.power import CommandResult, GivenUpRequest, PowerActivities, PowerRequest
+from activities.errors import ErrorType, error_type
+from policy.episodes import GivenUpReading, Reading
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from workflows.episode.episode import Episode
+from workflows.kit import options
+from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, told_of
+
+POLL_INTERVAL = timedelta(seconds=1)
+POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
+"""Polls back off to this, so that a long wait stays a short history."""
+
+DECLINED_BEFORE_UNKNOWN = 5
+"""So often in a row workers may decline a reading because of their own clocks."""
+
+Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What reading and commanding are called for one use of devices: the activities, and their names in the record."""
+
+    read: Callable[[PowerActivities, PowerRequest], Awaitable[Reading]]
+    off: Command
+    on: Command
+    read_act: str
+    off_act: str
+    on_act: str
+    off_step: str
+    on_step: str
+
+
+POWER = Words(
+    read=PowerActivities.read_power,
+    off=PowerActivities.power_off,
+    on=PowerActivities.power_on,
+    read_act="read-power",
+    off_act="power-off",
+    on_act="power-on",
+    off_step="power-management",
+    on_step="power-management",
+)
+PATH = Words(
+    read=PowerActivities.read_path,
+    off=PowerActivities.cut_path,
+    on=PowerActivities.restore_path,
+    read_act="read-path",
+    off_act="cut-path",
+    on_act="restore-path",
+    off_step="isolation",
+    on_step="recovery",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """What became of a command: when it had ended at the latest, by the workflow's order, or why the device
+    can't be commanded."""
+
+    ended_at: datetime
+    failed: Interrupt | None = None
+    unclear: bool = False
+    """It may have been carried out or not; nothing of it is in flight any more."""
+    machine: str = ""
+    """Which one was commanded, where that is not told by its device alone."""
+
+
+class Devices:
+    """The devices of one episode, in one use of them."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, words: Words) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._words = words
+        self.said: dict[str, PowerState] = {}
+        """The latest word of each device."""
+
+    async def command_off(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised."""
+        return await self._command(self._words.off, device, licensed_until, self._words.off_act, self._words.off_step)
+
+    async def command_on(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """One on, as an off."""
+        return await self._command(self._words.on, device, licensed_until, self._words.on_act, self._words.on_step)
+
+    async def terminate(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+        """Give a cloud machine up, as an off."""
+        return await self._command(PowerActivities.terminate, device, licensed_until, "terminate", self._words.off_step)
+
+    async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
+        """Whether a machine is given up. What can't be read is not (S3)."""
+        request = GivenUpRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, machine=machine)
+        summary = f"{self._words.off_step}: reads whether {device.endpoint} is given up"
+        try:
+            return await workflow.execute_activity_method(
+                PowerActivities.read_given_up, request, **(options.power_read(device.site, self._plan) | {"summary": summary})
+            )
+        except ActivityError as error:
+            message = told_of(device.endpoint, error)
+            self._episode.note("read-given-up", "failed", message)
+            return GivenUpReading(endpoint=device.endpoint, given_up=False, at=workflow.now(), detail=message)
+
+    async def read_all(
+        self, devices: Sequence[PowerDevice], *, may_fail: Callable[[PowerDevice], bool] | None = None
+    ) -> tuple[Reading, ...]:
+        """All at once: the slowest silent device bounds how old the first answer gets.
+
+        Raises Hopeless, but not for a device that may fail: that one is left out.
+        """
+        answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
+        for device, answer in zip(devices, answers, strict=True):
+            if isinstance(answer, BaseException) and not (isinstance(answer, Hopeless) and may_fail and may_fail(device)):
+                raise answer
+        return tuple(answer for answer in answers if isinstance(answer, Reading))
+
+    async def read_until(self, devices: Sequence[PowerDevice], state: PowerState, patience: timedelta) -> tuple[Reading, ...]:
+        """Poll until every device says `state` or the patience is over. Answers the latest readings, for the caller to judge."""
+        deadline = workflow.now() + patience
+        pause = POLL_INTERVAL
+        while True:
+            readings = await self.read_all(devices)
+            if all(reading.state is state for reading in readings) or workflow.now() >= deadline:
+                return readings
+            await workflow.sleep(pause, summary=f"until {state.value} is read again")
+            pause = longer(pause)
+
+    async def _read(self, device: PowerDevice) -> Reading:
+        """A reading, of the moment at which it was asked for: it is no older. A device that can't be read is UNKNOWN, never off
+        (S3), unless it can never be read."""
+        asked_at = self._episode.moment()
+        try:
+            reading = await self._asked(device)
+        except ActivityError as error:
+            interrupt = interrupt_for(error, device.endpoint)
+            if isinstance(interrupt, Hopeless):
+                raise interrupt from error
+            message = told_of(device.endpoint, error)
+            self._episode.note(self._words.read_act, "failed", message)
+            self._episode.problem = message
+            reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
+        reading = replace(reading, at=asked_at)
+        self.said[device.endpoint] = reading.state
+        return reading
+
+    async def _asked(self, device: PowerDevice) -> Reading:
+        """Where a worker declines because of its own clock, that says nothing of the device: another one is asked."""
+        config, declined = options.power_read(device.site, self._plan), 0
+        config["summary"] = f"{self._words.off_step}: reads {device.endpoint}"
+        while True:
+            try:
+                return await workflow.execute_activity_method(self._words.read, self._request(device), **config)
+            except ActivityError as error:
+                declined += 1
+                if error_type(error) is not ErrorType.WRONG_CLOCK or declined == DECLINED_BEFORE_UNKNOWN:
+                    raise
+
+    async def _command(self, command: Command, device: PowerDevice, licensed_until: datetime, act: str, step: str) -> Commanded:
+        summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
+        try:
+            result: CommandResult = await workflow.execute_activity_method(
+                command,
+                self._request(device, not_after=licensed_until),
+                **(options.power_command(device.site, self._plan) | {"summary": summary}),
+            )
+        except ActivityError as error:
+            return await self._after_failure(device, act, error)
+        self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
+        return Commanded(ended_at=self._episode.moment(), machine=result.machine)
+
+    async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
+        """An unclear command has been waited out when this returns; a clear failure is answered."""
+        if await self._episode.wait_out(act, device.endpoint, error):
+            return Commanded(ended_at=self._episode.moment(), unclear=True)
+        interrupt = interrupt_for(error, device.endpoint)
+        if not isinstance(interrupt, StepFailed | Hopeless):
+            raise interrupt from error  # not about this device alone: another one would be as wrong
+        return Commanded(ended_at=self._episode.moment(), failed=interrupt)
+
+    def _request(self, device: PowerDevice, not_after: datetime | None = None) -> PowerRequest:
+        return PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, not_after=not_after)
+
+
+def states(readings: Sequence[Reading]) -> str:
+    """What devices say, in a line."""
+    return ", ".join(f"{reading.endpoint} says {reading.state.value}" for reading in readings)
+
+
+def longer(pause: timedelta) -> timedelta:
+    """The next pause of a poll."""
+    return min(pause * 1.5, POLL_INTERVAL_MAXIMUM)

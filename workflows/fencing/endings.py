@@ -1,0 +1,172 @@
+"""How an episode ends: what is undone on the way out, what is left as it is, and who is told.
+
+Every end gives back what carries our mark (S35). Deciding that it is the end is the story's (`workflows/fencing/story.py`),
+waiting for a person instead `workflows/fencing/parking.py`. An `End` is only what came out: `close` makes it the end of the
+episode, and of nothing that goes on in it afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from temporalio import workflow
+
+from policy.episode_events import EventReason
+from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase, Step
+from policy.fencing import may_restore_path
+from policy.permits import Release
+from policy.plan import UNCORDON
+from workflows.episode.episode import Episode
+from workflows.fencing.case import Case
+from workflows.fencing.power_management import PowerManagement
+from workflows.kit import measuring
+from workflows.kit.interrupts import Interrupt
+from workflows.kit.messages import AbortRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What came out, with its sentence for people."""
+
+    outcome: Outcome
+    message: str
+
+
+class Endings:
+    """The ends of one fencing, each with its compensation."""
+
+    def __init__(self, case: Case, power_management: PowerManagement) -> None:
+        self._case = case
+        self._episode = case.episode
+        self._management = power_management
+
+    async def returned(self) -> End:
+        """The machine is back: whose is it, and was an abort asked for meanwhile?"""
+        if self._case.pinned_node.is_replaced():
+            return self.replaced()
+        if (abort := self._episode.abort_asked) is not None:
+            return await self.restored(Outcome.ABORTED, f"aborted by {abort.who} ({abort.reason}); the node is back")
+        proven = "off was proven; " if self._episode.off_proof is not None else ""
+        return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
+
+    def replaced(self) -> End:
+        """Another machine stands under the name: nothing of ours is on it."""
+        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.left}"
+        return End(outcome=Outcome.REPLACED, message=message)
+
+    async def restored(self, outcome: Outcome, message: str) -> End:
+        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no brake holds this up
+        (S17).
+
+        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
+        (S35).
+        """
+        case = self._case
+        if not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
+            self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
+        left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
+        keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
+        tainted = case.freeing.may_be_tainted
+        await case.desk.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
+        return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
+
+    async def give_back_paths(self, *, patient: bool) -> str:
+        """What was cut is connected again as far as it may be. Returns what is left cut, in words to end a sentence with.
+
+        patient: however long it takes.
+        """
+        case = self._case
+        if case.isolation.left:
+            await case.freeing.pause()  # giving paths back may take long, and somebody may switch the machine on meanwhile
+        return await case.isolation.undo(may_restore=self._may_restore_path, patient=patient)
+
+    async def aborted(self, reason: str) -> End:
+        """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
+        if not self._case.touched:
+            but = "; its pods may have been freed while its kernel dumped" if self._episode.kernel_dead is not None else ""
+            return await self.restored(Outcome.ABORTED, f"{reason}{but}")
+        abort, is_off, but = self._episode.abort_asked, await self._management.is_off_after_all(), ""
+        if is_off:
+            try:
+                await self._management.try_free()
+            except Interrupt as interrupt:
+                but = f"; not all is freed: {interrupt.reason}"
+            if self._case.leaves_off:
+                return await self.left_off(but)
+        if is_off or (abort is not None and abort.power_on):
+            try:
+                await self._management.switch_on()
+                await self._management.wait_for_return()
+            except Interrupt as interrupt:
+                but += f"; power on: {interrupt.reason}"
+        elif self._case.power.powered_on_at is None:
+            but = "; the power state is not known, it may be off"
+        return await self.restored(Outcome.ABORTED, f"{reason}{but}")
+
+    async def left_off(self, but: str = "") -> End:
+        """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
+        abort = self._episode.abort_asked
+        who = f"{abort.who} ({abort.reason})" if abort else "nobody"
+        proof = self._case.power.proof
+        how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
+        return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
+
+    def _may_restore_path(self) -> bool:
+        consequences = self._case.freed_something
+        if consequences and self._episode.restart_proof is None:
+            self._case.pinned_node.is_back()  # keeps the proof of a restart that somebody else made
+        return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
+
+
+def worth_a_warning(outcome: Outcome) -> bool:
+    """Whether an episode's end is more than what it was there for."""
+    return outcome not in {Outcome.RECOVERED, Outcome.REPLACED}
+
+
+def after_off(request: AbortRequest, node: str) -> str:
+    """What comes of an abort where the machine may be off."""
+    if request.power_on:
+        return "what was begun is finished, then the machine is switched on"
+    return f"it ends once the power state is read; a machine that is off stays off, `nodewarden fence {node}` brings it back"
+
+
+async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
+    """The episode is over: its lease and permit are given back, and whoever asked or looks on is told. case: None where there is
+    none, since nothing could be pinned."""
+    began = case if end.outcome is not Outcome.REFUSED else None
+    if began is not None:
+        await began.desk.release_node_lease()
+        await began.answering.finish(end.outcome, end.message)
+        told = f"{end.outcome.value}: {end.message}"
+        await began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
+    episode.note("end", end.outcome.value, end.message)
+    await episode.give_back_permit(
+        Release(
+            node=episode.node,
+            incident=episode.incident,
+            outcome=end.outcome.value,
+            problem=end.message,
+            powered_on_at=began.power.powered_on_at if began is not None else None,
+            powered_off_at=began.power.off_commanded_at if began is not None else None,
+        )
+    )
+    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    ended = workflow.now()
+    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
+    if episode.mirror is not None:
+        await episode.mirror.finish()
+    return EpisodeResult(
+        outcome=end.outcome,
+        incident=episode.incident,
+        cluster=episode.cluster,
+        node=episode.node,
+        message=end.message,
+        started=episode.started,
+        ended=ended,
+        off_proof=episode.off_proof,
+        restart_proof=episode.restart_proof,
+        left_off=began is not None and began.leaves_off,
+        freed_pods=began.freeing.freed_pods + began.isolation.freed_pods if began is not None else 0,
+        record=tuple(episode.record),
+        kernel_dead=episode.kernel_dead,
+    )

@@ -1,0 +1,273 @@
+"""Freeing the workloads of a node that is proven off: the consequences, each right after the proof was read again (S1, S2).
+
+What a consequence does to the API is `activities/cluster/acts/freeing.py`, which checks the proof a second time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import (
+    ActRequest,
+    FreeDumpingRequest,
+    FreeingActivities,
+    FreeRequest,
+    FreeResult,
+    Workload,
+)
+from activities.errors import ErrorType, error_message, error_type
+from policy.episodes import Step
+from policy.fencing import freeing_choice
+from policy.kdump import KernelDead
+from policy.plan import FencingPlan, Freeing
+from workflows.episode.bookkeeping import Bookkeeping
+from workflows.episode.episode import Episode
+from workflows.episode.pacing import Pacing
+from workflows.episode.preflight import SLOW_LOOKS, Preflight
+from workflows.fencing.devices import longer
+from workflows.fencing.power import PowerSequence
+from workflows.kit import options
+from workflows.kit.interrupts import Interrupt, TooSlow, interrupt_for, never_began
+
+POLL_INTERVAL = timedelta(seconds=1)
+
+
+class FreeingSequence:
+    """Frees once per proof; remembers across restarts of the flow whether it is done and whether our taint still stands."""
+
+    def __init__(
+        self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, power: PowerSequence, preflight: Preflight
+    ) -> None:
+        self._episode = episode
+        self._desk = desk
+        self._plan = plan
+        self._power = power
+        self._preflight = preflight
+        self.began = False
+        self.done = False
+        self._freed_off = self._freed_dumping = 0
+        self._left_dumping: Workload | None = None
+        self.left_over = ""
+        self._tainted = False
+        self.may_be_tainted = False
+        """Whether a taint of ours may stand, for all that we know: an answer may have been lost."""
+        self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
+
+    @property
+    def freed_pods(self) -> int:
+        """How many, on whatever proof."""
+        return self._freed_off + self._freed_dumping
+
+    async def free_while_dumping(self, proof: KernelDead, not_after: datetime) -> bool:
+        """One round on the word of a dying kernel, begun by `not_after` or not at all. Whether nothing is left."""
+        left = self._left_dumping or await self._left()
+        self._episode.workloads = left.workloads or self._episode.workloads
+        whole = FreeDumpingRequest(
+            target=self._episode.target,
+            proof=proof,
+            not_after=min(not_after, workflow.now() + options.ACT_WINDOW),
+            holder=self._episode.holder,
+        )
+        request = await self._pacing.bounded(whole, left)
+        if request is None or self._episode.is_held:  # one that came while we looked is obeyed, too (S20)
+            return False
+        if self._episode.kernel_dead is None:
+            self._episode.note("kernel-dead", "trusted", str(proof))
+        self._episode.kernel_dead = proof
+        try:
+            result: FreeResult = await workflow.execute_activity_method(
+                FreeingActivities.free_while_dumping,
+                request,
+                **(
+                    options.consequence(self._episode.target.cluster)
+                    | {"summary": "power-management: frees the workloads of a dead kernel"}
+                ),
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "workloads can't be freed while the node dumps") from error
+        self._freed_dumping += result.deleted_pods
+        freed = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
+        self._episode.note("free-while-dumping", "ok", f"{freed}; {proof}")
+        self._left_dumping = result.left
+        return (result.left.pods, result.left.attachments) == (0, 0)
+
+    @property
+    def left(self) -> str:
+        """What still stands against the node, in words to end a sentence with."""
+        return f"; {self.left_over}" if self.left_over else ""
+
+    def drop(self, why: str) -> None:
+        """Free nothing: the licence ended before anything began (S6)."""
+        self.done = True
+        self._episode.note("free-workloads", "dropped", why)
+
+    async def free(self) -> None:
+        """Free the node's workloads; a part that is left when its time is over is told to people, not waited for (S32)."""
+        choice = freeing_choice(self._plan)
+        if self.done or choice is Freeing.NONE:
+            self.done = True
+            return
+        deadline = workflow.now() + self._plan.free_timeout
+        self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
+        try:
+            await self._free(choice, deadline)
+        except Interrupt:
+            # A machine that runs after all must not go on losing its pods, nor one of which nobody knows for the time until the
+            # next try (S1, S2).
+            await self.pause()
+            raise
+
+    async def _free(self, choice: Freeing, deadline: datetime) -> None:
+        before = left = await self._left()
+        self._episode.workloads = before.workloads or self._episode.workloads
+        if before.per_minute is not None and not self._tainted:
+            choice = Freeing.DELETION  # a taint frees all at once
+        pause = POLL_INTERVAL
+        while True:
+            await self.wait_while_held()
+            if choice is Freeing.DELETION:
+                left = await self._delete(left)
+            elif not self._tainted:
+                if not await self._taint():
+                    choice = Freeing.DELETION
+                    continue
+                left = await self._left()
+            else:
+                await self._require_still_off()
+                left = await self._left()
+            self._freed_off = max(self._freed_off, before.pods - left.pods)
+            if left.pods == 0 and left.attachments == 0:
+                break
+            if workflow.now() - self._pacing.waited >= deadline:
+                self.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
+                break
+            await workflow.sleep(pause, summary="until the workloads are looked at again")
+            pause = longer(pause)
+        outcome = "incomplete" if self.left_over else "ok"
+        detail = f"{self._freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        self._episode.note("free-workloads", outcome, detail)
+        if self._plan.delete_node:
+            await self._delete_node()
+        self.done = True
+
+    async def _require_still_off(self) -> None:
+        """The taint goes on taking effect: so must the proof. Where that is a person's word, a node that is back speaks against
+        it as a device would (S6)."""
+        proof, pinned = await self._power.read_again(), self._episode.target.pinned
+        if proof.acknowledgement is None or not await self._preflight.refresh():
+            return
+        seen = self._episode.observation
+        if seen is not None and seen.present and seen.ready and seen.boot_id not in {"", pinned.boot_id}:
+            self._power.lose(f"{pinned.node} is back, although a person said off: its boot id is {seen.boot_id}")
+
+    async def _delete_node(self) -> None:
+        """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
+        request = replace(await self._licence(), need=self._preflight.need)
+        try:
+            result = await workflow.execute_activity_method(
+                FreeingActivities.delete_node,
+                request,
+                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the Node can't be deleted") from error
+        self._tainted = self.may_be_tainted = False
+        self._episode.note("delete-node", "ok", result.detail)
+
+    async def pause(self) -> None:
+        """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
+        taken its effect stand on a machine that somebody else switches on (S32)."""
+        if self.may_be_tainted:
+            try:
+                await self.untaint()
+            except Interrupt as interrupt:
+                self._episode.note("untaint-out-of-service", "failed", interrupt.reason)
+
+    async def wait_while_held(self) -> None:
+        """A hold is a person who is waited for."""
+        if self._episode.is_held:
+            await self.pause()
+        await self._episode.wait_while_held()
+
+    async def untaint(self) -> None:
+        """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we
+        have done ourselves: a mark may be removed by hand."""
+        self._episode.enter(doing="removes the out-of-service taint")
+        result = await self._desk.untaint(ours=self.may_be_tainted)
+        self._tainted = self.may_be_tainted = False
+        self._episode.note("untaint-out-of-service", "ok", result.detail)
+
+    async def _taint(self) -> bool:
+        """False: there is no Node to taint any more, only what is left of its workload (S9)."""
+        request = await self._licence()
+        before, self.began = self.began, True
+        perhaps, self.may_be_tainted = self.may_be_tainted, True
+        try:
+            result = await workflow.execute_activity_method(
+                FreeingActivities.taint_out_of_service,
+                request,
+                **(
+                    options.consequence(self._episode.target.cluster)
+                    | {"summary": "power-management: taints the node out-of-service"}
+                ),
+            )
+        except ActivityError as error:
+            self.began = before or not never_began(error)
+            if error_type(error) is ErrorType.NOT_FOUND:
+                self._episode.note("taint-out-of-service", "not there", error_message(error))
+                return False
+            raise interrupt_for(error, "the out-of-service taint can't be set") from error
+        self._tainted = True
+        self.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
+        self._episode.note("taint-out-of-service", "ok", result.detail)
+        return True
+
+    async def _delete(self, left: Workload) -> Workload:
+        request = await self._pacing.bounded(await self._licence(), left)
+        if request is None or self._episode.is_held or workflow.now() >= request.not_after:
+            return left  # what was read is old by now
+        before, self.began = self.began, True
+        try:
+            result = await workflow.execute_activity_method(
+                FreeingActivities.delete_workload,
+                request,
+                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the workload"}),
+            )
+        except ActivityError as error:
+            self.began = before or not never_began(error)
+            raise interrupt_for(error, "workloads can't be deleted") from error
+        detail = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
+        self._episode.note("delete-workload", "ok", detail)
+        return result.left
+
+    async def _licence(self) -> FreeRequest:
+        slow = 0
+        while slow < SLOW_LOOKS:
+            await self.wait_while_held()
+            proof = await self._power.read_again()
+            licensed_until = self._power.licensed_until(proof)
+            if self._episode.is_held:
+                continue  # one that came while we read is obeyed, too, and then read again
+            if workflow.now() < licensed_until:
+                return FreeRequest(
+                    target=self._episode.target, proof=proof, not_after=licensed_until, holder=self._episode.holder
+                )
+            slow += 1
+        raise TooSlow("power was never read in time to act upon it")
+
+    async def _left(self) -> Workload:
+        try:
+            return await workflow.execute_activity_method(
+                FreeingActivities.read_workload,
+                ActRequest(target=self._episode.target),
+                **(
+                    options.cluster_read(self._episode.target.cluster)
+                    | {"summary": "power-management: counts pods and attachments"}
+                ),
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the node's workloads can't be read") from error

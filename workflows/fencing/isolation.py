@@ -1,0 +1,275 @@
+"""Isolation in the order of its plan, and its undoing in recovery.
+
+What is done is remembered across restarts of the flow. Cutting and giving back is `workflows/fencing/paths.py`, detaching volumes
+`workflows/fencing/volumes.py`; what is freed before the power is off is freed here, under `path cut proven` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial, reduce
+from operator import or_
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import (
+    FreeCutRequest,
+    FreeingActivities,
+    FreeResult,
+    IsolationActivities,
+    TaintRequest,
+    Workload,
+)
+from policy.episode_events import EventReason
+from policy.episodes import PathProof, Step
+from policy.nodes import Taint
+from policy.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from workflows.episode.bookkeeping import Bookkeeping
+from workflows.episode.episode import Episode
+from workflows.episode.pacing import Pacing
+from workflows.episode.preflight import Preflight
+from workflows.episode.tries import Tries
+from workflows.fencing.devices import POLL_INTERVAL, longer
+from workflows.fencing.draining import Draining
+from workflows.fencing.paths import Paths
+from workflows.fencing.volumes import Volumes
+from workflows.kit import options
+from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, interrupt_for
+
+
+class IsolationSequence:
+    """The methods of isolation of one episode, and what recovery does about them."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight, tries: Tries) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._desk = desk
+        self._preflight = preflight
+        self._tries = tries
+        self._paths = Paths(episode, plan, desk, preflight)
+        self._volumes = Volumes(episode, plan)
+        self._draining = Draining(episode, preflight)
+        self._pacing = Pacing(episode, Step.ISOLATION)
+        self._detached_from: PowerDevice | None = None
+        self._done: set[int] = set()
+        self.freed = False
+        self.freed_pods = 0
+        self.pods_left = 0
+        """How many pods still stood behind the cut when the time for freeing them was over."""
+
+    @property
+    def began(self) -> bool:
+        """Whether any method has been carried out, or a path touched."""
+        return bool(self._done) or self._paths.touched
+
+    @property
+    def cut_since(self) -> datetime | None:
+        """When the first path was cut by this episode."""
+        return self._paths.cut_since
+
+    @property
+    def left(self) -> str:
+        """What is still cut, in words to end a sentence with."""
+        return self._paths.left
+
+    def adopt(self, endpoints: tuple[str, ...]) -> None:
+        """Paths that our mark says are cut."""
+        self._paths.adopt(endpoints)
+
+    @property
+    def detached(self) -> tuple[tuple[str, datetime], ...]:
+        """Every volume that was had detached, with the end of the command."""
+        return self._volumes.detached
+
+    def adopt_detached(self, volumes: tuple[tuple[str, datetime], ...]) -> None:
+        """Volumes that a run before this one has had detached."""
+        self._volumes.adopt(volumes)
+
+    def begin_anew(self) -> None:
+        """Go through all methods once more: what was cut an hour ago may have been given back by others."""
+        self._done.clear()
+
+    async def carry_out(self) -> None:
+        """Every method that is not done yet, and every path that others have opened. A failing one is tried as often as it may,
+        then it is the step's failure."""
+        for index, method in enumerate(self._plan.isolation):
+            if index in self._done and not self._is_undone(method):
+                continue
+            await self._episode.delay(method.delay, f"waits its delay before {method.name}", self._preflight.before_destruction)
+            await self._tries.carry_out(Step.ISOLATION, partial(self._isolate, method), tries=method.tries)
+            self._done.add(index)
+
+    def _is_undone(self, method: PlannedMethod) -> bool:
+        return method.act is Act.CUT_PATH and method.device is not None and self._paths.is_open(method.device)
+
+    async def undo(self, *, may_restore: Callable[[], bool], patient: bool) -> str:
+        """What recovery names, in its order. Answers what is left cut, in words to end a sentence with, "" for nothing."""
+        for method in self._plan.recovery:
+            if method.act is Act.RESTORE_PATH and method.device is not None:
+                await self._paths.restore(method.device, may_restore=may_restore, patient=patient)
+            elif method.act is Act.LIFT_QUARANTINE and method.device is not None:
+                await self._paths.lift_quarantine(method.device)
+        return self._paths.left
+
+    async def _isolate(self, method: PlannedMethod) -> None:
+        match method.act:
+            case Act.CORDON:
+                await self._cordon()
+            case Act.TAINT:
+                await self._taint(method)
+            case Act.DRAIN:
+                await self._draining.carry_out(method)
+            case Act.CHECK_VOLUMES:
+                await self._volumes.check(_device_of(method), _chosen_by(method))
+            case Act.CUT_PATH:
+                await self._paths.cut(_device_of(method), method.timeout)
+            case Act.QUARANTINE:
+                await self._paths.quarantine(_device_of(method))
+            case Act.DETACH_VOLUMES:
+                await self._detach_volumes(_device_of(method), method)
+            case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
+                self._episode.note(method.name, "later", "the node answers: what does not go by itself is freed once it is off")
+            case Act.FREE_CUT_PODS:
+                await self._free_cut_pods(self._preflight.before_destruction, stopped=self._somebody_spoke)
+            case _:
+                raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
+
+    async def _cordon(self) -> None:
+        self._episode.enter(doing="marks the node unschedulable")
+        await self._preflight.before_destruction()
+        result = await self._desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
+        self._episode.note("mark-unschedulable", "ok", result.detail)
+        await self._desk.tell(EventReason.NODE_ISOLATED, self._episode.reason)
+
+    async def _taint(self, method: PlannedMethod) -> None:
+        taint = Taint(
+            key=method.parameters.get("key", ""),
+            value=method.parameters.get("value", ""),
+            effect=method.parameters.get("effect", "NoSchedule"),
+        )
+        await self._preflight.before_destruction()
+        request = TaintRequest(target=self._episode.target, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
+        try:
+            result = await workflow.execute_activity_method(
+                IsolationActivities.taint,
+                request,
+                **(options.cluster_write(self._episode.cluster) | {"summary": f"isolation: taints the node {taint.key}"}),
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "the node can't be tainted") from error
+        self._episode.learns_of(result.added)
+        self._episode.note("taint", "ok", result.detail)
+
+    async def free_left_over(self, look: Callable[[], Awaitable[datetime]]) -> None:
+        """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
+        the machine is to come back. look: see `Preflight.before_destruction`; it heeds an abort that leaves the machine off."""
+        if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
+            return
+        try:
+            await self._free_cut_pods(look, stopped=lambda: self._episode.is_held)
+        except ProofLost:
+            raise
+        except (Hopeless, StepFailed) as interrupt:
+            self._episode.note("free-cut-pods", "left", interrupt.reason)
+            await self._desk.tell(EventReason.WORKLOADS_LEFT, interrupt.reason)
+
+    async def _is_ready(self) -> bool:
+        await self._preflight.before_destruction()
+        seen = self._episode.observation
+        return seen is not None and seen.ready
+
+    async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
+        await self._desk.take_node_lease(theirs_matters=not self._paths.touched)
+        look, patience = self._preflight.before_destruction, method.timeout or self._plan.off_timeout
+        if method.only is not None:
+            proof = await self._volumes.detach_chosen(device, method.only, look, patience)
+        else:
+            proof = await self._volumes.detach_all(device, look, patience)
+        if proof is not None:
+            self._detached_from = device
+            self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
+            await self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
+
+    def _somebody_spoke(self) -> bool:
+        """Before off any abort ends the episode."""
+        return self._episode.held is not None or self._episode.abort_asked is not None
+
+    async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:
+        """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
+        behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
+        deadline = workflow.now() + self._plan.free_timeout
+        self._episode.enter(doing="frees the pods behind the cut", until=deadline)
+        pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
+        while True:
+            licensed_until = await look()
+            proofs = await self._still_cut()
+            if not proofs:
+                self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
+                return
+            handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
+            result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, licensed_until, stopped)
+            if result is None:
+                if workflow.now() - self._pacing.waited >= deadline:
+                    raise StepFailed("whether the paths are still cut was never read in time to act upon the look before it")
+                await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+                pause = longer(pause)
+                continue
+            self.freed_pods += result.deleted_pods
+            left = result.left
+            if (left.pods, left.attachments) == (0, 0) or workflow.now() - self._pacing.waited >= deadline:
+                break
+            await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+            pause = longer(pause)
+        self.pods_left = left.pods
+        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
+
+    async def _still_cut(self) -> tuple[PathProof, ...]:
+        proofs = await self._paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
+        if self._detached_from is None:
+            return proofs
+        chosen = any(each.act is Act.DETACH_VOLUMES and each.only is not None for each in self._plan.isolation)
+        proof = await self._volumes.prove_some(self._detached_from) if chosen else await self._volumes.prove(self._detached_from)
+        return proofs if proof is None else (*proofs, proof)
+
+    async def _free_round(
+        self,
+        proofs: tuple[PathProof, ...],
+        storage: CutStorage,
+        left: Workload,
+        licensed_until: datetime,
+        stopped: Callable[[], bool],
+    ) -> FreeResult | None:
+        asked = FreeCutRequest(
+            target=self._episode.target,
+            proofs=proofs,
+            storage=storage,
+            not_after=licensed_until,
+            holder=self._episode.holder,
+        )
+        request = await self._pacing.bounded(asked, left)
+        if request is None or stopped() or workflow.now() >= licensed_until:
+            return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
+        self.freed = True
+        try:
+            return await workflow.execute_activity_method(
+                FreeingActivities.free_cut_pods,
+                request,
+                **(options.consequence(self._episode.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "pods behind the cut can't be freed") from error
+
+
+def _chosen_by(method: PlannedMethod) -> Chosen:
+    if method.only is None:
+        raise Hopeless(f"{method.name}: {method.act.value} without any volume")
+    return method.only
+
+
+def _device_of(method: PlannedMethod) -> PowerDevice:
+    if method.device is None:
+        raise Hopeless(f"{method.name}: {method.act.value} without a device")
+    return method.device

@@ -1,0 +1,96 @@
+"""Parked: an open episode that can do nothing more until a person says so (needs-human), or until nobody is needed any more.
+
+Nothing is in flight, the permit is given back, id and marks are kept. What a person may say is
+`workflows/episode/conversation.py`; what becomes of an episode that ends while it is parked is `workflows/fencing/endings.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from temporalio import workflow
+
+from policy.episodes import Outcome, Phase
+from policy.fencing_requests import Stage
+from workflows.fencing.case import Case
+from workflows.fencing.endings import End, Endings
+from workflows.fencing.power_management import PowerManagement
+
+Ending = Callable[[], Awaitable[End]]
+
+
+class Parking:
+    """The waits of one episode for a person."""
+
+    def __init__(self, case: Case, power_management: PowerManagement, endings: Endings) -> None:
+        self._case = case
+        self._episode = case.episode
+        self._management = power_management
+        self._endings = endings
+        self._parked = False
+
+    @property
+    def wants_a_word(self) -> bool:
+        """Whether it waits for a person now, and off has yet to be proven. Who is asked since marks or paths can't be given back
+        need not speak of off: nothing would be done with it."""
+        return self._parked and self._episode.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
+
+    async def park(self, problem: str) -> End | None:
+        """Wait until a person has it go on (None), or until it ends."""
+        self._parked = True
+        try:
+            ending = await self._wait(problem)
+        finally:
+            self._parked = False
+        return await ending() if ending is not None else None
+
+    async def _wait(self, problem: str) -> Ending | None:
+        episode, case = self._episode, self._case
+        case.power.remember_what_is_said()
+        episode.resumed = None
+        await case.freeing.pause()
+        await case.desk.ask_for_a_person(problem)
+        await case.answering.say(Stage.FAILED, problem)
+        while True:
+            if (abort := episode.abort_asked) is not None:
+                return partial(self._endings.aborted, f"aborted by {abort.who} ({abort.reason}): {problem}")
+            if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
+                return ending
+            if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
+                if case.only_restoring_is_left:
+                    break  # a brake holds up nothing that restores (S17)
+                refused = await episode.obtain_permit(case.permit_request())
+                if not refused:
+                    break
+                episode.resumed = episode.acknowledgement = None
+                episode.problem = f"{problem}; a person's word came, but no permit: {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+            if episode.abort_asked is None:  # it may have come while we looked elsewhere
+                await episode.rest(None, "a person's word")
+        if not (case.touched or case.freed_something):
+            await case.pin_anew()
+        episode.restarts, episode.problem, self._management.resumed_at = 0, "", workflow.now()
+        self._management.take_word()
+        episode.enter(phase=Phase.RUNNING, doing="goes on")
+        return None
+
+    async def _ended_by_itself(self) -> Ending | None:
+        """A parked node that came back, or was replaced, needs nobody any more. Believed only of what was read just now."""
+        case = self._case
+        if not await case.preflight.refresh():
+            return None
+        if case.pinned_node.is_replaced() or case.pinned_node.is_back():
+            return self._endings.returned
+        if case.power.proof is None and await case.preflight.need_is_gone():
+            return await self._back_by_itself()
+        return None
+
+    async def _back_by_itself(self) -> Ending | None:
+        """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
+        message = "the node came back by itself" if self._case.pinned_node.says_ready() else "the need is gone"
+        if problem := self._case.doubt() or await self._management.switch_on_again():
+            self._episode.problem = f"{message}; but {problem}"
+            self._episode.enter(doing="needs a person")
+            return None
+        return partial(self._endings.restored, Outcome.RECOVERED, message)

@@ -1,0 +1,189 @@
+"""The paths of one node to storage and network: cut at a device, read as cut, and given back when that is safe.
+
+A path is noted in our mark *before* it is cut, so that whoever takes the node over knows of it. Where a consequence was carried
+out it is given back only after `restart proven` or a person's word: what was freed may be written by somebody else by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import IsolationActivities, PathRequest
+from policy.episode_events import EventReason
+from policy.episodes import PathProof, Phase, Step
+from policy.fencing import off_proven
+from policy.marks import Added
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from workflows.episode.bookkeeping import Bookkeeping
+from workflows.episode.episode import Episode
+from workflows.episode.preflight import Preflight
+from workflows.fencing.devices import PATH, Devices, states
+from workflows.fencing.quarantine import Quarantines
+from workflows.kit import options
+from workflows.kit.interrupts import StepFailed, interrupt_for
+
+QUARANTINE = "#quarantine"
+"""Set behind a machine's endpoint where our mark tells of its quarantine."""
+
+
+class Paths:
+    """What may be cut because of this episode, or of one before it, and for how long."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._desk = desk
+        self._preflight = preflight
+        self._devices = Devices(episode, plan, PATH)
+        self._quarantines = Quarantines(episode, plan)
+        self._cut: dict[str, datetime | None] = {}
+        """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
+
+    @property
+    def touched(self) -> bool:
+        """Whether a path may be cut because of us."""
+        return bool(self._cut)
+
+    @property
+    def cut_since(self) -> datetime | None:
+        """When the first path was cut by this episode."""
+        return min((moment for moment in self._cut.values() if moment is not None), default=None)
+
+    @property
+    def left(self) -> str:
+        """What is still cut, in words to end a sentence with; "" for nothing. Another step of a ladder may have given it back."""
+        cut = [each for each in self._cut if each in self._episode.added.paths]
+        return f"; left cut: {', '.join(cut)}" if cut else ""
+
+    def adopt(self, endpoints: tuple[str, ...]) -> None:
+        """Paths that our mark says are cut: by a predecessor, an earlier history or an earlier step."""
+        self._cut |= dict.fromkeys(endpoints)
+        self._episode.learns_of(Added(paths=endpoints))
+
+    def is_open(self, device: PowerDevice) -> bool:
+        """Whether a path that was cut has been seen open since, or was never cut here."""
+        return self._cut.get(device.endpoint) is None
+
+    # Cutting --------------------------------------------------------------------------------------------------------
+
+    async def cut(self, device: PowerDevice, timeout: timedelta | None) -> None:
+        """One try; what an earlier one may have done was waited out."""
+        ended = self._cut.get(device.endpoint)
+        if ended is None:
+            await self._desk.take_node_lease(theirs_matters=not self.touched)
+            await self._note(device, device.endpoint, cut=True)
+            self._cut[device.endpoint] = None
+            licensed_until = await self._preflight.before_destruction()
+            self._episode.enter(doing=f"cuts the path {device.endpoint}")
+            commanded = await self._devices.command_off(device, licensed_until)
+            if commanded.failed is not None:
+                raise commanded.failed
+            self._cut[device.endpoint] = ended = commanded.ended_at
+        patience = timeout or device.off_timeout or self._plan.off_timeout
+        self._episode.enter(doing="waits until the path is read as cut", until=workflow.now() + patience)
+        readings = await self._devices.read_until([device], PowerState.OFF, patience)
+        proof = off_proven((device,), {device.endpoint: ended}, readings, None)
+        if proof is None:
+            self._cut[device.endpoint] = None  # what was commanded had no effect: the next try commands again
+            raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
+        self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
+        self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
+        await self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
+
+    async def prove(self, devices: Iterable[PowerDevice]) -> tuple[PathProof, ...]:
+        """Read every cut path once more, just before a consequence (S2)."""
+        devices = tuple(devices)
+        proofs = []
+        for device, reading in zip(devices, await self._devices.read_all(devices), strict=True):
+            ended = self._cut.get(device.endpoint)
+            if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
+                if reading.state is PowerState.ON and device.endpoint in self._cut:
+                    self._cut[device.endpoint] = None  # somebody has opened it: it is to be cut anew
+                raise StepFailed(f"the path is not proven cut: {states([reading])}")
+            proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
+        return tuple(proofs)
+
+    async def quarantine(self, device: PowerDevice) -> None:
+        """Put a cloud machine behind one security group. It licenses nothing: connections that are open live on."""
+        await self._desk.take_node_lease(theirs_matters=not self.touched)
+        await self._note(device, device.endpoint + QUARANTINE, cut=True)
+        self._cut[device.endpoint + QUARANTINE] = None
+        await self._quarantines.apply(device, await self._preflight.before_destruction())
+        await self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
+
+    # Giving back ----------------------------------------------------------------------------------------------------
+
+    async def restore(self, device: PowerDevice, *, may_restore: Callable[[], bool], patient: bool) -> None:
+        """Give a path back if we may have cut it. may_restore: whether that is safe now; patient: wait for a person's word where
+        it is not, else it is left cut."""
+        if device.endpoint not in self._cut:
+            return
+        if may_restore() or (patient and await self._has_word(device, may_restore)):
+            await self._insist(device.endpoint, lambda: self._give_back(device))
+
+    async def lift_quarantine(self, device: PowerDevice) -> None:
+        """Give a machine its security groups back."""
+        if device.endpoint + QUARANTINE in self._cut:
+            await self._insist(device.endpoint + QUARANTINE, lambda: self._lift(device))
+
+    async def _has_word(self, device: PowerDevice, may_restore: Callable[[], bool]) -> bool:
+        """Wait for a person, or a restart. False: aborted, and left as it is."""
+        self._episode.resumed = None
+        problem = f"{device.endpoint} is left cut: pods were freed and no restart is proven; resume gives it back"
+        await self._desk.ask_for_a_person(problem)
+        while self._episode.resumed is None and not may_restore():
+            if self._episode.abort_asked is not None:
+                return False
+            await self._episode.rest(None, "a person's word on the path")
+            await self._preflight.refresh()
+        self._episode.problem = ""
+        self._episode.enter(phase=Phase.DONE, doing="goes on")
+        return True
+
+    async def _insist(self, name: str, give_back: Callable[[], Awaitable[None]]) -> None:
+        """However long it takes: a node without its storage is of no use. A person's abort leaves the path cut: our mark goes on
+        telling of it."""
+        self._episode.enter(step=Step.RECOVERY, doing=f"gives the path {name} back")
+        failing, pause = "a path can't be given back", self._plan.retry_interval
+        if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
+            del self._cut[name]
+            self._episode.path_proofs.pop(name, None)
+
+    async def _give_back(self, device: PowerDevice) -> None:
+        commanded = await self._devices.command_on(device, await self._preflight.before_restoring())
+        if commanded.failed is not None:
+            raise commanded.failed
+        readings = await self._devices.read_until([device], PowerState.ON, self._plan.off_timeout)
+        if readings[0].state is not PowerState.ON:
+            raise StepFailed(f"the path is not back: {states(readings)}")
+        await self._note(device, device.endpoint, cut=False)
+        await self._desk.tell(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
+
+    async def _lift(self, device: PowerDevice) -> None:
+        await self._quarantines.lift(device, await self._preflight.before_restoring())
+        await self._note(device, device.endpoint + QUARANTINE, cut=False)
+        await self._desk.tell(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
+
+    async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
+        request = PathRequest(
+            target=self._episode.target,
+            endpoint=endpoint,
+            cut=cut,
+            not_after=workflow.now() + options.WRITE_WINDOW,
+        )
+        step = "isolation" if cut else "recovery"
+        summary = f"{step}: notes that {device.endpoint} is {'to be cut' if cut else 'given back'}"
+        try:
+            await workflow.execute_activity_method(
+                IsolationActivities.note_path, request, **(options.cluster_write(self._episode.cluster) | {"summary": summary})
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, "our mark can't be written") from error
+        others = tuple(each for each in self._episode.added.paths if each != endpoint)
+        self._episode.added = replace(self._episode.added, paths=(*others, endpoint) if cut else others)

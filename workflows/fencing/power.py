@@ -1,0 +1,378 @@
+"""Power, as a workflow sees it: command, wait out, read, and only then conclude.
+
+`PowerSequence` keeps what has been proven across tries and restarts of the flow. It never repeats a command blindly: after
+anything unclear it waits until nothing can be in flight and reads (S33, S34). How a device is spoken to is
+`activities/power/`; what follows from a proof is `workflows/fencing/freeing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import NoReturn
+
+from temporalio import workflow
+
+from policy.episodes import OffProof, Reading
+from policy.fencing import level_proven, may_switch_on, off_proven
+from policy.plan import FencingPlan, PowerDevice
+from policy.power import PowerState
+from workflows.episode.episode import Episode
+from workflows.episode.preflight import PowerOnLicence
+from workflows.fencing.devices import POLL_INTERVAL, POWER, Devices, longer, states
+from workflows.kit import options
+from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
+
+Look = Callable[[], Awaitable[datetime]]
+"""A last look; it answers until when the act that follows may begin."""
+LookBeforeOn = Callable[[], Awaitable[PowerOnLicence]]
+
+
+class PowerSequence:
+    """The devices of one node: off until proven, read again before each consequence, on until read as on."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._devices = Devices(episode, plan, POWER)
+        self._off_ended: dict[str, datetime] = {}
+        """Of the offs since anybody last switched the machine on: what a proof is made of."""
+        self._left_off: set[str] = set()
+        """Every device that was switched off by us, and is not read as on since we have asked for that, whatever others did."""
+        self._ours: set[str] = set()
+        """Every device that we have ever switched off: whether it is on again is for it to say."""
+        self.says_on = False
+        """Whether a device has said on after we commanded it."""
+        self._said_before_word: dict[str, PowerState] = {}
+        self._tried_out = False
+        self._proven: tuple[PowerDevice, ...] = ()
+        """The level that gave the latest proof."""
+        self.proof: OffProof | None = None
+        self.powered_on_at: datetime | None = None
+        self._given_up: dict[str, str] = {}
+        """The devices whose machine was commanded to be given up, with what tells that machine from another of its name."""
+        self.given_up = ""
+        """What was last read of that."""
+        self.kept = False
+        """Whether a machine that the plan gives up is to come back all the same."""
+        self._on_since: datetime | None = None
+        """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
+
+    @property
+    def off_commanded_at(self) -> datetime | None:
+        """When the first off of this episode had ended, None while none was commanded or the machine was switched on since."""
+        return min(self._off_ended.values(), default=None)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether this episode has sent no power command that may have had an effect."""
+        return not self._off_ended and not self._left_off and self.powered_on_at is None
+
+    @property
+    def left_off(self) -> tuple[str, ...]:
+        """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
+        return () if self.says_on else tuple(sorted(self._left_off))
+
+    def adopt_off(self, endpoints: tuple[str, ...]) -> None:
+        """Devices that an earlier history has left off. Raises Hopeless where the plan names others by now (S9)."""
+        if others := sorted(set(endpoints) - set(self._plan.endpoints)):
+            raise Hopeless(f"{', '.join(others)} was switched off, and is configured for the node no more: switch it on by hand")
+        self._left_off |= set(endpoints)
+        self._ours |= set(endpoints)
+
+    async def try_out(self) -> None:
+        """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
+        missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
+        if self._tried_out:
+            return
+        hopeless: Hopeless | None = None
+        for level in self._plan.levels:
+            try:
+                readings = await self._devices.read_all(level)
+            except Hopeless as found:
+                self._episode.note("read-power", "failed", found.reason)
+                hopeless = hopeless or found
+                continue
+            for reading in readings:
+                self._episode.note("read-power", reading.state.value, reading.endpoint)
+            hopeless = None  # one level that can be spoken to is enough to begin with
+            break
+        if hopeless is not None:
+            raise hopeless
+        self._tried_out = True
+        self._devices.said.clear()  # what was said before any off is nothing that a person's word could stand against
+
+    # Off ------------------------------------------------------------------------------------------------------------
+
+    async def already_off(self) -> bool:
+        """Whether an off commanded earlier in this episode turns out to be proven now (a lost answer, a slow device)."""
+        return bool(self._commanded()) and await self._prove()
+
+    async def switch_off(self, look: Look) -> None:
+        """Off, level after level until one is proven off; each command right after a last look (S20).
+
+        Raises the last level's failure where none is, and whatever turn the look finds.
+        """
+        for number, level in enumerate(self._plan.levels, start=1):
+            last = number == len(self._plan.levels)
+            failed = await self._command_off(level, look, last=last) or await self._await_off(level)
+            if failed is None:
+                return
+            if last or isinstance(failed, Unlicensed):
+                raise failed  # what was only declined for now speaks against no level
+            self._episode.note("power-off", "level failed", f"{number} of {len(self._plan.levels)}: {failed.reason}")
+
+    async def _command_off(self, level: tuple[PowerDevice, ...], look: Look, *, last: bool) -> Interrupt | None:
+        """One off to every device of the level, all before any reading (S4). Answers why one can't be commanded.
+
+        Such a level proves nothing. Its other devices are switched off all the same, since what they say would contradict the
+        next level; after the last level there is none, and what is not needed is not touched.
+        """
+        failed: Interrupt | None = None
+        for device in level:
+            await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
+            licensed_until = await look()
+            self._episode.enter(doing="commands power off")
+            commanded = await self._devices.command_off(device, licensed_until)
+            if commanded.failed is None:
+                self._is_switched_off(device, commanded.ended_at)
+                continue
+            failed = commanded.failed
+            self._episode.note("power-off", "failed", failed.reason)
+            if last or isinstance(failed, Unlicensed):
+                break
+        return failed
+
+    async def _await_off(self, level: tuple[PowerDevice, ...]) -> Interrupt | None:
+        """Read until off is proven, as long as this level is given, and whatever was switched off before and may contradict it.
+        Answers why it is not."""
+        began = workflow.now()
+        deadline = max(
+            (began if device in level else self._off_ended[device.endpoint]) + (device.off_timeout or self._plan.off_timeout)
+            for device in self._plan.devices
+            if device in level or device.endpoint in self._off_ended
+        )
+        patience = deadline - began
+        self._episode.enter(doing="waits until off is read back", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            try:
+                if await self._prove():
+                    return None
+            except Hopeless as failed:
+                return failed
+            if workflow.now() >= deadline:
+                said = self._episode.problem or "not off"
+                return StepFailed(f"off is not proven within {patience.total_seconds():g} s: {said}")
+            await workflow.sleep(pause, summary="until the next reading of power")
+            pause = longer(pause)
+
+    async def read_again(self) -> OffProof:
+        """Read once more, just before a consequence (S2). The proof ends if a device says on (S6): one of those that gave it, or
+        one that should have been switched off before them and was silent then."""
+        if self.proof is None:
+            raise ProofLost("off is not proven")
+        if self.proof.acknowledgement is not None:
+            return await self._still_acknowledged(self.proof)
+        readings = await self._read_tried(self._proven)
+        if any(reading.state is PowerState.ON for reading in readings):
+            self._on_since = self._episode.moment()
+            self.lose(f"off no longer holds: {states(readings)}")
+        fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
+        if fresh is None:
+            raise StepFailed(f"off can't be read again: {states(readings)}")  # silence licenses nothing, and takes nothing back
+        self.proof = self._episode.off_proof = fresh
+        return fresh
+
+    def licensed_until(self, proof: OffProof) -> datetime:
+        """Until when what needs that proof may begin: counted from the asking, for which the devices had their own time (S45). A
+        person's word is as old as it is."""
+        asked = min((reading.at for reading in proof.readings), default=workflow.now())
+        return asked + max(options.ACT_WINDOW, self._plan.act_deadline + 2 * options.IN_FLIGHT_MARGIN)
+
+    def lose(self, reason: str) -> NoReturn:
+        """The proof is over (S6)."""
+        self.proof = self._episode.off_proof = None
+        raise ProofLost(reason)
+
+    def remember_what_is_said(self) -> None:
+        """What the devices said before a person is asked: their word stands against that, not against what changes later."""
+        self._said_before_word = dict(self._devices.said)
+
+    def accept(self, proof: OffProof) -> None:
+        """Take a person's acknowledgement for the proof (S8)."""
+        self.proof = self._episode.off_proof = proof
+
+    def take_word_of(self, before: PowerSequence) -> None:
+        """A person's word is about the machine, whichever devices are configured for it."""
+        self._said_before_word = before._said_before_word
+        self.proof, self.kept = before.proof, before.kept
+
+    async def _still_acknowledged(self, proof: OffProof) -> OffProof:
+        """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
+        # One that can never be read is as silent as the others, and hides nothing of what they say.
+        for reading in await self._devices.read_all(self._plan.devices, may_fail=lambda _device: True):
+            if reading.state is PowerState.ON and self._said_before_word.get(reading.endpoint) is not PowerState.ON:
+                self.lose(f"{reading.endpoint} says on, which it did not when a person said off")
+        return proof
+
+    def _commanded(self) -> list[tuple[PowerDevice, ...]]:
+        """The levels whose every device has been commanded off."""
+        return [level for level in self._plan.levels if all(device.endpoint in self._off_ended for device in level)]
+
+    async def _read_tried(self, needed: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
+        """Read every level as far as they were tried: a device that could not be switched off may say by now that the machine
+        has power. Those needed are read last, so that no silent one makes their word old; only of these it is raised that one
+        can never be read."""
+        last = max(number for number, level in enumerate(self._plan.levels) if level in self._commanded())
+        others = [device for level in self._plan.levels[: last + 1] for device in level if device not in needed]
+        told = await self._devices.read_all(others, may_fail=lambda _device: True)
+        return (*told, *await self._devices.read_all(needed))
+
+    async def _prove(self) -> bool:
+        """Whether a level that has been commanded off is proven off now."""
+        levels = self._commanded()
+        readings = await self._read_tried(levels[-1])
+        proof = level_proven(levels, self._off_ended, readings, self._on_since)
+        self._episode.problem = "" if proof else states(readings)
+        if proof is None:
+            return False
+        read = {reading.endpoint for reading in proof.readings}
+        self._proven = next(level for level in levels if {device.endpoint for device in level} == read)
+        self.proof = self._episode.off_proof = proof
+        self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in proof.readings))
+        return True
+
+    # On -------------------------------------------------------------------------------------------------------------
+
+    async def turn_on(self, look: LookBeforeOn) -> None:
+        """Command on, after a look that holds until then, and read until on. The proof of off ends here (S6); a failing on never
+        sends another off (S5).
+
+        Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
+        must say on again; a device of another one may be as silent as it was before. Each that was switched off is commanded,
+        whatever becomes of the others: one of two supplies may be enough, and what is raised where one fails is for the caller to
+        weigh with `says_on`.
+        """
+        licence = await look()
+        if not self._plan.levels:
+            return  # whoever's word says that it was off switches it on as well
+        self._episode.enter(doing="commands power on")
+        needed = self._proven or self._latest_level()
+        failures: dict[str, Interrupt] = {}
+        for device in self._to_switch_on(needed):
+            if workflow.now() >= licence.until:
+                licence = await look()
+            asked_at = self._episode.moment()
+            failed = self._why_not_on(device, licence) or (await self._devices.command_on(device, licence.until)).failed
+            if failed is None:
+                self._is_switched_on(asked_at)
+            elif device in needed or device.endpoint in self._left_off:
+                failures[device.endpoint] = failed
+        if commanded := [device for device in needed if device.endpoint not in failures]:
+            await self._read_on(commanded)
+        for failed in failures.values():
+            raise failed
+        self._off_ended.clear()
+        self._left_off.clear()
+
+    def _why_not_on(self, device: PowerDevice, licence: PowerOnLicence) -> Interrupt | None:
+        """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
+        endpoint, abort = device.endpoint, self._episode.abort_asked
+        ours, insisted = endpoint in self._ours, abort is not None and abort.power_on
+        may = may_switch_on(endpoint, switched_off=ours, configured=licence.endpoints, insisted=insisted)
+        if may:
+            return None
+        now = ", ".join(licence.endpoints or ()) or "none"
+        changed = f"{endpoint} is not configured for the node any more (now: {now}), and may feed another machine"
+        if may is None:
+            reason = f"whether {endpoint} is still configured for the node can't be told: switch the machine on by hand"
+        elif ours:
+            reason = f"{changed}: put the configuration back and resume; `abort --power-on` switches it on all the same"
+        else:
+            reason = f"{changed}: switch the machine on by hand"
+        self._episode.note("power-on", "refused", reason)
+        return StepFailed(reason) if may is None else Hopeless(reason)
+
+    async def _read_on(self, devices: list[PowerDevice]) -> None:
+        patience = self._plan.off_timeout
+        self._episode.enter(doing="waits until on is read back", until=workflow.now() + patience)
+        readings = await self._devices.read_until(devices, PowerState.ON, patience)
+        self.says_on = any(reading.state is PowerState.ON for reading in readings)
+        if any(reading.state is not PowerState.ON for reading in readings):
+            raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s: {states(readings)}")
+
+    async def terminate(self, look: Look) -> None:
+        """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
+        before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
+        for device in self._proven or self._plan.devices[:1]:
+            unheard = True
+            while unheard:
+                licensed_until = await look()
+                proof = await self.read_again()
+                if proof.acknowledgement is not None or not self._proven:
+                    raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
+                unheard = self._episode.held is not None or self._episode.abort_asked is not None
+            commanded = await self._devices.terminate(device, licensed_until)
+            if commanded.failed is not None:
+                raise commanded.failed
+            self._given_up[device.endpoint] = commanded.machine or self._given_up.get(device.endpoint, "")
+
+    def keep(self, *, by_a_person: bool = False) -> bool:
+        """Have a machine that the plan gives up come back instead. Answers whether that can be: not once it was commanded, and
+        where the plan names no way on, only once a person has it go on."""
+        self.kept = self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._given_up
+        return self.kept
+
+    @property
+    def is_to_be_given_up(self) -> bool:
+        """Whether there is no way back for the machine once it is off and freed."""
+        return self._plan.terminate_instance and not self.kept
+
+    async def is_given_up(self) -> bool:
+        """Whether a machine that we have commanded to be given up is read as that, as long as an off may take (S2)."""
+        devices = [device for device in self._proven if device.endpoint in self._given_up]
+        if not devices or len(devices) < len(self._proven):
+            return False
+        patience = max(device.off_timeout or self._plan.off_timeout for device in devices)
+        deadline = workflow.now() + patience
+        self._episode.enter(doing="waits until the machine is read as given up", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            readings = [await self._devices.read_given_up(each, self._given_up[each.endpoint]) for each in devices]
+            self.given_up = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
+            if all(reading.given_up for reading in readings):
+                self._episode.note("given-up", "ok", self.given_up)
+                return True
+            if workflow.now() >= deadline:
+                return False
+            await workflow.sleep(pause, summary="until the machine is read again")
+            pause = longer(pause)
+
+    def _latest_level(self) -> tuple[PowerDevice, ...]:
+        """The level that speaks for the machine where none was proven off: the latest that was commanded as a whole, or else in
+        part."""
+        touched = [level for level in self._plan.levels if any(device.endpoint in self._left_off for device in level)]
+        return next(reversed(self._commanded() or touched), self._plan.levels[0])
+
+    def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
+        """What may have been switched off, by us or by a person on whose word we go on."""
+        touched = {device.endpoint for device in needed} | (self._left_off or set(self._plan.endpoints))
+        return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
+
+    def _is_switched_on(self, asked_at: datetime) -> None:
+        """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
+        node may long be back by the time that we know of it."""
+        self.proof = None
+        self.powered_on_at = self.powered_on_at or asked_at
+        self._on_since = asked_at
+
+    def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:
+        """An off has ended. The first one after an on, whoever's, begins a new round: earlier offs prove nothing (S6)."""
+        if self._on_since is not None:
+            self._off_ended.clear()
+            self.powered_on_at = self._on_since = None
+        self._off_ended[device.endpoint] = ended
+        self._left_off.add(device.endpoint)
+        self._ours.add(device.endpoint)
+        self.says_on = False

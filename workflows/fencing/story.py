@@ -1,0 +1,423 @@
+"""Fencing: isolate a node, switch it off, prove that it is off, free what ran there, switch it on, see it come back, restore.
+
+The story is `FencingStory`, from top to bottom; `Fencing` at the end is the thin workflow round it (Remediation awaits the
+same story). It is the automaton of the node-fencing proposal, made safe:
+
+    new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
+    a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
+
+The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_management.py`, the ends
+`workflows/fencing/endings.py`, the wait for a person `workflows/fencing/parking.py`; all of them share a
+`workflows/fencing/case.py`. What all kinds of episode have is `workflows/episode/episode.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.target import Configured, PinResult, TargetActivities
+from activities.errors import error_message
+from policy.episode_events import EventReason
+from policy.episodes import EpisodeResult, FencingInput, Kind, NeedKind, Outcome, Phase, Step
+from policy.fencing import power_due
+from policy.identity import same_machine
+from policy.plan import FencingPlan
+from workflows.episode.answering import Answering
+from workflows.episode.episode import Episode
+from workflows.episode.mirror import Mirror
+from workflows.fencing.case import Case, open_case
+from workflows.fencing.dumping import CrashDump
+from workflows.fencing.endings import End, Endings, after_off, close
+from workflows.fencing.parking import Parking
+from workflows.fencing.power_management import PowerManagement
+from workflows.kit import options
+from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, ProofLost, StepFailed, TargetChanged, Vetoed
+from workflows.kit.messages import AbortRequest
+
+
+class FencingStory:
+    """One fencing of one node. What is declared here without a value exists once the target is pinned."""
+
+    power_management: PowerManagement
+    endings: Endings
+    parking: Parking
+    crash_dump: CrashDump
+
+    def __init__(
+        self,
+        request: FencingInput,
+        *,
+        episode: Episode | None = None,
+        adjust: Callable[[FencingPlan], FencingPlan] | None = None,
+        deadline: datetime | None = None,
+        goes_on: bool = False,
+    ) -> None:
+        """episode: of a remediation one of whose steps this is; None: one of its own. adjust: what is made of the node's plan.
+        deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer.
+        goes_on: the remediation began in an earlier history, in which nothing was under way at the end: marks of its incident are
+        its own."""
+        incident = request.incident or workflow.uuid4().hex[:12]
+        reason = request.need.reason if request.need else request.reason
+        self._request = request
+        self._case: Case | None = None
+        self._adjust = adjust
+        self._deadline = deadline
+        self._is_a_step = episode is not None
+        self._goes_on = goes_on
+        self.episode = episode or Episode(
+            kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason
+        )
+        if episode is None:
+            self.episode.permit = request.permit_granted
+            self.episode.holder = request.holder
+            self.episode.mirror = Mirror(incident)
+
+    @property
+    def case(self) -> Case:
+        """Everything about the node; there is something once the target is pinned."""
+        if self._case is None:
+            raise RuntimeError("the target has not been pinned yet")
+        return self._case
+
+    # The story ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> EpisodeResult:
+        """From the first look to the end of the episode, whatever happens in between."""
+        refused = await self._begin()
+        end = End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+        return await close(self.episode, end, self._case)
+
+    async def as_a_step(self) -> End:
+        """The same as one step of a remediation, which has the permit, goes on afterwards, and closes the episode.
+
+        Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
+        """
+        try:
+            refused = await self._begin()
+            return End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
+        finally:
+            if self._case is not None:  # a path is one, whichever step has cut it and whichever has freed
+                self.episode.freed = self._case.freed_something
+
+    async def undo(self) -> str:
+        """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
+        sentence with."""
+        case = self._case
+        if case is None or not case.isolation.left:
+            return ""
+        if await case.preflight.refresh() and case.pinned_node.is_replaced():
+            return case.isolation.left
+        return await self.endings.give_back_paths(patient=False)
+
+    async def find_again(self) -> None:
+        """Of a step that was carried out in an earlier history only the mark on the Node tells what is cut."""
+        if self._case is not None:
+            return
+        try:
+            pin = await self._pin()
+        except ActivityError as error:
+            self.episode.note("pin", "failed", error_message(error))
+            return
+        self._open(pin)
+        await self.case.adoption.settle()
+
+    @property
+    def left_off(self) -> tuple[str, ...]:
+        """The devices by which the machine was switched off, and not on again for all that is known here."""
+        return self._case.power.left_off if self._case is not None else ()
+
+    async def bring_back(self, left_off: tuple[str, ...]) -> str:
+        """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
+        where it does. left_off: the devices, where an earlier history has left them off."""
+        try:
+            await self.find_again()
+            if self._case is None:
+                return f"{self.episode.node} can't be looked up"
+            self.case.preflight.deadline = None  # the time of the step is over, that of the machine is not
+            self.case.power.adopt_off(left_off)
+            if problem := await self.power_management.switch_on_again():
+                return problem
+            await self.power_management.wait_for_return()
+        except Interrupt as interrupt:
+            return interrupt.reason
+        return ""
+
+    async def _until_the_end(self) -> End:
+        """The flow as often as it takes, and a person where it can't go on."""
+        if self.case.need.kind is NeedKind.CLEAN_UP:
+            return await self._clean_up()
+        while True:
+            try:
+                return await self._flow()
+            except NeedGone as interrupt:
+                ended = await self._way_back(Outcome.RECOVERED, f"nothing more to do: {interrupt.reason}")
+            except Vetoed as interrupt:
+                ended = await self._way_back(Outcome.RELEASED, f"{self._how_far()}: {interrupt.reason}")
+            except AbortAsked as interrupt:
+                return await self.endings.aborted(interrupt.reason)
+            except StepFailed as interrupt:
+                if isinstance(interrupt, ProofLost):
+                    await self.case.desk.note_off(None)
+                ended = await self._start_over(interrupt.reason)
+            except TargetChanged as interrupt:
+                ended = None if await self._is_registered_anew() else await self._last_resort(interrupt.reason)
+            except Hopeless as interrupt:
+                ended = await self._last_resort(interrupt.reason)
+            if ended is not None:
+                return ended
+
+    async def _last_resort(self, problem: str) -> End | None:
+        """A person is asked; where this is a step of a ladder, the next one goes first."""
+        if self._is_a_step:
+            await self.case.freeing.pause()  # nor go on freeing while nobody reads the proof (S1)
+            raise Hopeless(problem)
+        while True:
+            if (ended := await self.parking.park(problem)) is not None:
+                return ended
+            problem = await self._pin_anew()
+            if not problem:
+                return None
+
+    async def _flow(self) -> End:
+        """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
+        case, act = self.case, self.power_management
+        if not case.plan.levels and case.power.proof is None:
+            return await self._fence_by_paths()
+        if not case.freeing.done:
+            if case.power.proof is None and not await act.was_switched_off():
+                await self._isolate()
+                await self.crash_dump.free_at_once()
+                await self._wait_before_power()
+                await self.crash_dump.wait()
+                await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_off)
+            await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_free)
+        if case.leaves_off:
+            return await self.endings.left_off()
+        if case.power.is_to_be_given_up and case.power.proof is not None:
+            await case.tries.carry_out(Step.POWER_MANAGEMENT, act.try_give_up)
+            message = f"off is proven, and the machine is given up for good ({case.power.given_up})"
+            return await self.endings.restored(Outcome.FENCED_OFF, message)
+        if not case.plan.power_on and not case.power.kept:
+            if case.power.proof is None:
+                raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
+            await act.say_finished("off is proven, and the machine is left off")
+            return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
+        await act.switch_on()
+        await act.say_finished("off was proven, and the machine is switched on again")
+        await act.wait_for_return()
+        return await self.endings.returned()
+
+    async def _fence_by_paths(self) -> End:
+        """Without any power device: the paths are cut, what lies behind them is freed, the restart is somebody else's."""
+        await self._isolate()
+        await self.power_management.wait_for_return()
+        return await self.endings.returned()
+
+    # Beginning ------------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> str:
+        """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
+        self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
+        self.episode.introduce(zone="", reason=self.episode.reason)
+        try:
+            pin = await self._pin()
+        except ActivityError as error:
+            return error_message(error)
+        self._open(pin)
+        case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
+        try:
+            await case.tries.carry_out(Step.ISOLATION, case.adoption.take_over)
+            if not self.episode.permit and acts:
+                refused = await self.episode.obtain_permit(case.permit_request())
+                if refused:
+                    return refused
+                await case.pin_anew()
+            self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
+            await case.tries.carry_out(Step.ISOLATION, self._mark)
+            await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
+        except Interrupt as interrupt:
+            await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
+            if not self._is_a_step:
+                await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
+            return f"{interrupt.reason}{case.isolation.left}"
+        await case.adoption.settle()
+        return ""
+
+    async def _pin_anew(self) -> str:
+        """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
+        looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
+        His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
+        case, word = self.case, self.case.power.proof is not None
+        begun = not case.power.untouched or case.freed_something or case.freeing.done
+        if begun or case.isolation.left or case.isolation.detached:
+            return ""
+        try:
+            pin = await self._pin()
+        except ActivityError as error:
+            return "" if word else error_message(error)
+        before = case.pinned_node.pinned
+        if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
+            return f"another machine has taken the name {before.node}"
+        if word and set(before.endpoints) == set(pin.pinned.endpoints):
+            return ""
+        self._deadline = case.preflight.deadline
+        self._open(pin, case.answering)
+        self.case.power.take_word_of(case.power)
+        try:
+            await self.case.adoption.take_over()
+            await self._mark()
+        except Interrupt as interrupt:
+            return interrupt.reason
+        return ""
+
+    async def _is_registered_anew(self) -> bool:
+        """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
+        what needs the old one is dropped, freeing its pods and giving the machine up, and the machine comes back as any other
+        (S9). Where nothing is left to be dropped, a person says what is to become of it."""
+        case = self.case
+        if not await case.preflight.refresh() or not case.pinned_node.is_registered_anew():
+            return False
+        if case.power.proof is not None:
+            why = "the Node was made anew since the machine was switched off"
+            if not case.freeing.done:
+                case.freeing.drop(why)
+                await case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
+                return True
+            if case.power.kept or not case.power.keep():
+                return False
+            await case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
+            return True
+        case.pinned_node.adopt_node()
+        if not case.touched and not case.isolation.left:
+            case.pinned_node.pin_anew()
+        case.isolation.begin_anew()
+        self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
+        try:
+            await self._mark()
+        except Interrupt as interrupt:
+            self.episode.note("mark", "failed", interrupt.reason)
+            return False
+        return True
+
+    async def _pin(self) -> PinResult:
+        asked_for = self._request.node_uid if self._case is None else ""  # later the story judges
+        return await workflow.execute_activity_method(
+            TargetActivities.pin,
+            replace(self._request, incident=self.episode.incident, node_uid=asked_for),
+            **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
+        )
+
+    def _open(self, pin: PinResult, answering: Answering | None = None) -> None:
+        """answering: of a case before this one, which knows what whoever asked was told."""
+        if self._adjust is not None:
+            pin = replace(pin, plan=self._adjust(pin.plan))
+        configured = Configured(template=self._request.template)
+        self._case = open_case(
+            self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on, answering=answering
+        )
+        self.power_management = PowerManagement(self.case)
+        self.endings = Endings(self.case, self.power_management)
+        self.parking = Parking(self.case, self.power_management, self.endings)
+        self.crash_dump = CrashDump(self.case)
+
+    async def _mark(self) -> None:
+        await self.case.desk.write(TargetActivities.mark, "isolation: marks the node")
+
+    async def _clean_up(self) -> End:
+        """Marks that nobody owns go from a node that is well; one that is not keeps them, and a person or a check decides."""
+        reason = await self.case.preflight.why_not_clean_up()
+        if reason:
+            return End(outcome=Outcome.RELEASED, message=f"the marks of an earlier episode are left: {reason}")
+        message = "the node is healthy; the marks of an earlier episode are gone"
+        return await self.endings.restored(Outcome.RECOVERED, message)
+
+    # Isolation, and the waits before power-management ---------------------------------------------------------------
+
+    async def _isolate(self) -> None:
+        await self.case.preflight.may_go_on()
+        self.episode.enter(phase=Phase.NEW, step=Step.ISOLATION, doing="reads the power state")
+        await self.case.power.try_out()
+        await self._wait_before_isolation()
+        await self.case.isolation.carry_out()
+        self.episode.enter(phase=Phase.RUNNING, doing="is isolated")
+
+    async def _wait_before_isolation(self) -> None:
+        """A node that a check calls sick has waited already; one that a person named gets the plan's time to show itself well."""
+        case = self.case
+        due = self.episode.started + case.plan.wait_before_isolation
+        while case.need.kind is not NeedKind.CHECK and not case.isolation.began and workflow.now() < due:
+            self.episode.enter(doing="waits before isolation", until=due)
+            await self.episode.rest(case.preflight.in_time(due - workflow.now()), "the wait before isolation")
+            await case.preflight.may_go_on()
+
+    async def _wait_before_power(self) -> None:
+        """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
+        while (remaining := self._wait_that_remains()) > timedelta(0):
+            self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
+            await self.episode.rest(self.case.preflight.in_time(remaining), "the wait before power-management")
+            await self.case.look_while_waiting()
+
+    def _wait_that_remains(self) -> timedelta:
+        """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""
+        started = self.episode.started if self.case.need.kind is NeedKind.CHECK else None
+        return power_due(self.case.pinned_node.pinned.not_ready_since, self.case.plan, workflow.now(), started=started)
+
+    # Turning back, and failing --------------------------------------------------------------------------------------
+
+    async def _way_back(self, outcome: Outcome, message: str) -> End | None:
+        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
+        is a person's case, since nobody else knows by now what should become of it."""
+        case = self.case
+        half_done = case.touched or self.episode.kernel_dead is not None
+        if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
+            if outcome is Outcome.RECOVERED and case.power.keep(by_a_person=True):
+                message += "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
+            return await self._last_resort(message)
+        if problem := case.doubt() or await self.power_management.switch_on_again():
+            return await self._last_resort(f"{message}; but {problem}")
+        return await self.endings.restored(outcome, message)
+
+    async def _start_over(self, reason: str) -> End | None:
+        """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""
+        self.episode.enter(phase=Phase.ERROR, doing=reason)
+        if self.episode.restarts >= self.case.plan.restarts:
+            return await self._last_resort(reason)
+        self.episode.restarts += 1
+        self.episode.note("restart", "begins", f"{self.episode.restarts} of {self.case.plan.restarts}: {reason}")
+        return None
+
+    def _how_far(self) -> str:
+        """How far an episode has come that may not go on. An earlier round of a ladder may have switched the machine off."""
+        if self.touched:
+            return "can't be finished"
+        return "given up" if self._is_a_step else "given up before power-off"
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the target is pinned, and known since."""
+        return self._case is not None
+
+    @property
+    def touched(self) -> bool:
+        """Whether anything has been done to the machine or its workloads."""
+        return self._case is not None and self._case.touched
+
+    @property
+    def began(self) -> bool:
+        """The same, and whether the node has been isolated in any way."""
+        return self.touched or (self._case is not None and self._case.isolation.began)
+
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """What comes of an abort now, for whoever has asked for it."""
+        if not self.touched:
+            return "power has not been touched, what was added to the node is taken off again"
+        return after_off(request, self.episode.node)
+
+    def wants_acknowledgement(self) -> bool:
+        """Whether a person's word that the machine is off would be of use now."""
+        return self._case is not None and self.parking.wants_a_word

@@ -1,0 +1,190 @@
+"""What people and programs send to running workflows, and what they answer. Plain JSON objects, so that `temporal workflow
+update` and other languages' SDKs can send them too. Only ever grown by fields with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from policy.device_check import DeviceMemory
+from policy.fence_policies import Attempts, PowerMoment
+from policy.freeing_pace import Portion
+from policy.permits import Permit, PermitRequest
+from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
+from policy.report import ScanReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortRequest:
+    """Stop the episode. Before off our marks are undone; after off consequences are finished and power is left off,
+    unless `power_on`."""
+
+    who: str
+    reason: str
+    power_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcknowledgeRequest:
+    """A person saw it off, and vouches for the power state (S8). Both fields are required."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRequest:
+    """A person's hold or resume."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendRequest:
+    """A new expiry of a preservation: a moment, or so long from now. Exactly one of the two."""
+
+    who: str
+    reason: str
+    until: datetime | None = None
+    hold: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
+
+    holder: the open episode that is in the way, "" where nothing but the node's own past is.
+    """
+
+    node: str
+    reason: str
+    until: datetime | None = None
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedNode:
+    """A candidate that was not admitted at the last admission, and why."""
+
+    node: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationTold:
+    """What was last told of a machine, and when."""
+
+    victim: str
+    stamp: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerState:
+    """What a scanner carries over continue-as-new. Bounded: it grows with open episodes, never with nodes."""
+
+    started: datetime
+    permits: tuple[Permit, ...] = ()
+    queue: tuple[PermitRequest, ...] = ()
+    held_off: tuple[Backoff, ...] = ()
+    report: ScanReport | None = None
+    told: tuple[tuple[str, str], ...] = ()
+    published: str = ""
+    described_at: datetime | None = None
+    scans: int = 0
+    opened: int = 0
+    known: bool = False
+    """Whether the table is complete: carried over, or built again from our marks on a complete view."""
+    incidents: tuple[PastIncident, ...] = ()
+    """What the alarm about repetitions remembers; bounded in `policy/repeats.py`."""
+    power: tuple[PowerMoment, ...] = ()
+    attempts: tuple[Attempts, ...] = ()
+    portions: tuple[Portion, ...] = ()
+    """Of the pods that may be freed in a minute; no more of them than pods."""
+    preservations: tuple[PreservationTold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerInput:
+    """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
+
+    holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
+    cluster that may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are told as a repetition.
+    """
+
+    cluster: str = ""
+    holder: str = ""
+    concurrency: int = 1
+    wait: timedelta = timedelta(seconds=60)
+    state: ScannerState | None = None
+    repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerStatus:
+    """Answer of the scanner's `status` query: everything `nodewarden status` shows that is not an episode's own."""
+
+    cluster: str
+    holder: str
+    started: datetime
+    concurrency: int
+    scans: int
+    opened: int
+    report: ScanReport | None = None
+    permits: tuple[Permit, ...] = ()
+    queue: tuple[PermitRequest, ...] = ()
+    held_off: tuple[Backoff, ...] = ()
+    refused: tuple[RefusedNode, ...] = ()
+    problem: str = ""
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequest:
+    """Stop scanning. Open episodes pause before their next destructive act, because the cluster Lease is given back."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerResult:
+    """How a scanner ended."""
+
+    cluster: str
+    stopped_by: str
+    reason: str
+    scans: int
+    opened: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCheckInput:
+    """Input of `DeviceCheck`; only `cluster` is needed: `{"cluster": "prod"}`.
+
+    every: between two checks of all devices; None: only when asked, and the workflow ends once nobody asks. due: of the next one,
+    None for some minutes from now. memory: of a former run.
+    """
+
+    cluster: str = ""
+    every: timedelta | None = timedelta(hours=1)
+    due: datetime | None = None
+    memory: DeviceMemory = field(default_factory=DeviceMemory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Read the devices of one node, or of all where it is ""."""
+
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceCheckResult:
+    """How a run of `DeviceCheck` ended: what the next one need not learn again."""
+
+    cluster: str
+    memory: DeviceMemory = field(default_factory=DeviceMemory)

@@ -1,0 +1,209 @@
+"""The one place for activity time-outs and retries, by what the activity does to the world.
+
+Whether an error is final is decided at the client boundary (`activities/errors.py`); whether to try a *command* again is
+the workflow's decision after it has read the state, so everything that commands has exactly one attempt here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.common import Priority, RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
+
+from activities.errors import FINAL
+from policy.plan import FencingPlan
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+
+_FINAL_NAMES = sorted(kind.value for kind in FINAL)
+_URGENT = Priority(priority_key=1)
+_PATIENT = Priority(priority_key=5)
+
+IN_FLIGHT_MARGIN = timedelta(seconds=2)
+"""Waited on top of an act's deadline before its outcome is read: clock skew and the last packet (S34)."""
+
+ACT_WINDOW = timedelta(seconds=15)
+"""A destructive act that has not begun this long after its last look is not done at all (S20)."""
+
+WRITE_WINDOW = timedelta(seconds=90)
+"""A write that has not been carried out this long after it was decided is not carried out at all, whoever still holds it."""
+
+LONGEST_RETRY_PAUSE = timedelta(seconds=10)
+"""Between two tries of what the server repeats: a pause that would not end in time is not begun."""
+
+TOLD_WITHIN = timedelta(seconds=20)
+"""What people are told by then, or not at all."""
+
+LOST_WORKER = timedelta(seconds=4)
+"""A worker that has shown no sign of life for this long is taken for lost, and what may be repeated is given to another."""
+
+LOST_SCAN = timedelta(seconds=6)
+"""The same for the long poll, which shows it all day long and may be busy reading a large cluster."""
+
+EVIDENCE_PATIENCE, EVIDENCE_BEGUN = timedelta(seconds=60), timedelta(seconds=30)
+"""The longest for one part of the evidence, and by when a worker must have taken it up. A worker's own patience is shorter."""
+
+CHECK_PATIENCE = timedelta(seconds=30)
+"""What nobody has begun to read for a check by then is not read in this one."""
+
+SCAN_GRACE = timedelta(seconds=30)
+"""What a long poll may take beyond its own wait."""
+
+
+def scan(cluster: str, wait: timedelta) -> ActivityConfig:
+    """The long poll: endless retries, a dead worker noticed by the missing heartbeat."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=wait + SCAN_GRACE,
+        heartbeat_timeout=LOST_SCAN,
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
+        cancellation_type=ActivityCancellationType.TRY_CANCEL,
+        priority=_URGENT,
+    )
+
+
+def report(cluster: str) -> ActivityConfig:
+    """Telling people (status, Events): bounded, so that a failing API never holds up the scanner."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=TOLD_WITHIN,
+        retry_policy=RetryPolicy(maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES),
+    )
+
+
+def temporal_call() -> ActivityConfig:
+    """A call to Temporal itself from the workflow queue; idempotent by workflow id."""
+    return ActivityConfig(
+        task_queue=WORKFLOW_QUEUE,
+        start_to_close_timeout=timedelta(seconds=20),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=500), maximum_attempts=5, non_retryable_error_types=_FINAL_NAMES
+        ),
+        priority=_URGENT,
+    )
+
+
+def cluster_read(cluster: str) -> ActivityConfig:
+    """A live read: repeated freely for a minute at least, so that the last try comes after that."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=timedelta(minutes=1) + LONGEST_RETRY_PAUSE,
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
+        priority=_URGENT,
+    )
+
+
+def cluster_write(cluster: str) -> ActivityConfig:
+    """A write of ours that reads first and carries preconditions: a repetition finds it done and changes nothing."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=10),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=WRITE_WINDOW,
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )
+
+
+def consequence(cluster: str) -> ActivityConfig:
+    """Freeing workloads: one attempt, begun at once or not at all, because its licence is a reading seconds old."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=30),
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )
+
+
+DELETION_DEADLINE = timedelta(seconds=32)
+"""So long a request for a deletion may still be under way, with the margin."""
+
+
+def deletion(cluster: str) -> ActivityConfig:
+    """Asking for the deletion of an object: one attempt, after which it is looked at anew; it names what it deletes by uid."""
+    return consequence(cluster)
+
+
+def remediation(cluster: str) -> ActivityConfig:
+    """Asking for the deletion of a Machine that is then followed: the same, but that a worker that is lost is noticed at once.
+    Whatever it still has in flight can only delete the very Machine, and whether it has is read before anything else."""
+    return consequence(cluster) | {"heartbeat_timeout": LOST_WORKER}
+
+
+def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
+    """Reading a device: a few attempts; that it does not answer is an answer the workflow deals with."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(
+            initial_interval=timedelta(milliseconds=500), maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES
+        ),
+        priority=_URGENT,
+    )
+
+
+def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
+    """Commanding a device: exactly one attempt (S33)."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
+        schedule_to_start_timeout=ACT_WINDOW,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        priority=_URGENT,
+    )
+
+
+def check_listing(cluster: str) -> ActivityConfig:
+    """What a check of the fence devices reads of a cluster: more at once than others do, after all others."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=60),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_start_timeout=CHECK_PATIENCE,
+        schedule_to_close_timeout=timedelta(minutes=3),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10), non_retryable_error_types=_FINAL_NAMES),
+        priority=_PATIENT,
+    )
+
+
+def check_reading(site: str, longest: timedelta) -> ActivityConfig:
+    """Devices read for a check: one attempt, behind everything that fences."""
+    return ActivityConfig(
+        task_queue=power_queue(site),
+        start_to_close_timeout=longest,
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_start_timeout=CHECK_PATIENCE,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        priority=_PATIENT,
+    )
+
+
+def evidence_of_cluster(cluster: str) -> ActivityConfig:
+    """Evidence that the API gives: after all others, and once. Whatever fails is missing, and nobody waits for it."""
+    return _evidence(cluster_queue(cluster))
+
+
+def evidence_of_site(site: str) -> ActivityConfig:
+    """The same of a device."""
+    return _evidence(power_queue(site))
+
+
+def _evidence(queue: str) -> ActivityConfig:
+    return ActivityConfig(
+        task_queue=queue,
+        start_to_close_timeout=EVIDENCE_PATIENCE,
+        schedule_to_start_timeout=EVIDENCE_BEGUN,
+        retry_policy=RetryPolicy(maximum_attempts=1),
+        priority=_PATIENT,
+    )

@@ -1,0 +1,65 @@
+"""`detach-volumes`: the example of the node-fencing proposal as a step of a ladder, made safe.
+
+When volumes of a node can't be reached and applications crash because of it, the node is marked unschedulable, the pods that
+mount them and those that crash are evicted (never deleted: S30), the volumes leave the machine, and it is restarted and marked
+schedulable. Which volumes and pods, is found out once, before anything is touched, and kept; where that is not clear the step
+has failed, and nothing was done. Pods that mount them and did not go are freed while the machine is off, and only those whose
+every volume is cut (S1); all others stay where they are until it is back. Everything else is our own fencing as a step
+(`workflows/remediation/fencing_step.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
+from policy.errors import PolicyError
+from policy.plan import FencingPlan
+from policy.remediation.volumes import detaching
+from policy.templates import VOLUME_DETACHMENT
+from workflows.fencing.endings import End
+from workflows.kit import options
+from workflows.kit.interrupts import Hopeless
+from workflows.remediation.fencing_step import FencingStep, rebooting
+from workflows.remediation.patient import Patient, StepState
+
+
+class DetachingStep(FencingStep):
+    """Finds the failed volumes, then carries out a fencing that is about them only."""
+
+    def __init__(self, patient: Patient, state: StepState) -> None:
+        super().__init__(patient, state, self._about_what_was_found)
+        self._found: FailedVolumes | None = None
+
+    async def carry_out(self) -> End:
+        """Until the node is back."""
+        if self._found is None:
+            self._found = await self._find()
+        return await super().carry_out()
+
+    async def _find(self) -> FailedVolumes:
+        patient, template = self._patient, self._state.step.template
+        patient.episode.enter(doing="finds out which volumes have failed")
+        request = FailedVolumesRequest(
+            target=patient.episode.target,
+            need=patient.pin.need,
+            template=template if template is not None and template.kind == VOLUME_DETACHMENT else None,
+        )
+        found: FailedVolumes = await patient.call(
+            VolumeActivities.find_volumes, request, options.cluster_read, "finds the volumes that have failed"
+        )
+        if found.failure.refused:
+            raise Hopeless(found.failure.refused)
+        patient.episode.note("find-volumes", "ok", str(found.failure))
+        return found
+
+    def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
+        if (found := self._found) is None:
+            return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
+        failure = found.failure
+        try:
+            isolation = detaching(plan, failure, eviction_timeout=found.eviction_timeout)
+        except PolicyError as error:
+            raise Hopeless(str(error)) from error
+        volumes = ", ".join(volume.handle for volume in failure.volumes)
+        return replace(rebooting(plan), source=f"{plan.source}, detaching {volumes}", isolation=isolation)

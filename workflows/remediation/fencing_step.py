@@ -1,0 +1,134 @@
+"""Our own fencing as a step of a ladder: the very story of `workflows/fencing/story.py`, awaited under the same workflow id.
+
+`fence` is all of it; `reboot` leaves the workloads where they are: off and on, with the same proof of either, but nothing is
+freed meanwhile. Where a fencing by itself would ask for a person, the step has failed, and the ladder goes on. What was proven or
+cut stays as it is until the remediation ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from temporalio import workflow
+
+from policy.episodes import FencingInput, Outcome, Phase, Step
+from policy.plan import CORDON, UNCORDON, FencingPlan, Freeing
+from policy.remediation.escalation import Strategy
+from workflows.fencing.endings import End
+from workflows.fencing.story import FencingStory
+from workflows.kit.interrupts import Hopeless, Interrupt
+from workflows.kit.messages import AbortRequest
+from workflows.remediation.patient import Patient, StepState
+
+
+class FencingStep:
+    """`fence` or `reboot`."""
+
+    def __init__(self, patient: Patient, state: StepState, adjust: Callable[[FencingPlan], FencingPlan] | None = None) -> None:
+        """adjust: what is made of the node's plan, where its strategy does not say it."""
+        self._patient = patient
+        self._state = state
+        self._end: End | None = None
+        adjust = rebooting if state.step.strategy is Strategy.REBOOT else adjust
+        deadline = state.began + state.step.timeout if state.step.timeout is not None else None
+        episode, pin = patient.episode, patient.pin
+        self._story = FencingStory(
+            FencingInput(
+                cluster=episode.cluster,
+                node=episode.node,
+                reason=pin.need.reason,
+                incident=episode.incident,
+                need=pin.need,
+                template=state.step.template if state.step.strategy is Strategy.FENCE else None,
+                permit_granted=True,
+                node_uid=pin.pinned.uid,
+                holder=episode.holder,
+            ),
+            episode=episode,
+            adjust=adjust,
+            deadline=deadline,
+            goes_on=patient.goes_on,
+        )
+
+    @property
+    def state(self) -> StepState:
+        """How far it has come."""
+        return self._state
+
+    def what_abort_means(self, request: AbortRequest) -> str:
+        """What comes of an abort now, for whoever has asked for it."""
+        return self._story.what_abort_means(request)
+
+    @property
+    def began(self) -> bool:
+        """Whether it has pinned the node, so that its end tells what is left cut."""
+        return self._story.pinned
+
+    @property
+    def touched(self) -> bool:
+        """Whether it has done anything to the machine or its workloads."""
+        return self._story.touched or bool(self._state.left_off)
+
+    @property
+    def left_off(self) -> tuple[str, ...]:
+        """The devices by which it has switched the machine off, and not on again for all that is known: it has failed, or was
+        meant to."""
+        return self._story.left_off if self._story.touched else self._state.left_off
+
+    @property
+    def was_aborted(self) -> bool:
+        """Whether an abort has ended it: then it has switched on what it was to."""
+        return self._end is not None and self._end.outcome is Outcome.ABORTED
+
+    async def bring_back(self) -> str:
+        """The machine that it has left off is switched on again. Answers why it does not come back, "" where it does."""
+        return await self._story.bring_back(self.left_off)
+
+    async def carry_out(self) -> End:
+        """Until the node is back, or left off on purpose."""
+        self._patient.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
+        await self._patient.remember()
+        self._state.asked, self._patient.episode.restarts = workflow.now(), 0
+        try:
+            end = await self._story.as_a_step()
+        except Interrupt:
+            await self._remember_what_began()
+            raise
+        await self._remember_what_began()
+        self._end = end
+        if end.outcome is Outcome.REFUSED:
+            raise Hopeless(end.message)
+        return end
+
+    async def _remember_what_began(self) -> None:
+        self._patient.tried = self._patient.tried or self._story.began
+        await self._patient.forget()
+
+    async def give_up(self, why: str) -> None:
+        """Nothing: what is proven stays so, and the next step may need it."""
+
+    async def take_back(self) -> str:
+        """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
+        if self._end is not None:
+            return ""  # done by its own end
+        if self._state.asked is not None:
+            await self._story.find_again()
+        return await self._story.undo()
+
+
+def rebooting(plan: FencingPlan) -> FencingPlan:
+    """The same devices and proofs, and no consequence. Raises Hopeless where there is nothing to switch."""
+    if not plan.levels:
+        raise Hopeless(f"{plan.source} names no power device by which it could be rebooted")
+    return replace(
+        plan,
+        source=f"{plan.source}, rebooting only",
+        isolation=(CORDON,),
+        recovery=(UNCORDON,),
+        freeing=Freeing.NONE,
+        power_on=True,
+        delete_node=False,
+        terminate_instance=False,
+        kdump=None,
+    )

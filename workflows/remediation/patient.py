@@ -1,0 +1,327 @@
+"""The patient: who is remediated, and whatever every step of the ladder does about it.
+
+Made once, after the pin, and shared by the steps (`workflows/remediation/replacing.py`, `workflows/remediation/external.py`,
+`workflows/remediation/fencing_step.py`). In which order they come is the story's (`workflows/remediation/story.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.remediation import (
+    Followed,
+    FollowRequest,
+    MachineRequest,
+    RemediationActivities,
+    RemediationPin,
+    RememberRequest,
+)
+from activities.contracts.target import ActResult
+from policy.durations import format_duration
+from policy.episodes import NeedKind
+from policy.permits import PermitRequest
+from policy.remediation.escalation import Step, timed_out
+from policy.remediation.memory import LastRemediation, written_memory
+from workflows.episode.bookkeeping import Bookkeeping
+from workflows.episode.episode import Episode
+from workflows.episode.preflight import Preflight
+from workflows.fencing.endings import End
+from workflows.kit import handing_over, options
+from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, is_unclear
+
+KCP = "KubeadmControlPlane"
+FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
+"""How soon after an act it is looked at, and how seldom at last: what is awaited happens in minutes."""
+
+UNDO_PAUSE = timedelta(seconds=10)
+
+Result = TypeVar("Result")
+
+
+class OutOfTime(Hopeless):
+    """A step's time is over: the next one's turn."""
+
+
+class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
+    """This history has grown long while nothing was done: the episode goes on in a new one, where it stands."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StepState:
+    """One step under way: when it began, when what it does was set going, and by which name and uid that is found again.
+
+    since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. left_off: the devices by
+    which it has left the machine off in an earlier history.
+    """
+
+    step: Step
+    index: int
+    began: datetime
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+    uid: str = ""
+    seen: datetime | None = None
+    left_off: tuple[str, ...] = ()
+
+
+class LadderStep(Protocol):
+    """What every step can do."""
+
+    @property
+    def state(self) -> StepState:
+        """How far it has come."""
+
+    async def carry_out(self) -> End:
+        """Until the patient is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
+
+    async def give_up(self, why: str) -> None:
+        """It has failed, or its time is over: whatever it set going is told so."""
+
+    async def take_back(self) -> str:
+        """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Patient:
+    """One target, its episode, and what is known of both."""
+
+    episode: Episode
+    pin: RemediationPin
+    preflight: Preflight
+    desk: Bookkeeping
+    retry: int = 0
+    failed: list[str] = field(default_factory=list)
+    goes_on: bool = False
+    """Whether the remediation began in an earlier history."""
+    blind: bool = False
+    """Whether the last look at the Machine was not answered."""
+    tried: bool = False
+    """Whether anything was done about it, for all that is known: from then on it is remembered as remediated."""
+    _noted: str = ""
+    """What it was last told to remember."""
+
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        machine = self.pin.machine
+        return self.episode.node if machine is None else f"{machine.name} ({self.episode.node})"
+
+    @property
+    def has_node(self) -> bool:
+        """Whether a Node was pinned, on which a mark can stand."""
+        return bool(self.pin.pinned.uid)
+
+    @property
+    def memory(self) -> str:
+        """What the patient, and whoever replaces it, is to remember. A control plane of Cluster API remembers by itself."""
+        if self.pin.owner.startswith(KCP):
+            return ""
+        machine = self.pin.machine
+        return written_memory(
+            LastRemediation(
+                of=machine.name if machine is not None else self.episode.node,
+                at=workflow.now(),
+                retry=self.retry,
+                failed=tuple(self.failed),
+                incident=self.episode.incident,
+            )
+        )
+
+    def permit_request(self) -> PermitRequest:
+        """What the scanner is asked for."""
+        return self.episode.permit_request(self.pin.need)
+
+    async def act(self, send: Callable[[datetime], Awaitable[Result]], *, covered: bool = False, removes: bool = False) -> Result:
+        """Have others begin something. Everything that may take long comes first, and the last look right before the act (S20).
+
+        send: carries it out, begun by the given moment or not at all (S45). covered: by the node's lease. removes: see
+        `LookRequest`. Raises the interrupt of the look, or whatever `send` raises. That it was done is the caller's to say
+        (`tried`); here that it may have been, for all that its answer tells.
+        """
+        if covered and self.has_node:
+            await self.desk.take_node_lease(theirs_matters=True)
+        await self.remember()
+        try:
+            licensed_until = await self.preflight.before_destruction(removes=removes)
+        except Interrupt:
+            await self.forget()
+            raise
+        try:
+            return await send(licensed_until)
+        except (ActivityError, Interrupt) as failed:
+            error = failed if isinstance(failed, ActivityError) else failed.__cause__
+            self.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
+            await self.forget()
+            raise
+
+    async def remember(self) -> None:
+        """Before anything is done that could fail: a patient that is lost from sight was remediated all the same."""
+        if not (memory := self.memory) or not (self.has_node or self.pin.machine is not None):
+            return
+        request = RememberRequest(
+            target=self.episode.target, memory=memory, machine=self.pin.machine, machine_uid=self.pin.machine_uid
+        )
+        result: ActResult = await self.call(
+            RemediationActivities.remember, request, options.cluster_write, "notes on the target what is done about it"
+        )
+        self._noted = memory
+        self.episode.note("remember", "ok", result.detail)
+
+    async def forget(self) -> None:
+        """Where nothing came of it: an attempt that never happened counts as no retry and is followed by no pause. What can't be
+        written now stays as it is, which only has the next remediation wait for longer."""
+        if self.tried or not self._noted:
+            return
+        machine, node = self.pin.remembers
+        request = RememberRequest(
+            target=self.episode.target,
+            memory=machine,
+            on_node=node,
+            machine=self.pin.machine,
+            machine_uid=self.pin.machine_uid,
+            instead_of=self._noted,
+        )
+        try:
+            result: ActResult = await self.call(
+                RemediationActivities.remember, request, options.cluster_write, "notes that nothing was done about it"
+            )
+        except Interrupt as interrupt:
+            self.episode.note("forget", "failed", interrupt.reason)
+            return
+        self._noted = ""
+        self.episode.note("forget", "ok", result.detail)
+
+    async def follow(self, state: StepState) -> Followed:
+        """What has become of its Machine."""
+        before = workflow.now()
+        found = await self._look_at_machine(state)
+        if found.deleting_since is not None:
+            state.since = found.deleting_since
+        elif not found.gone:
+            state.seen = before
+        elif state.since is None:  # it has gone between two looks, and nobody has seen since when
+            state.since = (state.seen or state.asked or state.began) - options.IN_FLIGHT_MARGIN
+            found = await self._look_at_machine(state)
+        return found
+
+    async def look_after(self, state: StepState) -> Followed | None:
+        """The same for whoever waits: an API that does not answer is no failure of what is waited for. None: not known now."""
+        try:
+            found = await self.follow(state)
+        except StepFailed as interrupt:
+            if not self.blind:
+                self.episode.note("follow", "failed", interrupt.reason)
+            self.blind = True
+            return None
+        self.blind = False
+        return found
+
+    async def is_well(self, *, succeeded: bool = False) -> bool:
+        """Whether what others did about it was of use. A person's wish is never gone by itself: there a Ready node is well once
+        its controller says that it has succeeded, which not all do, or once it has started anew."""
+        if self.pin.need.kind is not NeedKind.PERSON:
+            return await self.preflight.need_is_gone()
+        before = self.pin.pinned.boot_id
+        if not await self.preflight.refresh() or (seen := self.episode.observation) is None or not seen.ready:
+            return False
+        return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
+
+    async def glance(self) -> Followed | None:
+        """What has become of its Machine, for whoever does nothing about it. None: not known now."""
+        if self.pin.machine is None:
+            return Followed()
+        asked = StepState(step=self.pin.ladder[-1], index=-1, began=workflow.now())
+        try:
+            return await self._look_at_machine(asked)
+        except Interrupt as interrupt:
+            self.episode.note("look", "failed", interrupt.reason)
+            return None
+
+    async def _look_at_machine(self, state: StepState) -> Followed:
+        assert self.pin.machine is not None
+        request = FollowRequest(
+            target=self.episode.target,
+            machine=self.pin.machine,
+            machine_uid=self.pin.machine_uid,
+            owner=self.pin.owner,
+            since=state.since,
+            memory=self.memory,
+            check=self.pin.need.check if self.pin.need.kind is NeedKind.CHECK else None,
+        )
+        return await self.call(
+            RemediationActivities.follow, request, options.cluster_write, f"looks what has become of {self.pin.machine.name}"
+        )
+
+    def machine_request(self, not_after: datetime | None = None) -> MachineRequest:
+        """An act on its Machine that is to begin by then, None: now, or not at all."""
+        assert self.pin.machine is not None
+        return MachineRequest(
+            target=self.episode.target,
+            machine=self.pin.machine,
+            machine_uid=self.pin.machine_uid,
+            holder=self.episode.holder,
+            not_after=not_after or workflow.now() + options.ACT_WINDOW,
+            check=self.pin.need.check,
+        )
+
+    async def take_back(self, what: str) -> str:
+        """What still stands on the Machine of what others were asked for goes, however often it takes; after a failure an abort
+        leaves it. Answers what is left, in words to end a sentence with."""
+
+        async def undo() -> None:
+            done = await self.call(
+                RemediationActivities.take_back, self.machine_request(), options.cluster_write, f"takes back {what}"
+            )
+            self.episode.note("take-back", "ok", done.detail)
+
+        failing = f"{what} can't be taken back"
+        gone = await self.desk.insist("take-back", undo, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
+        return "" if gone else f"; {failing}"
+
+    async def call(
+        self,
+        activity: Callable[..., Awaitable[Result]],
+        request: object,
+        config: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """One activity of the cluster; a failed one is raised as the interrupt it means."""
+        try:
+            result: Result = await workflow.execute_activity_method(
+                activity, request, **(config(self.episode.cluster) | {"summary": summary})
+            )
+        except ActivityError as error:
+            raise interrupt_for(error, summary) from error
+        return result
+
+    async def wait(self, state: StepState, pause: timedelta, why: str) -> None:
+        """Wait for news, not beyond the step's time. Raises OutOfTime once that is over, NewHistory where this one is long."""
+        self.show(state)
+        timeout = state.step.timeout
+        if timeout is not None and timed_out(state.began, timeout, workflow.now()):
+            raise OutOfTime(f"not done after {format_duration(timeout)}: {why}")
+        if self.may_roll:
+            raise NewHistory
+        if state.step.timeout is not None:
+            left = state.began + state.step.timeout - workflow.now() + timedelta(seconds=1)
+            pause = min(pause, max(left, timedelta(seconds=1)))
+        await self.episode.rest(pause, why)
+
+    @property
+    def may_roll(self) -> bool:
+        """Whether it is time for a new history. A word that is not carried out yet would be lost with this one."""
+        return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
+
+    def show(self, state: StepState | None) -> None:
+        """Which step it is at, for people; None: at none."""
+        ladder, self.episode.rung, self.episode.rung_until = self.pin.ladder, "", None
+        if state is not None:
+            self.episode.rung = f"{state.index + 1} of {len(ladder)}: {state.step.name}"
+            self.episode.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None

@@ -1,0 +1,1 @@
+"""What the scanner decides: who may act, who is kept, who fails again and again."""

@@ -1,0 +1,131 @@
+"""The permit table as the scanner keeps it: one line per node, and the queue of those who asked.
+
+Only bookkeeping; who gets a permit is `policy/admission.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from activities.contracts.episodes import EpisodeDescription
+from policy.episodes import Kind
+from policy.permits import Permit, PermitRequest, PermitState
+
+
+class PermitTable:
+    """Lines in the order they were granted. Grows with open episodes, never with nodes."""
+
+    def __init__(self, permits: tuple[Permit, ...] = (), queue: tuple[PermitRequest, ...] = ()) -> None:
+        self._permits = {permit.node: permit for permit in permits}
+        self._queue = {request.incident: request for request in queue}
+
+    def permits(self) -> tuple[Permit, ...]:
+        """All lines, parked ones included."""
+        return tuple(self._permits.values())
+
+    def queue(self) -> tuple[PermitRequest, ...]:
+        """Who waits, first come first."""
+        return tuple(self._queue.values())
+
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes that some episode holds or waits for."""
+        return tuple(dict.fromkeys([*self._permits, *(request.node for request in self._queue.values())]))
+
+    def of(self, node: str) -> Permit | None:
+        """The line of a node."""
+        return self._permits.get(node)
+
+    def put(self, permit: Permit) -> None:
+        """Reserve or grant; a request that waited waits no more."""
+        self._permits[permit.node] = permit
+        self._queue.pop(permit.incident, None)
+
+    def enqueue(self, request: PermitRequest) -> None:
+        """Remember who asked; asking twice keeps the place."""
+        self._queue.setdefault(request.incident, request)
+
+    def opened(self, node: str, incident: str) -> None:
+        """A reservation's episode is known to run."""
+        self._change(node, incident, PermitState.OPEN, only=PermitState.RESERVED)
+
+    def park(self, node: str, incident: str) -> None:
+        """The episode waits for a person: it keeps its node and counts no more."""
+        self._change(node, incident, PermitState.PARKED)
+
+    def remove(self, node: str, incident: str) -> None:
+        """The episode has ended; another incident's line is left alone."""
+        self._queue.pop(incident, None)
+        permit = self._permits.get(node)
+        if permit is not None and permit.incident == incident:
+            del self._permits[node]
+
+    def counted(self) -> int:
+        """How many lines count in the budgets: all but the parked (S14)."""
+        return sum(permit.holding is not PermitState.PARKED for permit in self._permits.values())
+
+    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool) -> None:
+        """Believe the server: closed or unknown holders go, open ones we did not know of are taken in.
+
+        A line granted after the server was asked is left alone: the answer is older than it. A holder that we do not know of
+        counts at once if there is room, else it keeps its node and asks again like anybody (its last look stops it until then).
+        """
+        permit = self._permits.get(episode.node)
+        if permit is not None and permit.granted_at >= asked_at:
+            return
+        if not episode.open:
+            if permit is not None:
+                self.remove(episode.node, permit.incident)
+            for request in self.queue():
+                if request.node == episode.node:
+                    self._queue.pop(request.incident, None)
+            return
+        if permit is not None and episode.incident in {"", permit.incident}:
+            self._confirm(permit, episode)
+            return
+        if episode.kind is Kind.PRESERVATION and not episode.permit:
+            return  # its workflow id holds the node; a line here would outlive it, for it has no permit to give back
+        asks = not episode.parked and not room
+        self._permits[episode.node] = Permit(
+            node=episode.node,
+            workflow_id=episode.workflow_id,
+            incident=episode.incident,
+            kind=episode.kind,
+            holding=PermitState.OPEN if room and not episode.parked and episode.permit else PermitState.PARKED,
+            granted_at=episode.started or asked_at,
+            provider_id=episode.provider_id,
+            control_plane=episode.control_plane,
+            node_uid=episode.node_uid,
+            found=True,
+        )
+        if asks and episode.permit and episode.incident:
+            self.enqueue(
+                PermitRequest(
+                    node=episode.node,
+                    workflow_id=episode.workflow_id,
+                    incident=episode.incident,
+                    kind=episode.kind,
+                    provider_id=episode.provider_id,
+                    control_plane=episode.control_plane is not False,
+                    node_uid=episode.node_uid,
+                )
+            )
+
+    def _confirm(self, permit: Permit, episode: EpisodeDescription) -> None:
+        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
+        line does not say of the node (it was taken in while its episode was silent) the episode does. Whoever once said
+        that it is of the control plane is believed (S15)."""
+        said = {permit.control_plane, episode.control_plane}
+        holding = PermitState.OPEN if permit.holding is PermitState.RESERVED else permit.holding
+        self._permits[permit.node] = replace(
+            permit,
+            holding=PermitState.PARKED if episode.parked else holding,
+            control_plane=next((each for each in (True, False) if each in said), None),
+            node_uid=permit.node_uid or episode.node_uid,
+            provider_id=permit.provider_id or episode.provider_id,
+        )
+
+    def _change(self, node: str, incident: str, holding: PermitState, only: PermitState | None = None) -> None:
+        permit = self._permits.get(node)
+        if permit is not None and permit.incident == incident and (only is None or permit.holding is only):
+            self._permits[node] = replace(permit, holding=holding)

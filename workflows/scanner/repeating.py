@@ -1,0 +1,49 @@
+"""The scanner's alarm about nodes that are fenced again and again: counted as episodes end, told by an Event and a metric.
+
+What counts and what the workloads in common are is `policy/repeats.py`. The metric is counted once per alarm, whether or not the
+Event can be written.
+"""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.mirror import MirrorActivities, RepetitionRequest
+from activities.errors import error_message
+from policy.permits import Release
+from policy.repeats import PastIncident, RepeatAlarm, Repetition, hear
+from workflows.kit import options
+
+METRIC = "nodewarden_repeated_fencing"
+
+
+class Repeating:
+    """One per scanner; `incidents` is what it carries over."""
+
+    def __init__(self, cluster: str, alarm: RepeatAlarm, incidents: tuple[PastIncident, ...]) -> None:
+        self._cluster = cluster
+        self._alarm = alarm
+        self.incidents = incidents
+        self._untold: list[Repetition] = []
+
+    def hear(self, release: Release) -> None:
+        """An episode has ended or parked."""
+        self.incidents, repetition = hear(self.incidents, release, workflow.now(), self._alarm)
+        if repetition is not None:
+            self._untold.append(repetition)
+            counter = workflow.metric_meter().create_counter(METRIC, "Fencings of a node for a reason that keeps coming back")
+            counter.add(1, {"cluster": self._cluster, "node": repetition.node, "cause": repetition.cause})
+
+    async def tell(self) -> None:
+        """Tell what is new. One that can't be told is left to the metric: the next repetition says it all again."""
+        while self._untold:
+            repetition = self._untold.pop(0)
+            try:
+                await workflow.execute_activity_method(
+                    MirrorActivities.tell_repetition,
+                    RepetitionRequest(cluster=self._cluster, repetition=repetition),
+                    **(options.report(self._cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
+                )
+            except ActivityError as error:
+                workflow.logger.warning("%s: %s; it can't be told: %s", repetition.node, repetition.message, error_message(error))
