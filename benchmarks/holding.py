@@ -38,9 +38,9 @@ from policy.preservation.book import PreservationBook
 from policy.preservation.held import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, Held
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION
 from workers.plugin import PLUGIN
-from workflows import search
-from workflows.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.preservation import Preservation
+from workflows.definitions.preservation import Preservation
+from workflows.kit import search
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EXPIRY = NOW + timedelta(hours=72)

@@ -1,0 +1,52 @@
+"""Each benchmark of the whole system once, as small as it can be: it runs, and every figure is there. Nothing is timed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from benchmarks import burst, detection, episode
+from benchmarks.stage import floor
+from tests.system.harness import Pace
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+
+async def test_one_fencing_is_counted_and_timed() -> None:
+    measured = await episode.measure("gce", fencings=1, pod_garbage=0.5, idle=1, warm_up=0)
+    assert measured.problems == []
+    figures = measured.figures()
+    assert all(value is not None for value in figures.values()), figures
+    assert (figures["activities"] or 0) >= 6, "cordon, off, on, uncordon and two readings"
+    assert (figures["events"] or 0) > 3 * (figures["activities"] or 0)
+    moments = [figures[f"deadline to {moment}, s"] or 0 for moment in ("cordoned", "off", "freed", "in service")]
+    assert moments == sorted(moments)
+    assert set(episode.as_json([measured])["gce"]["average"]) == {name.strip() for name in figures}
+    shown = episode.show([measured])
+    assert all(name in shown for name in episode.TARGETS)
+
+
+async def test_a_burst_of_two_is_measured_and_judged() -> None:
+    shape = burst.Shape(broken=2, nodes=4, cap=4, members=3, pace=Pace(), duration=timedelta(seconds=1), patience=60)
+    outcome = await burst.burst(shape)
+    assert outcome.problems == []
+    assert [spread.count for spread in outcome.after_deadline.values()] == [2, 2, 2, 2]
+    assert 1 <= outcome.most_in_hand <= 2
+    assert outcome.oldest_look is not None
+    assert outcome.spent.ours > 0
+    assert outcome.as_json()["afterDeadline"]["in_service"]["count"] == 2
+    assert "2 of 4 at once" in burst.show(outcome)
+
+
+async def test_detection_sees_the_act_after_the_first_activity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "DURATION", timedelta(seconds=1))
+    monkeypatch.setattr(floor, "AHEAD", timedelta(seconds=0.5))
+    measured = await detection.measure(12, "object", alone=1, rounds=1, idle=1, together=2)
+    stated = measured.as_json()["failing"]
+    assert {how: each["visible"]["count"] for how, each in stated.items()} == {"alone": 1, "2 together": 2}
+    for each in stated.values():
+        assert each["visible"]["p50"] > each["firstActivity"]["p50"] > 0
+        assert each["floor"]["p50"] > 0
+    assert measured.cost_together()[0] > 0
+    assert "12 nodes, the object is there, alone" in detection.show([measured])
