@@ -6,7 +6,11 @@ which simulated clusters and whole systems run one after the other. Those mostly
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import gc
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import hypothesis
@@ -36,6 +40,9 @@ CALM = (
 LANES = {"patient": PATIENT, "calm": CALM, "prompt": WHOLE}
 """The rest of them is prompt: there accidents and time-outs are measured in fractions of a second. The longest lane is first."""
 
+BACKSTOP = 60
+"""Seconds that a test which was cancelled, and what it had set up, have to end."""
+
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
 
@@ -45,10 +52,29 @@ def _lane(nodeid: str) -> str:
     return next((name for name, begin in LANES.items() if nodeid.startswith(begin)), "")
 
 
+def bounded(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def within(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(seconds):
+            await test(*args, **kwargs)
+
+    return within
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The lanes come last, in one process or in several."""
+    """The lanes come last, in one process or in several.
+
+    A coroutine that takes too long is cancelled within its event loop. pytest-timeout interrupts the loop from outside, which
+    leaves the test running beside all that follow in the same loop: that is kept for what does not give the loop back.
+    """
     order = ["", *LANES]
     items.sort(key=lambda item: order.index(_lane(item.nodeid)))
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            marker = item.get_closest_marker("timeout")
+            seconds = float(marker.args[0] if marker is not None else item.config.getini("timeout"))
+            item.obj = bounded(item.obj, seconds)
+            item.add_marker(pytest.mark.timeout(seconds + BACKSTOP), append=False)
 
 
 def pytest_collection_finish() -> None:
