@@ -25,4 +25,5 @@ async def test_what_takes_too_long_is_cancelled_and_cleans_up_before_the_next_on
 
 async def test_every_coroutine_of_this_run_is_bounded(request: pytest.FixtureRequest) -> None:
     marker = request.node.get_closest_marker("timeout")
-    assert marker is not None and marker.args[0] > float(request.config.getini("timeout"))
+    assert marker is not None
+    assert marker.args[0] > float(request.config.getini("timeout"))
