@@ -1,10 +1,15 @@
 """Whether a permit is held, asked of the scanner at the moment of use: the last look's question (S20).
 
-A scanner that can't be asked is a "no" with its reason: what can't be proven held is not held.
+A scanner that can't be asked is a "no" with its reason: what can't be proven held is not held. Of one cluster there is one query
+under way at most, however many nodes are looked at: whoever asks meanwhile is asked for by the next one, all in one. No answer is
+older than the look that asked for it, because a look joins only a query that has not been sent yet (S14, S20, S38).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
@@ -12,30 +17,77 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
 from policy.ids import scanner_id
-from policy.permits import PermitQuestion
+from policy.permits import PermitQuestion, PermitQuestions
 
 QUERY_TIMEOUT = timedelta(seconds=5)
+"""So long a look waits for its answer, its turn included."""
 
 
 class ScannerPermits:
-    """Asks the cluster's running scanner."""
+    """Asks the running scanners of the clusters that this process serves."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._lines: dict[str, _Line] = {}
 
     async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
         """Whether that incident may disrupt that node, and why not."""
+        question = PermitQuestion(node=node, incident=incident)
+        line = self._lines.setdefault(cluster, _Line())
+        if line.next is None:
+            questions: list[PermitQuestion] = []
+            line.next = _Query(questions=questions, answers=asyncio.create_task(self._ask_in_turn(cluster, line, questions)))
+        query = line.next
+        query.questions.append(question)
+        try:
+            async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                return (await asyncio.shield(query.answers))(question)
+        except TimeoutError:
+            return False, f"the scanner of {cluster} can't be asked for the permit: it has not answered in time"
+
+    async def _ask_in_turn(self, cluster: str, line: _Line, questions: list[PermitQuestion]) -> _Answers:
+        async with line.under_way:
+            line.next = None  # in one step with the sending: who comes after this is not in the query, and gets no answer of it
+            return await self._ask(cluster, tuple(questions))
+
+    async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
         scanner = self._client.get_workflow_handle(scanner_id(cluster))
         try:
-            answer = await scanner.query(
-                "holds_permit",
-                PermitQuestion(node=node, incident=incident),
-                result_type=PermitQuestion,
+            answered = await scanner.query(
+                "holds_permits",
+                PermitQuestions(questions=questions),
+                result_type=PermitQuestions,
                 reject_condition=QueryRejectCondition.NOT_OPEN,
                 rpc_timeout=QUERY_TIMEOUT,
             )
         except WorkflowQueryRejectedError:
-            return False, f"the scanner of {cluster} has been stopped"
+            return _all(f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError) as error:
-            return False, f"the scanner of {cluster} can't be asked for the permit: {error}"
-        return answer.held, answer.reason
+            return _all(f"the scanner of {cluster} can't be asked for the permit: {error}")
+        found = {(each.node, each.incident): (each.held, each.reason) for each in answered.questions}
+        unanswered = False, f"the scanner of {cluster} has not said who holds the permit"
+        return lambda asked: found.get((asked.node, asked.incident), unanswered)
+
+
+_Answers = Callable[[PermitQuestion], tuple[bool, str]]
+
+
+def _all(reason: str) -> _Answers:
+    """The same no to everybody."""
+    return lambda _asked: (False, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What is asked together, and the task that answers it."""
+
+    questions: list[PermitQuestion]
+    answers: asyncio.Task[_Answers]
+
+
+@dataclass(slots=True)
+class _Line:
+    """Of one cluster: the query that may still be joined, None where there is none, and the lock of the one that is under way."""
+
+    next: _Query | None = None
+    under_way: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -131,9 +131,16 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
-    """Question and answer of the scanner's query `holds_permit`, asked by every last look."""
+    """Whether that incident may disrupt that node now, and the answer."""
 
     node: str
     incident: str
     held: bool = False
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitQuestions:
+    """Question and answer of the scanner's query `holds_permits`: those of all last looks of a moment."""
+
+    questions: tuple[PermitQuestion, ...]

@@ -38,7 +38,7 @@ from policy.episodes import FencingInput, Kind, NeedKind
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest
 from policy.healthcheck import Dialect, ObjectRef
 from policy.ids import episode_id, scanner_id
-from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release
+from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitQuestions, PermitRequest, PermitState, Release
 from policy.repeats import RepeatAlarm
 from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, SeenVersion, ViewState
 from tests.replay.recording import keep_history
@@ -315,10 +315,9 @@ async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: W
         assert opened.need.kind is NeedKind.CHECK
         status = await scan.until(lambda status: bool(status.permits))
         assert status.permits[0].incident == opened.incident
-        answer = await scan.handle.query(HealthScanner.holds_permit, PermitQuestion(node="node-1", incident=opened.incident))
-        assert answer.held
-        other = await scan.handle.query(HealthScanner.holds_permit, PermitQuestion(node="node-1", incident="other"))
-        assert not other.held
+        asked = [PermitQuestion(node="node-1", incident=incident) for incident in (opened.incident, "other")]
+        answer = await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=tuple(asked)))
+        assert [(each.incident, each.held) for each in answer.questions] == [(opened.incident, True), ("other", False)]
 
 
 async def test_one_node_at_a_time_and_the_next_at_once_after_a_release(env: WorkflowEnvironment) -> None:

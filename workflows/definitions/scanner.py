@@ -17,7 +17,7 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.freeing_pace import PortionAnswer, PortionRequest
-from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release
+from policy.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
 from policy.report import ScanReport
 from policy.scopes import CLUSTER
 from workflows.episode.conversation import by_a_person
@@ -255,14 +255,9 @@ class HealthScanner:
         )
 
     @workflow.query
-    def holds_permit(self, question: PermitQuestion) -> PermitQuestion:
-        """Whether that incident may disrupt that node now; asked by every last look."""
-        permit = self._granting.table.of(question.node)
-        if permit is None or permit.incident != question.incident or permit.holding is PermitState.PARKED:
-            reason = f"the permit of {question.node} is held by {permit.incident if permit else 'nobody'}"
-        else:
-            reason = self._granting.guard(permit, self._report)
-        return PermitQuestion(node=question.node, incident=question.incident, held=not reason, reason=reason)
+    def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
+        """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once."""
+        return PermitQuestions(questions=tuple(self._granting.answer_look(each, self._report) for each in asked.questions))
 
     @workflow.signal
     def release(self, release: Release) -> None:

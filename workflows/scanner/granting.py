@@ -29,7 +29,7 @@ from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome, Remedia
 from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.ids import episode_id
-from policy.permits import Decision, Permit, PermitAnswer, PermitRequest, PermitState, Release, Replacing
+from policy.permits import Decision, Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release, Replacing
 from policy.remediation.ladder import removes
 from policy.report import MAXIMUM_OBSERVATIONS, Candidate, LeftOver, Observation, ScanReport
 from workflows.kit import options
@@ -295,7 +295,16 @@ class Granting:
         than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for."""
         self._settling.clear()
 
-    def guard(self, permit: Permit, report: ScanReport | None) -> str:
+    def answer_look(self, asked: PermitQuestion, report: ScanReport | None) -> PermitQuestion:
+        """Whether that incident may disrupt that node now, and why not (S14, S20)."""
+        permit = self.table.of(asked.node)
+        if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
+            reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'nobody'}"
+        else:
+            reason = self._guard(permit, report)
+        return replace(asked, held=not reason, reason=reason)
+
+    def _guard(self, permit: Permit, report: ScanReport | None) -> str:
         """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else."""
         if not permit.control_plane or report is None:
             return ""
