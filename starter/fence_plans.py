@@ -14,12 +14,12 @@ from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.file_objects import FileObjects
-from activities.cluster.objects.machine_reading import Connections
 from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, error_type
 from policy.dialects.head import DEFAULT_NAMESPACE

@@ -6,13 +6,11 @@ A remediation finds the same when it begins (`remediating.py`); here nothing of 
 from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.paths import CAPI_MACHINES, MCM_MACHINES, OPENSHIFT_MACHINES, in_version, of_cluster_api
+from activities.cluster.api.machine_paths import in_management_cluster, machines_named, resource_of
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.keeping import resource_of
 from activities.cluster.live.owning import machine_of
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.machine_objects import controller_of, phase_of
-from activities.cluster.objects.machine_reading import CAPI_VERSIONS
 from policy.healthcheck import ObjectRef
 from policy.remediation.ladder import Body
 from policy.targets import MACHINE
@@ -22,21 +20,18 @@ async def body_of(name: str, nodes: ClusterConnection, machines: ClusterConnecti
     """Of a Node, or of a Machine named `machine/<namespace>/<name>`; None where there is neither. Errors: InvalidConfig where
     several Machines claim the Node."""
     node = None if name.startswith(MACHINE) else await find_node(nodes, name)
-    refs = [await machine_of(node, nodes, machines)] if node is not None else _named(name)
+    refs = [await machine_of(node, nodes, machines)] if node is not None else [*_named(name)]
     for ref in refs:
-        elsewhere = ref is not None and of_cluster_api(ref.api_version)
+        elsewhere = ref is not None and in_management_cluster(ref.api_version)
         document = await _read(ref, machines if elsewhere else nodes) if ref is not None else None
         if document is not None:
             return Body(has_node=node is not None, phase=phase_of(document), owner=controller_of(document))
     return Body(has_node=True) if node is not None else None
 
 
-def _named(name: str) -> list[ObjectRef | None]:
+def _named(name: str) -> list[ObjectRef]:
     namespace, _, own = name.removeprefix(MACHINE).partition("/")
-    if not namespace or not own:
-        return []
-    kinds = [OPENSHIFT_MACHINES, *(in_version(CAPI_MACHINES, version) for version in CAPI_VERSIONS), MCM_MACHINES]
-    return [ObjectRef(api_version=kind.api_version, kind=kind.kind, name=own, namespace=namespace) for kind in kinds]
+    return machines_named(namespace, own) if namespace and own else []
 
 
 async def _read(ref: ObjectRef, connection: ClusterConnection) -> JsonObject | None:

@@ -22,11 +22,11 @@ from activities.bundle import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
 from activities.cluster.acts.isolation import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import EVENTS, NODES
 from activities.cluster.live.keeping import Keeping
 from activities.cluster.live.plans import FENCE_NAMESPACE, plan_for
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.machine_reading import Connections
 from activities.contracts.evidence import (
     BundleName,
     Collected,

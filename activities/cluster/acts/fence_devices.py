@@ -13,12 +13,13 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.acts.isolation import require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import FENCE_NAMESPACE, configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.livenode import Clock, utc_now
-from activities.cluster.objects.machine_reading import Connections
+from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.device_check import (
     FenceDeviceActivities,
@@ -99,7 +100,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
         for tidings in request.tidings:
             await self._recorder.tell(_happening(tidings), quiet=REPEATED)
 
-    async def _find(self, connections: Connections, name: str) -> NodeToCheck:
+    async def _find(self, connections: Readers, name: str) -> NodeToCheck:
         try:
             view = decode_node(await connections.nodes.get_bytes(NODES.path(name)))
         except ObjectNotFound:
@@ -113,7 +114,7 @@ class ClusterFenceDevices(FenceDeviceActivities):
                 raise
             return _without_devices(view, error.message)
 
-    async def _resolved(self, connections: Connections, view: NodeView) -> NodeToCheck:
+    async def _resolved(self, connections: Readers, view: NodeView) -> NodeToCheck:
         config = await configuration_for(connections, view, None, Need(), namespace=self._fence_namespace)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))

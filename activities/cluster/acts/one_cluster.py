@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.paths import of_cluster_api
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.objects.livenode import Clock, utc_now
-from activities.cluster.objects.machine_reading import Connections
 from activities.errors import ErrorType, failure
 
 
@@ -33,7 +32,7 @@ class OfOneCluster:
 
     def _connection_of(self, api_version: str) -> ClusterConnection:
         """By which objects of that version are read and written."""
-        return self._machines if of_cluster_api(api_version) else self._connection
+        return self._connections.of(api_version)
 
     def _require_other_node(self, node: str, why: str) -> None:
         """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""

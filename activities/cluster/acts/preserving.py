@@ -31,6 +31,7 @@ from activities.errors import ErrorType, failure
 from policy.durations import format_duration
 from policy.fence_policies import switched_off_node
 from policy.healthcheck import ObjectRef
+from policy.machine_apis import MCM, machine_api
 from policy.marks import TERMINATING_ANNOTATION, claim_of
 from policy.moments import written
 from policy.nodes import PRESERVE_ANNOTATION, NodeView
@@ -44,8 +45,6 @@ from policy.vetoes import chosen, going, veto_of
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
-
-MCM_GROUP = "machine.sapcloud.io/"
 
 BEING_DELETED = "the machine is being deleted"
 
@@ -194,7 +193,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             sight.node.document["metadata"] = answer["metadata"]
             return told
         ref = _ref(sight.machine)
-        if not ref.api_version.startswith(MCM_GROUP):
+        if machine_api(ref.api_version) is not MCM:
             await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
             return told
         metadata = {key: sight.machine["metadata"][key] for key in ("uid", "resourceVersion")}

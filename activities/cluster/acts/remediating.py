@@ -19,18 +19,9 @@ from activities.cluster.acts.isolation import require_cluster
 from activities.cluster.acts.one_cluster import OfOneCluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import cluster_lease_problem
-from activities.cluster.api.paths import (
-    CAPI_MACHINE_HEALTH_CHECKS,
-    CAPI_MACHINES,
-    MCM_MACHINES,
-    NODE_HEALTH_CHECKS,
-    OPENSHIFT_MACHINE_HEALTH_CHECKS,
-    OPENSHIFT_MACHINES,
-    in_version,
-    of_cluster_api,
-)
+from activities.cluster.api.machine_paths import machines_named, resource_of, set_of
+from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.live.keeping import resource_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.owning import machine_of
 from activities.cluster.live.plans import checks_of
@@ -56,11 +47,10 @@ from activities.cluster.objects.machine_objects import (
     failure_of,
     node_of,
     phase_of,
-    set_of,
     uid_of,
     waits_for,
 )
-from activities.cluster.objects.machine_reading import CAPI_VERSIONS, Subject, cluster_of, find_check, machines_of
+from activities.cluster.objects.machine_reading import Subject, cluster_of, find_check, machines_of
 from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE, decode_machine
 from activities.cluster.objects.statuses.common import Said
 from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
@@ -81,6 +71,7 @@ from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episodes import Need, NeedKind, Pinned, RemediationInput
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.machine_apis import CLUSTER_API, machine_api
 from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
 from policy.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import KEEPING_WORDS
@@ -157,7 +148,8 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         if not refs and node is not None:
             refs = [await machine_of(node, self._connection, self._machines)]
         if not refs and request.node.startswith(MACHINE):
-            refs = [*_candidates(request.node.removeprefix(MACHINE))]
+            namespace, _, name = request.node.removeprefix(MACHINE).partition("/")
+            refs = [*machines_named(namespace, name)]
         for ref in refs:
             document = await self._machine(ref) if ref is not None else None
             if ref is None or document is None:
@@ -253,7 +245,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     async def take_back(self, request: MachineRequest) -> ActResult:
         """What nobody has taken up goes; a Machine that is going keeps what it says."""
         require_cluster(request.target.cluster, self._cluster)
-        if not of_cluster_api(request.machine.api_version):
+        if machine_api(request.machine.api_version) is not CLUSTER_API:
             values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
             return await self._annotate(request.machine, request.machine_uid, values)
 
@@ -499,13 +491,6 @@ def _require_not_kept(machine: JsonObject, ref: ObjectRef) -> None:
         raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {PRESERVE_ANNOTATION} preserves it")
     if kept := next((each for each in (SKIP_ANNOTATION, PAUSED_ANNOTATION) if each in there), ""):
         raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {kept} keeps it out of remediation")
-
-
-def _candidates(name: str) -> list[ObjectRef]:
-    """All Machines that a person may mean by a namespace and a name."""
-    namespace, _, own = name.partition("/")
-    kinds = [OPENSHIFT_MACHINES, *(in_version(CAPI_MACHINES, version) for version in CAPI_VERSIONS), MCM_MACHINES]
-    return [ObjectRef(api_version=kind.api_version, kind=kind.kind, name=own, namespace=namespace) for kind in kinds]
 
 
 def _remembers(machine: JsonObject, request: FollowRequest) -> bool:

@@ -19,9 +19,9 @@ from activities.cluster.acts.one_cluster import OfOneCluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.leases import cluster_lease_problem
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, of_cluster_api
+from activities.cluster.api.machine_paths import in_management_cluster, resource_of
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
-from activities.cluster.live.keeping import resource_of
 from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
 from activities.cluster.objects.machines_decoding import decode_machine
@@ -32,6 +32,7 @@ from policy.errors import PolicyError
 from policy.fence_policies import switched_off_node
 from policy.fencing_requests import GIVEN_UP_ANNOTATION, SUCCEEDED
 from policy.healthcheck import Dialect, ObjectRef
+from policy.machine_apis import CLUSTER_API, machine_api
 from policy.machines import MachineView
 from policy.moments import moment_of, written
 from policy.nodes import PRESERVE_ANNOTATION
@@ -199,7 +200,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected a NodeHealthCheck or a MachineHealthCheck")
         if machine is None and request.check is not None and request.check.kind == OF_MACHINES:
             raise failure(ErrorType.INVALID_CONFIG, f"{request.check.key}: expected the Machine that it is about, with its uid")
-        of_capi = machine is not None and of_cluster_api(machine.api_version)
+        of_capi = machine is not None and in_management_cluster(machine.api_version)
         if of_capi and self._connection_for(request) is not self._machines:
             machine = None  # it lives in another cluster than the object, and can't own it
         pinned = request.target.pinned
@@ -334,7 +335,7 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
     async def _machine(self, wanted: Wanted) -> MachineView:
         assert wanted.machine is not None
         ref = wanted.machine
-        dialect = Dialect.CLUSTER_API if of_cluster_api(ref.api_version) else Dialect.OPENSHIFT
+        dialect = Dialect.CLUSTER_API if machine_api(ref.api_version) is CLUSTER_API else Dialect.OPENSHIFT
         try:
             path = resource_of(ref).path(ref.name, namespace=ref.namespace)
             machine = decode_machine(await self._connection_of(ref.api_version).get_bytes(path), dialect)

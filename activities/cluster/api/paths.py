@@ -32,11 +32,6 @@ class Resource:
         return "/".join(parts)
 
 
-def of_cluster_api(api_version: str) -> bool:
-    """Whether an object is Cluster API's, and so lives in the management cluster where there is one."""
-    return api_version.startswith("cluster.x-k8s.io/")
-
-
 def in_version(resource: Resource, version: str) -> Resource:
     """The same kind in another version of its group."""
     return replace(resource, api_version=f"{resource.api_version.rpartition('/')[0]}/{version}")
@@ -75,23 +70,13 @@ FENCE_AGENTS_REMEDIATIONS = Resource(
 OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
     api_version="machine.openshift.io/v1beta1", kind="MachineHealthCheck", plural="machinehealthchecks"
 )
-OPENSHIFT_MACHINES = Resource(api_version="machine.openshift.io/v1beta1", kind="Machine", plural="machines")
 CAPI_MACHINE_HEALTH_CHECKS = Resource(
     api_version="cluster.x-k8s.io/v1beta2", kind="MachineHealthCheck", plural="machinehealthchecks"
 )
-CAPI_MACHINES = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Machine", plural="machines")
-OPENSHIFT_MACHINE_SETS = Resource(api_version="machine.openshift.io/v1beta1", kind="MachineSet", plural="machinesets")
-CAPI_MACHINE_SETS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineSet", plural="machinesets")
-CAPI_MACHINE_DEPLOYMENTS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="MachineDeployment", plural="machinedeployments")
 KUBEADM_CONTROL_PLANES = Resource(
     api_version="controlplane.cluster.x-k8s.io/v1beta2", kind="KubeadmControlPlane", plural="kubeadmcontrolplanes"
 )
 CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
-MCM_MACHINES = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", plural="machines")
-MCM_MACHINE_SETS = Resource(api_version="machine.sapcloud.io/v1alpha1", kind="MachineSet", plural="machinesets")
-MCM_MACHINE_DEPLOYMENTS = Resource(
-    api_version="machine.sapcloud.io/v1alpha1", kind="MachineDeployment", plural="machinedeployments"
-)
 PRESERVATION_POLICIES = Resource(
     api_version="nodewarden.io/v1alpha1", kind="PreservationPolicy", plural="preservationpolicies", namespaced=False
 )

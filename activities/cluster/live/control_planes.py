@@ -13,23 +13,22 @@ from dataclasses import dataclass, replace
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import is_guard
+from activities.cluster.api.machine_paths import MACHINES, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
-    CAPI_MACHINES,
     DISRUPTION_BUDGETS,
     KUBEADM_CONTROL_PLANES,
     NODES,
     PODS,
-    in_version,
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.machine_reading import CAPI_VERSIONS
 from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, decode_cluster, machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.fields import Fields
 from policy.healthcheck import Dialect
 from policy.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
+from policy.machine_apis import CLUSTER_API
 from policy.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
 from policy.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.remediation.control_plane import (
@@ -182,9 +181,9 @@ async def _of_owner(connection: ClusterConnection, machine: MachineView | None) 
 
 async def _owner(connection: ClusterConnection, namespace: str, name: str) -> JsonObject | None:
     """In whichever version it is served."""
-    for version in CAPI_VERSIONS:
+    for version in versions_of(KUBEADM_CONTROL_PLANES):
         try:
-            return await connection.get(in_version(KUBEADM_CONTROL_PLANES, version).path(name, namespace=namespace))
+            return await connection.get(version.path(name, namespace=namespace))
         except ObjectNotFound:
             continue
     return None
@@ -193,12 +192,10 @@ async def _owner(connection: ClusterConnection, namespace: str, name: str) -> Js
 async def _machines(connection: ClusterConnection, machine: MachineView) -> tuple[MachineView, ...]:
     decoding = machine_decoding(Dialect.CLUSTER_API)
     query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{CONTROL_PLANE_LABEL}"}
-    for version in CAPI_VERSIONS:
+    for version in versions_of(MACHINES[CLUSTER_API]):
         found: list[MachineView] = []
         try:
-            async for page in connection.list_pages(
-                in_version(CAPI_MACHINES, version).path(namespace=machine.namespace), query=query
-            ):
+            async for page in connection.list_pages(version.path(namespace=machine.namespace), query=query):
                 found += [item.value for item in decoding.items(page.body)]
         except ObjectNotFound:
             continue
@@ -216,9 +213,9 @@ async def _cluster(connection: ClusterConnection, member: Member) -> WorkloadClu
         name, namespace = member.machine.cluster_name, member.machine.namespace
     if not (name and namespace):
         return None
-    for version in CAPI_VERSIONS:
+    for version in versions_of(CAPI_CLUSTERS):
         try:
-            return decode_cluster(await connection.get_bytes(in_version(CAPI_CLUSTERS, version).path(name, namespace=namespace)))
+            return decode_cluster(await connection.get_bytes(version.path(name, namespace=namespace)))
         except ObjectNotFound:
             continue
     return None

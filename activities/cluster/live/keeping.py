@@ -14,17 +14,8 @@ import msgspec
 import orjson
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.paths import (
-    CAPI_MACHINES,
-    MCM_MACHINE_DEPLOYMENTS,
-    MCM_MACHINE_SETS,
-    MCM_MACHINES,
-    OPENSHIFT_MACHINES,
-    PRESERVATION_POLICIES,
-    Resource,
-    in_version,
-    of_cluster_api,
-)
+from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
+from activities.cluster.api.paths import PRESERVATION_POLICIES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.owning import machine_of
 from activities.cluster.objects.livenode import LiveNode, find_node
@@ -33,13 +24,12 @@ from activities.cluster.objects.preservation_decoding import FoundMachine, deplo
 from activities.errors import ErrorType, failure
 from policy.errors import PolicyError
 from policy.healthcheck import Dialect, ObjectRef
+from policy.machine_apis import CLUSTER_API, MCM, machine_api
 from policy.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import Deployment, labels_of
-
-_MACHINES = {resource.api_version.partition("/")[0]: resource for resource in (MCM_MACHINES, OPENSHIFT_MACHINES, CAPI_MACHINES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +64,11 @@ class Keeping:
         self._given = tuple(pools)
         self._nodes = connection
         self._machines = machines or connection
+        self._connections = Connections(nodes=connection, machines=self._machines)
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Where a Machine of that group is read and written."""
-        return self._machines if of_cluster_api(ref.api_version) else self._nodes
+        return self._connections.of(ref.api_version)
 
     def path_of(self, ref: ObjectRef, *, subresource: str = "") -> str:
         """Where that Machine is, in the version in which it was seen."""
@@ -141,14 +132,14 @@ class Keeping:
     async def _deployment(self, ref: ObjectRef, found: FoundMachine) -> Deployment | None:
         """What the set says that it is a replica of; the MachineDeployment above it where there is one."""
         kind, _, name = found.owner.partition("/")
-        if kind != MCM_MACHINE_SETS.kind or not ref.api_version.startswith("machine.sapcloud.io/"):
+        if kind != MACHINE_SETS[MCM].kind or machine_api(ref.api_version) is not MCM:
             return Deployment(name=name) if name else None
         try:
-            path = MCM_MACHINE_SETS.path(name, namespace=ref.namespace)
+            path = MACHINE_SETS[MCM].path(name, namespace=ref.namespace)
             one, above = deployment_of(await self._nodes.get(path))
             kind, _, name = above.partition("/")
-            if kind == MCM_MACHINE_DEPLOYMENTS.kind:
-                path = MCM_MACHINE_DEPLOYMENTS.path(name, namespace=ref.namespace)
+            if kind == MACHINE_DEPLOYMENTS[MCM].kind:
+                path = MACHINE_DEPLOYMENTS[MCM].path(name, namespace=ref.namespace)
                 one, _ = deployment_of(await self._nodes.get(path))
         except ObjectNotFound:
             return Deployment(name=name)
@@ -175,19 +166,11 @@ class Keeping:
         return [pool for _, pool in sorted(pools.items())], problem
 
 
-def resource_of(ref: ObjectRef) -> Resource:
-    """The kind of a Machine, by its group and in its version. InvalidConfig for what is no Machine."""
-    group, _, version = ref.api_version.partition("/")
-    if ref.kind != "Machine" or group not in _MACHINES or not version:
-        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: expected a Machine of {', '.join(sorted(_MACHINES))}")
-    return in_version(_MACHINES[group], version)
-
-
 def _decoded(ref: ObjectRef, document: JsonObject) -> FoundMachine:
     try:
-        if ref.api_version.startswith("machine.sapcloud.io/"):
+        if machine_api(ref.api_version) is MCM:
             return mcm_machine(document)
-        dialect = Dialect.CLUSTER_API if of_cluster_api(ref.api_version) else Dialect.OPENSHIFT
+        dialect = Dialect.CLUSTER_API if machine_api(ref.api_version) is CLUSTER_API else Dialect.OPENSHIFT
         return other_machine(orjson.dumps(document), dialect)
     except (msgspec.MsgspecError, ValueError) as error:
         raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error

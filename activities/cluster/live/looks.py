@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import LeaseView, cluster_lease_problem
+from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import Member, objection_now
 from activities.cluster.live.fence_config import lease_renewed, live_policies, switched_off
@@ -23,7 +24,7 @@ from activities.cluster.live.nodelease import foreign_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request, is_another
 from activities.cluster.objects.livenode import Clock, LiveNode, find_node, observe, utc_now
-from activities.cluster.objects.machine_reading import Connections, Subject, find_check, read_subject
+from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
 from activities.cluster.objects.marks import is_ours, owner
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.paths import CAPI_MACHINES, MCM_MACHINES, OPENSHIFT_MACHINES, Resource, in_version
+from activities.cluster.api.machine_paths import MACHINES, ref_in, versions_of
+from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.livenode import LiveNode
-from activities.cluster.objects.machine_reading import CAPI_VERSIONS
 from activities.cluster.objects.machines_decoding import NODE_LABEL, decode_machine
 from activities.errors import ErrorType, failure
 from policy.healthcheck import Dialect, ObjectRef
 from policy.inventory import CAPI_MACHINE_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
+from policy.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ async def machine_of(node: LiveNode, nodes: ClusterConnection, machines: Cluster
     """The Machine of that Node, None for a Node that belongs to none. InvalidConfig where several claim it."""
     for place in _named(node.annotations, nodes, machines):
         if await _refers_to(place, node.view.name):
-            return _ref(place.resource, place.namespace, place.name)
+            return ref_in(place.resource, place.namespace, place.name)
     return await _labelled(node.view.name, nodes)
 
 
@@ -45,10 +46,10 @@ def _named(annotations: Mapping[str, str], nodes: ClusterConnection, machines: C
     places = []
     namespace, _, name = annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "").partition("/")
     if namespace and name:
-        places.append(_Place(nodes, OPENSHIFT_MACHINES, Dialect.OPENSHIFT, namespace, name))
+        places.append(_Place(nodes, MACHINES[OPENSHIFT], Dialect.OPENSHIFT, namespace, name))
     namespace, name = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""), annotations.get(CAPI_MACHINE_ANNOTATION, "")
     if namespace and name:
-        versions = (in_version(CAPI_MACHINES, version) for version in CAPI_VERSIONS)
+        versions = versions_of(MACHINES[CLUSTER_API])
         places += [_Place(machines, resource, Dialect.CLUSTER_API, namespace, name) for resource in versions]
     return places
 
@@ -67,7 +68,7 @@ async def _refers_to(place: _Place, node: str) -> bool:
 async def _labelled(node: str, nodes: ClusterConnection) -> ObjectRef | None:
     """One that is being deleted gives way to its successor of the same name."""
     try:
-        found = await nodes.list_objects(MCM_MACHINES.path(), label=(NODE_LABEL, node))
+        found = await nodes.list_objects(MACHINES[MCM].path(), label=(NODE_LABEL, node))
     except ObjectNotFound:
         return None  # the kind is not installed
     stay = [document["metadata"] for document in found if not document["metadata"].get("deletionTimestamp")]
@@ -75,8 +76,4 @@ async def _labelled(node: str, nodes: ClusterConnection) -> ObjectRef | None:
     if len(chosen) > 1:
         names = ", ".join(sorted(f"{metadata['namespace']}/{metadata['name']}" for metadata in chosen))
         raise failure(ErrorType.INVALID_CONFIG, f"Node/{node}: several Machines say that it is theirs: {names}; expected one")
-    return _ref(MCM_MACHINES, chosen[0]["namespace"], chosen[0]["name"]) if chosen else None
-
-
-def _ref(resource: Resource, namespace: str, name: str) -> ObjectRef:
-    return ObjectRef(api_version=resource.api_version, kind=resource.kind, name=name, namespace=namespace)
+    return ref_in(MACHINES[MCM], chosen[0]["namespace"], chosen[0]["name"]) if chosen else None

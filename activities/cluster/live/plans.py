@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.machine_paths import versions_of
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     FENCE_CONFIGS,
@@ -22,14 +23,12 @@ from activities.cluster.api.paths import (
     NODE_HEALTH_CHECKS,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     Resource,
-    in_version,
-    of_cluster_api,
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.fencing_requests import plan_asked_for
-from activities.cluster.objects.machine_reading import CAPI_VERSIONS, Connections, Subject, machines_of
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.machine_reading import Subject, machines_of
+from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, error_type, failure
 from policy.dialects import parse
 from policy.episodes import Need, NeedKind
@@ -64,7 +63,12 @@ CHECKS = (NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS, CAPI_MACHINE_HEAL
 
 
 async def plan_for(
-    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+    connections: Readers,
+    node: NodeView,
+    template: ObjectRef | None,
+    need: Need,
+    *,
+    namespace: str = FENCE_NAMESPACE,
 ) -> FencingPlan:
     """The plan for this node. namespace: where ConfigMaps are read. Errors: InvalidConfig, saying what to write."""
     version = await connections.nodes.server_version()
@@ -85,7 +89,12 @@ async def plan_for(
 
 
 async def configuration_for(
-    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, *, namespace: str = FENCE_NAMESPACE
+    connections: Readers,
+    node: NodeView,
+    template: ObjectRef | None,
+    need: Need,
+    *,
+    namespace: str = FENCE_NAMESPACE,
 ) -> FenceConfig:
     """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
     unreadable: list[str] = []
@@ -110,7 +119,7 @@ async def configuration_for(
 
 
 async def _template_named(
-    connections: Connections, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str]
+    connections: Readers, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str]
 ) -> JsonObject | None:
     """The template that the request or the node's health checks name, None where nobody names one."""
     if template is not None:
@@ -128,7 +137,7 @@ async def _template_named(
     return None
 
 
-async def _named_by_checks(connections: Connections, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
+async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unreadable: list[str]) -> dict[ObjectRef, str]:
     """Templates of ours that checks covering the node, or a Machine of it, name first, with the check's key. The need's own check
     goes first."""
     named: dict[ObjectRef, str] = {}
@@ -148,11 +157,9 @@ async def _named_by_checks(connections: Connections, node: NodeView, need: Need,
     return named
 
 
-async def checks_of(connections: Connections, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
+async def checks_of(connections: Readers, resource: Resource, unreadable: list[str]) -> list[JsonObject]:
     """All health checks of a kind, in whatever version, but for those on their way out."""
-    older = [in_version(resource, each) for each in CAPI_VERSIONS if not resource.api_version.endswith(f"/{each}")]
-    versions = [resource, *older] if of_cluster_api(resource.api_version) else [resource]
-    for version in versions:
+    for version in versions_of(resource):
         try:
             found = await connections.of(resource.api_version).list_objects(version.path())
         except ObjectNotFound:
@@ -170,7 +177,7 @@ async def checks_of(connections: Connections, resource: Resource, unreadable: li
     return []
 
 
-async def _covers(connections: Connections, check: HealthCheck, node: NodeView) -> bool:
+async def _covers(connections: Readers, check: HealthCheck, node: NodeView) -> bool:
     machines = await machines_of(connections, check, node.name) if check.of_machines else ()
     subject, rules = Subject(of_machines=check.of_machines, machines=tuple(machines)), rules_of(check)
     return any(rules.covers(target) for target in subject.targets(node))

@@ -11,19 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.paths import (
-    CAPI_MACHINE_SETS,
-    MCM_MACHINE_SETS,
-    OPENSHIFT_MACHINE_SETS,
-    Resource,
-    in_version,
-)
 from activities.cluster.objects.machines_decoding import NODE_LABEL
-from policy.healthcheck import ObjectRef
+from policy.machine_apis import MCM, machine_api
 from policy.machines import FAILED
 from policy.moments import moment_of
-
-MCM_GROUP = "machine.sapcloud.io"
 
 DRAIN_CONDITIONS = ("Deleting", "DrainingSucceeded", "Drained", "VolumeDetachSucceeded")
 """Which conditions tell what a deletion waits for, the most telling first."""
@@ -32,8 +23,6 @@ HOOKS = ("pre-drain.delete.hook.machine.cluster.x-k8s.io", "pre-terminate.delete
 """Cluster API: what begins so is an annotation that holds a deletion up."""
 
 LONGEST_WAIT = 300
-
-_SETS = {group.api_version.partition("/")[0]: group for group in (CAPI_MACHINE_SETS, MCM_MACHINE_SETS, OPENSHIFT_MACHINE_SETS)}
 
 
 def uid_of(machine: JsonObject) -> str:
@@ -65,7 +54,7 @@ def deleting_since(machine: JsonObject) -> datetime | None:
 def node_of(machine: JsonObject) -> str:
     """The name of its Node, "" before it has one."""
     name = str(((machine.get("status") or {}).get("nodeRef") or {}).get("name") or "")
-    if not name and str(machine.get("apiVersion", "")).startswith(f"{MCM_GROUP}/"):
+    if not name and machine_api(str(machine.get("apiVersion", ""))) is MCM:
         name = str((machine["metadata"].get("labels") or {}).get(NODE_LABEL, ""))
     return name
 
@@ -112,12 +101,3 @@ def waits_for(machine: JsonObject) -> str:
         return f"its hooks {', '.join(sorted(hooks))}"[:LONGEST_WAIT]
     finalizers = machine["metadata"].get("finalizers") or ()
     return f"its finalizers {', '.join(map(str, finalizers))}"[:LONGEST_WAIT] if finalizers else ""
-
-
-def set_of(machine: ObjectRef, owner: str) -> tuple[Resource, str] | None:
-    """The MachineSet that owns it, None for any other owner."""
-    kind, _, name = owner.partition("/")
-    group, _, version = machine.api_version.partition("/")
-    if kind != "MachineSet" or group not in _SETS:
-        return None
-    return in_version(_SETS[group], version), name

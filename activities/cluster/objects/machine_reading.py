@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.machine_paths import MACHINES, resource_of, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
-    CAPI_MACHINES,
     CONFIG_MAPS,
-    MCM_MACHINES,
     NODE_HEALTH_CHECKS,
     NODES,
-    OPENSHIFT_MACHINES,
     Resource,
     in_version,
-    of_cluster_api,
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.decoding import NODE_DECODING
@@ -32,7 +29,7 @@ from activities.cluster.objects.machines_decoding import (
     labelled_machine,
     machine_decoding,
 )
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
 from policy.episodes import Need
@@ -45,11 +42,10 @@ from policy.inventory import (
     Inventory,
     of_one_cluster,
 )
+from policy.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.machines import MachineView, WorkloadCluster
 from policy.nodes import NodeView
 from policy.targets import MACHINE, Target
-
-CAPI_VERSIONS = ("v1beta2", "v1beta1")
 
 PLURALS = {
     "NodeHealthCheck": NODE_HEALTH_CHECKS.plural,
@@ -62,18 +58,6 @@ LONGEST_LABEL = 63
 
 OF_NODES = (NODE_HEALTH_CHECKS.kind, CONFIG_MAPS.kind)
 """The kinds of health checks that know no Machines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connections:
-    """Where nodes live, and where Cluster API's objects do."""
-
-    nodes: ApiReader
-    machines: ApiReader
-
-    def of(self, api_version: str) -> ApiReader:
-        """The connection by which objects of that version are read."""
-        return self.machines if of_cluster_api(api_version) else self.nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +88,14 @@ class Subject:
         return [machine for machine in self.machines if node is None or of_one_cluster(machine, node)]
 
 
-async def find_check(connections: Connections, need: Need | None) -> JsonObject | None:
+async def find_check(connections: Readers, need: Need | None) -> JsonObject | None:
     """The need's health check as it is now, None where it was deleted or none is asked for."""
     if need is None:
         return None
     if need.check is None:
         raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
     resource, connection = _resource(need.check), connections.of(need.check.api_version)
-    versions = [resource]
-    if of_cluster_api(need.check.api_version):
-        # A version that is served no more is no deletion.
-        versions += [in_version(resource, each) for each in CAPI_VERSIONS if not need.check.api_version.endswith(f"/{each}")]
-    for version in versions:
+    for version in versions_of(resource):
         try:
             return await connection.get(version.path(need.check.name, namespace=need.check.namespace))
         except ObjectNotFound:
@@ -123,7 +103,7 @@ async def find_check(connections: Connections, need: Need | None) -> JsonObject 
     return None
 
 
-async def read_subject(connections: Connections, need: Need | None, node: str, *, whole: bool = False) -> Subject:
+async def read_subject(connections: Readers, need: Need | None, node: str, *, whole: bool = False) -> Subject:
     """The Machines of the node, for a check of Machines; for all else the one that the Node names, and whether people keep that
     out. whole: all of them, though the Node names one."""
     if need is None or need.check is None or need.check.kind in OF_NODES:
@@ -148,7 +128,7 @@ async def read_subject(connections: Connections, need: Need | None, node: str, *
     return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
 
 
-async def _alone(connections: Connections, check: HealthCheck, name: str) -> Subject:
+async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject:
     """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
     namespace, _, own = name.partition("/")
     resource = _machines(check)
@@ -162,7 +142,7 @@ async def _alone(connections: Connections, check: HealthCheck, name: str) -> Sub
     return Subject(of_machines=True, machines=found, cluster=cluster)
 
 
-async def _named_by_the_node(connections: Connections, check: HealthCheck, node: str) -> MachineView | None:
+async def _named_by_the_node(connections: Readers, check: HealthCheck, node: str) -> MachineView | None:
     """The Machine that the Node says is its own, where that one refers to the Node as well."""
     try:
         document = await connections.nodes.get(NODES.path(node))
@@ -184,7 +164,7 @@ async def _named_by_the_node(connections: Connections, check: HealthCheck, node:
     return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
 
 
-async def _named_by_annotation(connections: Connections, node: str) -> MachineView | None:
+async def _named_by_annotation(connections: Readers, node: str) -> MachineView | None:
     """The Machine that the Node says is its own, unless that one says something else. What people, or those who take it away, say
     on it holds whatever calls for the act."""
     try:
@@ -192,11 +172,11 @@ async def _named_by_annotation(connections: Connections, node: str) -> MachineVi
     except ObjectNotFound:
         return None
     annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
-    places = [(connections.machines, in_version(CAPI_MACHINES, version), Dialect.CLUSTER_API) for version in CAPI_VERSIONS]
+    places = [(connections.machines, version, Dialect.CLUSTER_API) for version in versions_of(MACHINES[CLUSTER_API])]
     name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
     namespace = str(annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""))
     if not (name and namespace):
-        places = [(connections.nodes, OPENSHIFT_MACHINES, Dialect.OPENSHIFT)]
+        places = [(connections.nodes, MACHINES[OPENSHIFT], Dialect.OPENSHIFT)]
         namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
     if not (name and namespace):
         return None
@@ -214,13 +194,13 @@ async def _labelled(connection: ApiReader, node: str) -> tuple[MachineView, ...]
     if len(node) > LONGEST_LABEL:
         return ()  # no label can name it
     try:
-        listed = await connection.list_objects(MCM_MACHINES.path(), label=(NODE_LABEL, node))
+        listed = await connection.list_objects(MACHINES[MCM].path(), label=(NODE_LABEL, node))
     except ObjectNotFound:
         return ()  # the kind is not installed
     return tuple(map(labelled_machine, listed))
 
 
-async def machines_of(connections: Connections, check: HealthCheck, node: str) -> list[MachineView]:
+async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
     """All Machines of the node among those that the check may cover, found as a scan finds them."""
     resource = _machines(check)
     decoding, pages = machine_decoding(check.dialect), connections.of(resource.api_version)
@@ -251,7 +231,7 @@ def _of_its_cluster(machine: MachineView, check: HealthCheck) -> bool:
     return not check.cluster_name or machine.cluster_name == check.cluster_name
 
 
-async def cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCluster | None:
+async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluster | None:
     resource = in_version(CAPI_CLUSTERS, check.ref.api_version.rpartition("/")[2])
     try:
         return decode_cluster(
@@ -262,9 +242,7 @@ async def cluster_of(connections: Connections, check: HealthCheck) -> WorkloadCl
 
 
 def _machines(check: HealthCheck) -> Resource:
-    if check.dialect is Dialect.OPENSHIFT:
-        return OPENSHIFT_MACHINES
-    return in_version(CAPI_MACHINES, check.ref.api_version.rpartition("/")[2])
+    return resource_of(check.machine_ref("", ""))
 
 
 def _resource(ref: ObjectRef) -> Resource:

@@ -13,22 +13,12 @@ import msgspec
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.paths import (
-    CAPI_MACHINE_DEPLOYMENTS,
-    CAPI_MACHINE_SETS,
-    MCM_MACHINE_DEPLOYMENTS,
-    MCM_MACHINE_SETS,
-    OPENSHIFT_MACHINE_SETS,
-    Resource,
-    in_version,
-)
+from activities.cluster.api.machine_paths import deployments_above, set_of
+from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from policy.healthcheck import ObjectRef
 from policy.moments import moment_of
 from policy.preservation.overriding import Overridden, Override, Wanted, overridden_by
-
-_SETS = {each.api_version.partition("/")[0]: each for each in (MCM_MACHINE_SETS, OPENSHIFT_MACHINE_SETS, CAPI_MACHINE_SETS)}
-_DEPLOYMENTS = {each.api_version.partition("/")[0]: each for each in (MCM_MACHINE_DEPLOYMENTS, CAPI_MACHINE_DEPLOYMENTS)}
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""
@@ -66,16 +56,14 @@ async def overridden(connection: ClusterConnection, machine: ObjectRef, owner: s
 
 
 async def _read(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
-    group, _, version = machine.api_version.partition("/")
-    kind, _, name = owner.partition("/")
-    sets = in_version(_SETS[group], version)
-    if kind != sets.kind or (own := await _one(connection, sets, machine.namespace, name)) is None:
+    found_set = set_of(machine, owner)
+    if found_set is None or (own := await _one(connection, found_set[0], machine.namespace, found_set[1])) is None:
         return overridden_by(None)
+    sets, name = found_set
     above = _controller(own.metadata)
-    deployments = _DEPLOYMENTS.get(group)
+    deployments = deployments_above(machine)
     if deployments is None or above is None or above.kind != deployments.kind:
         return overridden_by(_wanted(sets, own))
-    deployments = in_version(deployments, version)
     deployment = await _one(connection, deployments, machine.namespace, above.name)
     if deployment is None:
         return overridden_by(_wanted(sets, own))

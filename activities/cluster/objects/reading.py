@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from activities.cluster.api.connection import JsonObject, Page, ServerVersion
+from activities.cluster.api.machine_paths import Connections
 
 
 class ApiReader(Protocol):
@@ -28,3 +29,7 @@ class ApiReader(Protocol):
 
     async def server_version(self) -> ServerVersion:
         """Of the API server."""
+
+
+Readers = Connections[ApiReader]
+"""Which API server is read: the nodes', or where Cluster API's objects are."""

@@ -18,13 +18,13 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
-from activities.cluster.api.paths import CAPI_MACHINES, OPENSHIFT_MACHINES, Resource, in_version
+from activities.cluster.api.machine_paths import resource_of
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.statuses.common import Said
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from activities.errors import ErrorType, failure
 from policy.brakes import Closed
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef
+from policy.healthcheck import Dialect, HealthCheck
 from policy.known import Known
 from policy.machines import MachineView
 from policy.nodes import EXCLUDE_LABEL
@@ -84,17 +84,13 @@ def _of_target(check: HealthCheck, target: Target, verdict: Verdict) -> Iterator
     assert machine is not None
     if check.dialect is not Dialect.OPENSHIFT or machine.deleting:
         return
+    about = check.machine_ref(machine.namespace, machine.name)
     if verdict.health is Health.SOON:
         message = f"Machine {machine.namespace}/{machine.name} is on its way to unhealthy: {verdict.message}"
-        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="DetectedUnhealthy", message=message)
+        yield Happening(about=about, uid=machine.uid, reason="DetectedUnhealthy", message=message)
     elif verdict.standing is Standing.UNHEALTHY and not machine.controller and check.template is None:
         message = f"Machine {machine.namespace}/{machine.name} has no controller owner: it is left alone"
-        yield Happening(about=_ref(check, machine), uid=machine.uid, reason="SkippedNoController", message=message)
-
-
-def _ref(check: HealthCheck, machine: MachineView) -> ObjectRef:
-    version = check.ref.api_version
-    return ObjectRef(api_version=version, kind=OPENSHIFT_MACHINES.kind, name=machine.name, namespace=machine.namespace)
+        yield Happening(about=about, uid=machine.uid, reason="SkippedNoController", message=message)
 
 
 # Cluster API's condition ------------------------------------------------------------------------------------------------
@@ -189,9 +185,8 @@ async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime)
     """Read, compose, write as one. A Machine that has vanished, or whose name another one has by now, is no failure; one that
     others keep writing waits for its turn."""
     check, machine, said = opinion.check, opinion.machine, opinion.said
-    version = check.ref.api_version.rpartition("/")[2]
-    resource: Resource = in_version(CAPI_MACHINES, version)
-    path = resource.path(machine.name, namespace=machine.namespace)
+    ref = check.machine_ref(machine.namespace, machine.name)
+    path = resource_of(ref).path(machine.name, namespace=machine.namespace)
     for _ in range(ATTEMPTS):
         try:
             found = await connection.get(path)
@@ -199,7 +194,7 @@ async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime)
                 return None  # S9: what was concluded is about its predecessor
             old = replace(said, reason=OLD_REASONS.get(said.reason, said.reason), message=_flat(said.message))
             wanted = {SUCCEEDED: (said, old)}
-            status = machine_conditions(found.get("status") or {}, wanted, now, older=version == V1BETA1)
+            status = machine_conditions(found.get("status") or {}, wanted, now, older=ref.api_version.endswith(f"/{V1BETA1}"))
             metadata = {"uid": machine.uid, "resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
         except ObjectConflict:
@@ -209,7 +204,7 @@ async def _write(connection: ClusterConnection, opinion: Opinion, now: datetime)
         if said.status == "True":
             return None
         message = f"Machine {machine.namespace}/{machine.name} has been marked as unhealthy by {check.ref.key}"
-        return Happening(about=_ref(check, machine), uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
+        return Happening(about=ref, uid=machine.uid, reason="MachineMarkedUnhealthy", message=message)
     raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
 

@@ -19,10 +19,10 @@ from typing import Any
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import SURROUNDING_KINDS, Intake
 from activities.cluster.api.kinds import made_for
+from activities.cluster.api.machine_paths import MACHINES, Connections, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINE_HEALTH_CHECKS,
-    CAPI_MACHINES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     FENCE_AGENTS_REMEDIATIONS,
@@ -30,11 +30,8 @@ from activities.cluster.api.paths import (
     NODE_HEALTH_CHECKS,
     NODES,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
-    OPENSHIFT_MACHINES,
     VOLUME_ATTACHMENTS,
     Resource,
-    in_version,
-    of_cluster_api,
 )
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import ATTACHMENT_DECODING, NAME_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
@@ -48,6 +45,7 @@ from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
+from policy.machine_apis import named
 from policy.machines import MachineView, WorkloadCluster, machine_key
 from policy.nodes import NodeView
 from policy.preservation.book import PreservationBook
@@ -61,9 +59,6 @@ POLICY_KINDS: dict[Resource, Dialect] = {
     CAPI_MACHINE_HEALTH_CHECKS: Dialect.CLUSTER_API,
 }
 """The kinds of health checks that are followed; how each is read is `policy/dialects`."""
-
-OLDER_VERSION = "v1beta1"
-"""Of Cluster API; where the server does not know the newer one, that is followed."""
 
 Following = Reflector[Any]
 
@@ -95,6 +90,7 @@ class Watches:
         self.nodes = Reflector(connection, NODES, NODE_DECODING, on_change=self._node_changed, on_state=on_state, limits=limits)
         self._connection = connection
         self.machines = machines or connection
+        self._connections = Connections(nodes=connection, machines=self.machines)
         self._ledger = ledger
         self._clock = clock
         self._on_change = on_change
@@ -258,7 +254,7 @@ class Watches:
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Over which connection an object is read and written."""
-        return self.machines if of_cluster_api(ref.api_version) else self._connection
+        return self._connections.of(ref.api_version)
 
     # Changes
 
@@ -390,8 +386,7 @@ class Watches:
         companions: tuple[Following, ...] = ()
         if dialect in LEADER_LEASES:
             companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
-        if dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}:
-            self._follow_machines(dialect)
+        self._follow_machines(dialect)
         if dialect is Dialect.CLUSTER_API:
             companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
         self._companions[dialect] = companions
@@ -400,11 +395,11 @@ class Watches:
     def _follow_machines(self, *dialects: Dialect) -> None:
         """Of those systems, by default of both: a pool may have the Machines of either. They stay followed."""
         for dialect in dialects or (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
-            if dialect in self._machines:
+            api = named(dialect)
+            if dialect in self._machines or api is None:
                 continue
-            machines = OPENSHIFT_MACHINES if dialect is Dialect.OPENSHIFT else CAPI_MACHINES
             changed = partial(self._machine_changed, dialect)
-            self._machines[dialect] = self._reflector(machines, machine_decoding(dialect), changed)
+            self._machines[dialect] = self._reflector(MACHINES[api], machine_decoding(dialect), changed)
             self._begin((self._machines[dialect],))
 
     def _follow_remediations(self, check: HealthCheck) -> None:
@@ -446,12 +441,12 @@ class Watches:
 
     def _reflector(self, resource: Resource, decoding: Decoding[Any], on_change: Callable[[str, Any], None]) -> Following:
         return Reflector(
-            self.machines if of_cluster_api(resource.api_version) else self._connection,
+            self._connections.of(resource.api_version),
             resource,
             decoding,
             on_change=on_change,
             on_state=self._on_state,
             optional=True,
-            alternatives=(in_version(resource, OLDER_VERSION),) if of_cluster_api(resource.api_version) else (),
+            alternatives=versions_of(resource)[1:],
             limits=self._limits,
         )

@@ -26,7 +26,6 @@ from activities.cluster.api.paths import (
     LEASES,
     MACHINE_CONFIG_POOLS,
     NODES,
-    OPENSHIFT_MACHINES,
     PODS,
     Resource,
 )
@@ -41,6 +40,7 @@ from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fields import Fields
 from policy.healthcheck import Dialect, HealthCheck, ObjectRef
 from policy.ledger import Ledger
+from policy.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
 from policy.moments import moment_of
 from policy.outlook import OwnersRules
 from policy.overlaps import Overlap
@@ -183,10 +183,10 @@ class OfflineCluster:
         ledger, now = self.ledger, self.now
         if _is(ref, NODES):
             return lambda body: partial(ledger.put_node, decode_node(body), now)
-        if _is(ref, OPENSHIFT_MACHINES):
-            return lambda body: partial(ledger.put_machine, decode_machine(body, Dialect.OPENSHIFT), now)
-        if (_group(ref.api_version), ref.kind) == (_group(CAPI_CLUSTERS.api_version), "Machine"):
-            return lambda body: partial(ledger.put_machine, decode_machine(body, Dialect.CLUSTER_API), now)
+        api = machine_api(ref.api_version)
+        if ref.kind == "Machine" and api in {OPENSHIFT, CLUSTER_API}:
+            dialect = Dialect(api.name)
+            return lambda body: partial(ledger.put_machine, decode_machine(body, dialect), now)
         if _is(ref, CAPI_CLUSTERS):
             return lambda body: partial(ledger.put_cluster, decode_cluster(body), now)
         return None

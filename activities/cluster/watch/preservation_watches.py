@@ -15,10 +15,8 @@ from typing import Any
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from activities.cluster.api.paths import (
-    MCM_MACHINE_DEPLOYMENTS,
-    MCM_MACHINE_SETS,
-    MCM_MACHINES,
     PRESERVATION_POLICIES,
     Resource,
 )
@@ -27,6 +25,7 @@ from activities.cluster.objects.preservation_decoding import MCM_MACHINE_DECODIN
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.errors import PolicyError
 from policy.healthcheck import ObjectRef
+from policy.machine_apis import MCM
 from policy.machines import MachineView
 from policy.preservation.book import PreservationBook
 from policy.preservation.pools import read_policy
@@ -67,9 +66,9 @@ class PreservationWatches:
 
         self._reflectors = (
             following(PRESERVATION_POLICIES, OBJECT_DECODING, self._policy_changed),
-            following(MCM_MACHINES, MCM_MACHINE_DECODING, self._machine_changed),
-            following(MCM_MACHINE_SETS, OBJECT_DECODING, partial(self._set_changed, MCM_MACHINE_SETS)),
-            following(MCM_MACHINE_DEPLOYMENTS, OBJECT_DECODING, partial(self._set_changed, MCM_MACHINE_DEPLOYMENTS)),
+            following(MACHINES[MCM], MCM_MACHINE_DECODING, self._machine_changed),
+            following(MACHINE_SETS[MCM], OBJECT_DECODING, partial(self._set_changed, MACHINE_SETS[MCM])),
+            following(MACHINE_DEPLOYMENTS[MCM], OBJECT_DECODING, partial(self._set_changed, MACHINE_DEPLOYMENTS[MCM])),
         )
 
     def __iter__(self) -> Iterator[Reflector[Any]]:
@@ -105,7 +104,7 @@ class PreservationWatches:
             log.warning("Machine %s is left out of preservation: %s", key, found.problem)
             return
         held = found.held
-        ref = ObjectRef(api_version=MCM_MACHINES.api_version, kind="Machine", name=held.machine, namespace=held.namespace)
+        ref = ObjectRef(api_version=MACHINES[MCM].api_version, kind="Machine", name=held.machine, namespace=held.namespace)
         self._changed(lambda: self._book.put_machine(ref, held, found.owner, self._clock()))
 
     def _set_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:

@@ -15,29 +15,28 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import SURROUNDING_KINDS
 from activities.cluster.api.kinds import made_for
+from activities.cluster.api.machine_paths import MACHINES, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
-    CAPI_MACHINES,
     CONFIG_MAPS,
     KUBEADM_CONTROL_PLANES,
     LEASES,
     NODES,
-    OPENSHIFT_MACHINES,
     Resource,
-    in_version,
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.nodelease import NODE_LEASE_NAMESPACE
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
-from activities.cluster.watch.following import OLDER_VERSION, POLICY_KINDS
+from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.offline import Mistake, OfflineCluster
 from activities.errors import ErrorType, failure
 from policy.conflicts import LEADER_LEASES
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.healthcheck import Dialect, ObjectRef
+from policy.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.machines import MachineView
 from policy.nodes import NodeView
 from policy.overlaps import Overlap
@@ -89,8 +88,8 @@ async def take_snapshot(
             cluster.put(obj, resource.plural)
     owned = False
     for dialect, holder, resource in (
-        (Dialect.OPENSHIFT, connection, OPENSHIFT_MACHINES),
-        (Dialect.CLUSTER_API, elsewhere, CAPI_MACHINES),
+        (Dialect.OPENSHIFT, connection, MACHINES[OPENSHIFT]),
+        (Dialect.CLUSTER_API, elsewhere, MACHINES[CLUSTER_API]),
     ):
         for machine in await _tried(cluster, holder, resource, machine_decoding(dialect)) if dialect in dialects else ():
             _note_unreadable(cluster, resource, machine)
@@ -140,7 +139,7 @@ async def _views(connection: ClusterConnection, resource: Resource, decoding: De
 
 async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
     """The same for a kind without which there is still something to tell."""
-    for version in _versions(resource):
+    for version in versions_of(resource):
         try:
             return await _views(connection, version, decoding)
         except ObjectNotFound:
@@ -154,7 +153,7 @@ async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resourc
 async def _listed(
     cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
 ) -> list[JsonObject]:
-    for version in _versions(resource):
+    for version in versions_of(resource):
         try:
             found = await connection.list_objects(
                 version.path(namespace=namespace), query={"fieldSelector": f"metadata.name={only}"} if only else None
@@ -166,8 +165,3 @@ async def _listed(
             return []
         return [{"apiVersion": version.api_version, "kind": version.kind, **each} for each in found]
     return []
-
-
-def _versions(resource: Resource) -> list[Resource]:
-    of_cluster_api = "cluster.x-k8s.io/" in resource.api_version
-    return [resource, in_version(resource, OLDER_VERSION)] if of_cluster_api else [resource]

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.api.machine_paths import set_of
 from activities.cluster.objects.machine_objects import (
     condition_of_machine,
     controller_of,
     failure_of,
     node_of,
     phase_of,
-    set_of,
     waits_for,
 )
 from policy.healthcheck import ObjectRef

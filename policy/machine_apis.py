@@ -1,0 +1,85 @@
+"""The three APIs of Machines: one row each, with all that is spelled differently between them.
+
+Whoever asks "whose API is that?" or "where does it say that?" asks this table. How the fields of a Machine are read is
+`activities/cluster/objects/machines_decoding.py`; where its resources are, `activities/cluster/api/machine_paths.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MachineApi:
+    """One API. There is one object of each, which is compared by identity.
+
+    name: as in keys of Machines; the `Dialect` of its own health checks, where it has such, is called the same. versions: those
+    that we speak, the newest first. in_management_cluster: its objects live where Cluster API's do. has_deployments: there may be
+    a MachineDeployment above a MachineSet. member_labels: by any of these a Machine is a member of the control plane; None: with
+    whatever value. node_label: on a Machine, names its Node; "" where only `nodeRef` does. deployment_label: on a Machine, names
+    the MachineDeployment or MachineSet it is a replica of. goes_first: annotations by which a Machine is the first to go when its
+    set is scaled down. empty_goes_first: also without a value. expiry_in_status: the end of a preservation has a field of its
+    own, and is no annotation. has_priority: its sets look at a priority when they are scaled down.
+    """
+
+    name: str
+    group: str
+    versions: tuple[str, ...]
+    in_management_cluster: bool = False
+    has_deployments: bool = True
+    member_labels: Mapping[str, str | None]
+    node_label: str = ""
+    deployment_label: str = ""
+    goes_first: tuple[str, ...]
+    empty_goes_first: bool = False
+    expiry_in_status: bool = False
+    has_priority: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+OPENSHIFT = MachineApi(
+    name="openshift",
+    group="machine.openshift.io",
+    versions=("v1beta1",),
+    has_deployments=False,
+    member_labels={"machine.openshift.io/cluster-api-machine-role": "master"},
+    deployment_label="machine.openshift.io/cluster-api-machineset",
+    goes_first=("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine"),
+)
+CLUSTER_API = MachineApi(
+    name="cluster-api",
+    group="cluster.x-k8s.io",
+    versions=("v1beta2", "v1beta1"),
+    in_management_cluster=True,
+    member_labels={"cluster.x-k8s.io/control-plane": None},
+    deployment_label="cluster.x-k8s.io/deployment-name",
+    goes_first=("cluster.x-k8s.io/delete-machine",),
+    empty_goes_first=True,
+)
+MCM = MachineApi(
+    name="machine-controller-manager",
+    group="machine.sapcloud.io",
+    versions=("v1alpha1",),
+    member_labels={**OPENSHIFT.member_labels, **CLUSTER_API.member_labels},
+    node_label="node",
+    goes_first=("machine.sapcloud.io/marked-for-deletion-time",),
+    expiry_in_status=True,
+    has_priority=True,
+)
+
+MACHINE_APIS = (OPENSHIFT, CLUSTER_API, MCM)
+_BY_GROUP = {each.group: each for each in MACHINE_APIS}
+_BY_NAME = {each.name: each for each in MACHINE_APIS}
+
+
+def machine_api(api_version: str) -> MachineApi | None:
+    """The API that an `apiVersion`, or a group alone, is of; None where it is none of these."""
+    return _BY_GROUP.get(api_version.partition("/")[0])
+
+
+def named(name: str) -> MachineApi | None:
+    """The API of that name, which may be that of a dialect of health checks; None where there is none."""
+    return _BY_NAME.get(name)
