@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from activities.contracts.evidence import BundleName, EvidenceFile
 from activities.errors import ErrorType, failure
-from policy.evidence import safe_name
+from policy.episode.evidence import safe_name
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 
-from policy.durations import format_duration
+from policy.values.durations import format_duration
 
 SLOWEST = timedelta(seconds=3)
 """A clock that is further behind would send what is too late: what may be in flight is waited out with a margin of 2 s (S34)."""

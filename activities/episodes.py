@@ -41,7 +41,9 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
-from policy.episodes import (
+from policy.episode.freeing_pace import PortionAnswer
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
     FencingInput,
@@ -52,10 +54,8 @@ from policy.episodes import (
     PreservationNews,
     RemediationInput,
 )
-from policy.freeing_pace import PortionAnswer
-from policy.ids import episode_id, scanner_id
-from policy.permits import Decision, PermitAnswer
-from policy.report import PreservationNeed
+from policy.episode.permits import Decision, PermitAnswer
+from policy.preservation.book import PreservationNeed
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)

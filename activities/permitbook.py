@@ -16,8 +16,8 @@ from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRej
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
-from policy.ids import scanner_id
-from policy.permits import PermitQuestion, PermitQuestions
+from policy.episode.ids import scanner_id
+from policy.episode.permits import PermitQuestion, PermitQuestions
 
 QUERY_TIMEOUT = timedelta(seconds=5)
 """So long a look waits for its answer, its turn included."""

@@ -7,9 +7,9 @@ before it the power device is read, at a simulated Compute Engine). No power is 
 node comes back before. Nodes fail one alone, and ten at the same moment.
 
 Moments are the API server's at the writing of the object, counted from the node's deadline: a second after its condition's
-time-out (`policy/moments.py`). Beside them stand the start of the episode's first activity, by Temporal's clock, and the bare
-floor: what Temporal needs for an event in a long poll, a scanner, and a first activity, with nothing of ours (`stage/floor.py`).
-A small and a large cluster in one run show whether anything loops over the nodes.
+time-out (`policy/values/moments.py`). Beside them stand the start of the episode's first activity, by Temporal's clock, and the
+bare floor: what Temporal needs for an event in a long poll, a scanner, and a first activity, with nothing of ours
+(`stage/floor.py`). A small and a large cluster in one run show whether anything loops over the nodes.
 
     python -m benchmarks.detection [--sizes 500] [--large] [--acts object cordon] [--alone 20] [--rounds 10] [--json]
 """
@@ -36,8 +36,8 @@ from benchmarks.stage.figures import Spread, number, table
 from benchmarks.stage.histories import history_cost
 from benchmarks.stage.processes import cpu_time, resident_megabytes
 from benchmarks.stage.running import as_shipped
-from policy.ids import episode_id
-from policy.moments import RESOLUTION
+from policy.episode.ids import episode_id
+from policy.values.moments import RESOLUTION
 from simulator.api.kinds import StorageKey
 from simulator.api.server import ApiServer
 from simulator.api.store import ADDED, DELETED, Change

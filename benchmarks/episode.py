@@ -4,7 +4,7 @@ Everything is real but the cluster: a Temporal dev server and a worker as proces
 behind Google's client or behind BMCs. Nodes under a database hang one after the other, and each is fenced until it works again.
 CPU is what the kernel has counted for the worker, all that it started, and Temporal, less what they use in the same time while
 nothing happens. Moments are the API server's and the devices' own; each is counted from the node's deadline, which is a second
-after its condition's time-out (`policy/moments.py`).
+after its condition's time-out (`policy/values/moments.py`).
 
     python -m benchmarks.episode [--platforms gce ipmi] [--fencings 10] [--pod-garbage 0.5] [--json]
 """
@@ -26,7 +26,7 @@ from benchmarks.stage.figures import number, table
 from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
-from policy.episodes import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome
 from simulator.workloads import NAMESPACE
 from tests.system.harness import Pace
 from tests.system.questions import episode

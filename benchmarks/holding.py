@@ -30,13 +30,13 @@ from temporalio.worker import Worker
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import EventRequest
-from policy.episodes import PreservationInput
-from policy.healthcheck import ObjectRef
-from policy.ids import episode_id
-from policy.nodes import PRESERVE_ANNOTATION, Condition, NodeView
+from policy.episode.ids import episode_id
+from policy.episode.messages import PreservationInput
+from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.book import PreservationBook
 from policy.preservation.held import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, Held
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
 from workflows.definitions.preservation import Preservation
 from workflows.kit import search

@@ -17,10 +17,10 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
-from policy.healthcheck import HealthCheck
-from policy.ledger import Ledger
-from policy.nodes import Condition, NodeView
+from policy.objects.nodes import Condition, NodeView
+from policy.scan.ledger import Ledger
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SMALL = 50

@@ -25,7 +25,7 @@ from demo.manifests import NAMESPACE, fencing_template, health_check
 from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
-from policy.episodes import EpisodeResult
+from policy.episode.messages import EpisodeResult
 from starter.client import Nodewarden
 from starter.display import LineDisplay, LiveDisplay, watch
 from starter.status import ClusterStatus

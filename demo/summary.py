@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from demo.simulation import Gap
-from policy.episodes import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome
 
 STAGES = ("mark-unschedulable", "off-proven", "free-workloads", "power-on", "mark-schedulable")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policy.episodes import EpisodeStatus
-from policy.moments import written
-from policy.report import TargetRow
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeStatus
+from policy.scan.report import TargetRow
+from policy.values.moments import written
 from starter import wording
 from starter.status import ClusterStatus
 

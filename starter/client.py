@@ -22,20 +22,12 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from policy.device_check import DeviceReport
-from policy.episodes import (
-    EpisodeResult,
-    EpisodeStatus,
-    FencingInput,
-    Kind,
-    Need,
-    NeedKind,
-    PreservationInput,
-    RemediationInput,
-)
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, PreservationInput, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.fence.device_check import DeviceReport
 from policy.remediation.ladder import read_strategies
-from policy.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.values.object_refs import ObjectRef
 from starter.device_checks import DeviceCheckHandle
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, named, unanswered
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError

@@ -28,7 +28,7 @@ from temporalio.common import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.errors import ErrorType, error_type
-from policy.device_check import DeviceMemory, DeviceReport
+from policy.fence.device_check import DeviceMemory, DeviceReport
 from starter.episodes import ANSWER_WITHIN, unanswered, why_silent
 from starter.errors import RequestError, SilentError
 from workflows.kit import search

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from policy.device_check import Answer, DeviceReport, DeviceRow
+from policy.fence.device_check import Answer, DeviceReport, DeviceRow
 from starter import wording
 from starter.table import columns
 

@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.stuck import task_failure
 from workflows.kit.ids import episode_id

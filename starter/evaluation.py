@@ -1,6 +1,6 @@
 """The answer of `nodewarden evaluate`: as JSON (a stable interface, `docs/semantics.md` has the schema) and as a table.
 
-Only worded here; what is true is `policy/evaluation.py`.
+Only worded here; what is true is `policy/scan/evaluation.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.watch.offline import Mistake
-from policy.brakes import Closed
-from policy.evaluation import CheckEvaluation, TargetEvaluation
-from policy.healthcheck import ObjectRef
-from policy.moments import written
-from policy.remedies import Action
-from policy.targets import SICKNESS
+from policy.checks.brakes import Closed
+from policy.checks.targets import SICKNESS
+from policy.remediation.remedies import Action
+from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"

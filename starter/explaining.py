@@ -1,7 +1,7 @@
 """The answer of `nodewarden explain`: what every check thinks of one node, what holds it back, and what its episodes did.
 
 Three sources, each of which may be missing and then says so: the cluster's objects (live or from files), the scanner, and the
-episodes. Only worded here; the judgement is `policy/explanation.py`.
+episodes. Only worded here; the judgement is `policy/scan/explanation.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.watch.offline import Mistake
-from policy.explanation import Explanation, Opinion
-from policy.outlook import Outlook
-from policy.permits import PermitState
-from policy.remedies import Action
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.permits import PermitState
+from policy.remediation.remedies import Action
+from policy.scan.explanation import Explanation, Opinion
+from policy.scan.outlook import Outlook
 from starter import outlooks, wording
 from starter.evaluation import check_as_json, described, error_as_json, in_one_line, verdict_as_json, why
 from starter.status import NodeEpisodes

@@ -23,13 +23,13 @@ from activities.cluster.objects.file_objects import FileObjects
 from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, error_type
 from policy.dialects.head import DEFAULT_NAMESPACE
-from policy.episodes import Need
-from policy.errors import PolicyError
+from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import INSTANCE, FenceConfig, Step
 from policy.fence.shown import shown_parameters
-from policy.nodes import NodeView
-from policy.variables import has_placeholder
+from policy.fence.variables import has_placeholder
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
 from starter.manifests import Manifest, Unreadable, read_files
 
 PREFIX = "fence-"

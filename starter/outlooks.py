@@ -1,6 +1,6 @@
 """How a remediation would go, in words and as JSON: for `nodewarden explain` and `nodewarden remediate plan`.
 
-What is true is `policy/outlook.py`.
+What is true is `policy/scan/outlook.py`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.table import Table
 
-from policy.durations import format_duration
-from policy.moments import written
-from policy.outlook import InFlight, Outlook, OwnersOwn, PlannedStep
-from policy.permits import Permit, PermitState
-from policy.remediation.memory import LastRemediation, NextRemediation, RetryRules
+from policy.checks.retries import RetryRules
+from policy.episode.permits import Permit, PermitState
+from policy.remediation.memory import LastRemediation, NextRemediation
+from policy.scan.outlook import InFlight, Outlook, OwnersOwn, PlannedStep
+from policy.values.durations import format_duration
+from policy.values.moments import written
 
 
 def step_in_words(planned: PlannedStep) -> str:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from policy.episodes import EpisodeStatus, Kind, Phase
-from policy.moments import LATEST
+from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.values.moments import LATEST
 from starter.episodes import ANSWER_WITHIN, EpisodeHandle, unanswered
 from starter.errors import MissingError, RequestError
 from starter.status import SilentEpisode

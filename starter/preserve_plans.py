@@ -27,18 +27,18 @@ from activities.cluster.objects.preservation_decoding import (
     other_machine,
 )
 from activities.cluster.watch.offline import OfflineCluster
-from policy.errors import PolicyError
-from policy.evaluation import evaluate
-from policy.healthcheck import Dialect
-from policy.moments import written
-from policy.nodes import NodeView
+from policy.checks.verdicts import Health
+from policy.objects.nodes import NodeView
 from policy.preservation import pools as pool_objects
 from policy.preservation.automatic import Queue
 from policy.preservation.deciding import Decision
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import Pool
 from policy.preservation.survey import Deployment, Survey, survey
-from policy.verdicts import Health
+from policy.scan.evaluation import evaluate
+from policy.values.errors import PolicyError
+from policy.values.moments import written
+from policy.values.object_refs import Dialect
 from starter.evaluation import described
 from starter.manifests import Manifest, Unreadable, read_files
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from policy.episodes import Phase
+from policy.episode.messages import Phase
 from starter import wording
 from starter.preservations import PreservedNodes
 from starter.table import columns

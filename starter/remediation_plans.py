@@ -1,6 +1,6 @@
 """By which steps a node would be remediated, for `nodewarden remediate plan`: by hand, and by the scanner.
 
-Nothing is done. What is true is `policy/outlook.py`, in which words `starter/outlooks.py`.
+Nothing is done. What is true is `policy/scan/outlook.py`, in which words `starter/outlooks.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from activities.cluster.watch.offline import Mistake, OfflineCluster
-from policy.outlook import Outlook, outlook, outlook_by_hand
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import Body
+from policy.scan.outlook import Outlook, outlook, outlook_by_hand
 from starter import outlooks
 from starter.evaluation import described, error_as_json
 

@@ -12,7 +12,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from policy.repeats import DEFAULT_ALARM, RepeatAlarm
+from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure

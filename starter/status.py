@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from policy.episodes import EpisodeResult, EpisodeStatus
+from policy.episode.messages import EpisodeResult, EpisodeStatus
 from workflows.kit.messages import ScannerStatus
 
 

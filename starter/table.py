@@ -16,10 +16,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from policy.admission import Because
-from policy.episodes import EpisodeStatus, Phase
-from policy.report import AtRisk, TargetRow
-from policy.targets import SICKNESS
+from policy.checks.targets import SICKNESS
+from policy.episode.messages import EpisodeStatus, Phase
+from policy.scan.admission import Because
+from policy.scan.report import AtRisk, TargetRow
 from starter import wording
 from starter.status import ClusterStatus
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.moments import in_utc, written
-from policy.report import CheckReport, NodeAtRisk, TargetRow
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.scan.report import CheckReport, NodeAtRisk, TargetRow
+from policy.values.moments import in_utc, written
 from workflows.kit.messages import ScannerStatus
 
 GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})

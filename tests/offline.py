@@ -7,7 +7,7 @@ from datetime import datetime
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.watch.offline import OfflineCluster
-from policy.overlaps import Overlap
+from policy.checks.overlaps import Overlap
 
 
 def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> OfflineCluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.nodes import Condition, Taint
+from policy.objects.nodes import Condition, Taint
 from policy.preservation.effects import Effects
 from policy.preservation.held import CONDITION, TAINT, Held
 

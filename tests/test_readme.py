@@ -19,8 +19,8 @@ import typer
 import yaml
 
 from policy.dialects import parse
-from policy.nodes import NodeView
-from policy.templates import is_fencing_template
+from policy.fence.templates import is_fencing_template
+from policy.objects.nodes import NodeView
 from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands.groups import NodeOrCommand

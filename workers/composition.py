@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
-from policy.data_at_risk import DataAtRisk
+from policy.scan.data_at_risk import DataAtRisk
 from workers.clusters import ClusterSettings, ConnectionSettings
 from workers.setting_sources import SettingsError
 from workers.settings import Settings

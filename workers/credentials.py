@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from activities.errors import ErrorType, failure
 from activities.power.driver import Credentials
-from policy.errors import PolicyError
-from policy.plan import CredentialKind
-from policy.properties import parse_properties
+from policy.fence.plan import CredentialKind
+from policy.values.errors import PolicyError
+from policy.values.properties import parse_properties
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from policy.plan import CredentialRef
+    from policy.fence.plan import CredentialRef
 
 ENVIRONMENT_PREFIX = "NODEWARDEN_CREDENTIAL_"
 """Only these variables of a worker may be named by a fence configuration."""

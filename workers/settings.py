@@ -28,23 +28,14 @@ from pydantic_settings import (
     SettingsError as SourceError,
 )
 
-from policy.errors import PolicyError
-from policy.fence_policies import FencePolicies, PolicySource, ScopeCap, StormRule
-from policy.freeing_pace import MOST_PER_MINUTE
-from policy.overlaps import Overlap
+from policy.checks.fence_policies import MOST_PER_MINUTE, FencePolicies, PolicySource, ScopeCap, StormRule
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, EXPONENTIAL, LONGEST_PERIOD, MOST_RETRIES, NONE, Backoff, RetryRules
+from policy.objects.scopes import CLUSTER, is_scope
+from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.preservation.pools import Pool, pool_of
-from policy.remediation.memory import (
-    DEFAULT_MIN_HEALTHY_PERIOD,
-    EXPONENTIAL,
-    LONGEST_PERIOD,
-    MOST_RETRIES,
-    NONE,
-    Backoff,
-    RetryRules,
-)
-from policy.repeats import RepeatAlarm
-from policy.scopes import CLUSTER, is_scope
-from policy.scopes import EXPECTED as EXPECTED_SCOPE
+from policy.scan.repeats import RepeatAlarm
+from policy.values.errors import PolicyError
 from workers.clusters import SAFE_NAME, ClusterSettings, UserPath, default_clusters
 from workers.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
 

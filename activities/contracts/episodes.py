@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from policy.episodes import FencingInput, Kind, RemediationInput
-from policy.freeing_pace import PortionAnswer, PortionRequest
-from policy.permits import PermitAnswer, PermitRequest
+from policy.episode.freeing_pace import PortionAnswer, PortionRequest
+from policy.episode.messages import FencingInput, Kind, RemediationInput
+from policy.episode.permits import PermitAnswer, PermitRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from temporalio import activity
 
-from policy.healthcheck import ObjectRef
-from policy.kdump import KdumpReading
-from policy.plan import PowerDevice
+from policy.fence.kdump import KdumpReading
+from policy.fence.plan import PowerDevice
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,8 @@ class KdumpRequest:
 
 
 class EvidenceActivities(ABC):
-    """Served on `power.<site>`. Reading only. What is heard here may delay an act; what else it may mean is `policy/kdump.py`."""
+    """Served on `power.<site>`. Reading only. What is heard here may delay an act; what else it may mean is
+    `policy/fence/kdump.py`."""
 
     @activity.defn(name="power-management.read-kdump")
     @abstractmethod

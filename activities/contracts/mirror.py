@@ -12,9 +12,9 @@ from datetime import datetime
 from temporalio import activity
 
 from activities.contracts.target import Target
-from policy.episode_events import EpisodeEvent
-from policy.episodes import EpisodeStatus
-from policy.repeats import Repetition
+from policy.episode.events import EpisodeEvent
+from policy.episode.messages import EpisodeStatus
+from policy.scan.repeats import Repetition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

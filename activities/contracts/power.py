@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import Target
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.plan import PowerDevice
-from policy.power import InterfaceGroups, PowerState, Quarantine
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.plan import PowerDevice
+from policy.fence.power import InterfaceGroups, PowerState, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.episodes import Opened
-from policy.healthcheck import ObjectRef
+from policy.preservation.book import PreservationNeed
 from policy.preservation.held import Isolation
-from policy.report import PreservationNeed
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,12 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import ActResult, Target
-from policy.episodes import Need, Pinned, RemediationInput
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import Pinned, RemediationInput
+from policy.episode.needs import Need
+from policy.episode.observation import Observation
 from policy.remediation.escalation import Step
 from policy.remediation.volumes import Failure, Said
-from policy.report import Observation
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from policy.episodes import Kind
-from policy.healthcheck import ObjectRef
-from policy.report import CheckReport, ScanReport, SeenVersion
+from policy.episode.messages import Kind
+from policy.scan.report import CheckReport, ScanReport, SeenVersion
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,16 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from policy.drain import DrainOptions
-from policy.episodes import FencingInput, Need, OffProof, PathProof, Pinned
-from policy.fencing_requests import Answer
-from policy.healthcheck import ObjectRef
-from policy.kdump import KernelDead
-from policy.marks import Added
-from policy.nodes import Taint
-from policy.plan import Chosen, CutStorage, FencingPlan
-from policy.report import Observation
+from policy.episode.drain import DrainOptions
+from policy.episode.fencing_requests import Answer
+from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
+from policy.episode.needs import Need
+from policy.episode.observation import Observation
+from policy.fence.kdump import KernelDead
+from policy.fence.plan import Chosen, CutStorage, FencingPlan
+from policy.objects.marks import Added
+from policy.objects.nodes import Taint
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

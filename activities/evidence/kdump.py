@@ -2,7 +2,7 @@
 
 A message is eight bytes over UDP: a magic number and a version, both in the sender's byte order. Only the address that it came
 from tells who sent it, so what is heard is kept by address, for some minutes, and for so many addresses at most. What that is
-worth is `policy/kdump.py`.
+worth is `policy/fence/kdump.py`.
 
 Memory is this process's own. Where several workers serve one site each hears what is sent to it: name all of them in the nodes'
 `fence_kdump_nodes`, which sends to each, or let one worker serve the site. Between node and worker the source address must stay
@@ -26,7 +26,7 @@ from temporalio import activity
 
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import ErrorType, failure
-from policy.kdump import KdumpReading, normal_address
+from policy.fence.kdump import KdumpReading, normal_address
 
 log = logging.getLogger(__name__)
 

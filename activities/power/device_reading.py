@@ -21,9 +21,9 @@ from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
-from policy.device_check import Answer, DeviceAnswer, DeviceToCheck
-from policy.plan import PowerDevice
-from policy.power import PowerState
+from policy.fence.device_check import Answer, DeviceAnswer, DeviceToCheck
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerState
 
 log = logging.getLogger(__name__)
 

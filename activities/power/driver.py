@@ -15,8 +15,8 @@ from typing import Protocol
 from uuid import UUID
 
 from activities.power.hiding import excerpt, hidden
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.power import InterfaceGroups, PowerCapability, Quarantine
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from activities.power.ec2_calls import Ec2Api
 from activities.power.ec2_quarantine import give_back, shut_off
 from activities.power.ec2_refusals import WRONG_STATE, RefusedError
 from activities.power.errors import PowerError, invalid, parameters_of
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
-from policy.power_drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
+from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
 
 CONSOLE_LENGTH = 64 * 1024
 """Characters of console output, the newest: what EC2 itself keeps of it."""

@@ -53,7 +53,7 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline
 from activities.power.ec2_refusals import refusal
 from activities.power.errors import PowerError
-from policy.power_drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
+from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 
 # At DEBUG botocore writes whole requests, session tokens included, whatever level a worker's other logs have (S12).
 logging.getLogger("botocore").setLevel(logging.INFO)

@@ -16,7 +16,7 @@ from activities.errors import ErrorType
 from activities.power.driver import Deadline
 from activities.power.ec2_calls import Ec2Api
 from activities.power.errors import PowerError, invalid
-from policy.power import InterfaceGroups, Quarantine
+from policy.fence.power import InterfaceGroups, Quarantine
 
 TAG = "nodewarden.io/former-groups/"
 """And the interface. Removed when its groups are back. One tag holds 256 characters, an interface up to 16 groups of 20: what is

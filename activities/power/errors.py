@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from activities.errors import ErrorType
-from policy.power_drivers.contract import ParameterError
+from policy.fence.drivers.contract import ParameterError
 
 
 class PowerError(Exception):

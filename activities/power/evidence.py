@@ -18,9 +18,9 @@ from activities.power.driver import CloudDriver, Credentials, Deadline, EventLog
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
-from policy.evidence import without_private_keys
-from policy.plan import PowerDevice
-from policy.power import PowerCapability
+from policy.episode.evidence import without_private_keys
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerCapability
 
 READING_SHARE = 0.7
 """Of the patience with one bundle; the rest is for writing."""

@@ -24,11 +24,11 @@ from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.fence_agent_input import agent_input
 from activities.power.fence_agent_metadata import SEARCH_PATH, InstalledAgent, installed
-from policy.episodes import Reading
-from policy.power import PowerCapability, PowerState
-from policy.power_drivers import fence_agents
-from policy.power_drivers.agent_metadata import AgentMetadata, Fitting, fitted
-from policy.power_drivers.agent_parameters import FILES, canonical_name, refusal
+from policy.episode.messages import Reading
+from policy.fence.drivers import fence_agents
+from policy.fence.drivers.agent_metadata import AgentMetadata, Fitting, fitted
+from policy.fence.drivers.agent_parameters import FILES, canonical_name, refusal
+from policy.fence.power import PowerCapability, PowerState
 
 SIGHTING_LASTS = 600.0
 """Seconds for which a plug that was seen need not be listed again."""

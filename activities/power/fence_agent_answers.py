@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from activities.errors import ErrorType
 from activities.power.child_process import Ended
-from policy.power import PowerState
+from policy.fence.power import PowerState
 
 STATUS = {0: (PowerState.ON, rb"Status: ON"), 2: (PowerState.OFF, rb"Status: OFF")}
 """What a run of `status` must both end with and say. An interpreter that can't open its script ends with 2, which is off, too."""

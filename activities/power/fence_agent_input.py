@@ -17,8 +17,8 @@ from pathlib import Path
 
 from activities.power.errors import invalid
 from activities.power.fence_agent_metadata import ENVIRONMENT
-from policy.power_drivers.agent_metadata import AgentMetadata
-from policy.power_drivers.agent_parameters import FILES
+from policy.fence.drivers.agent_metadata import AgentMetadata
+from policy.fence.drivers.agent_parameters import FILES
 
 # What the SNMP tools call what agents would write into their arguments.
 _SNMP_WORDS = {

@@ -1,4 +1,4 @@
-"""Finds an installed fence agent and has it describe itself; what fits it is judged in `policy/power_drivers/agent_metadata.py`.
+"""Finds an installed fence agent and has it describe itself; what fits it is judged in `policy/fence/drivers/agent_metadata.py`.
 
 Asked once per program and version of it, because an agent takes 0.1 to 0.7 s to start.
 """
@@ -14,8 +14,8 @@ from activities.errors import ErrorType
 from activities.power import child_process
 from activities.power.driver import Deadline
 from activities.power.errors import PowerError, invalid
-from policy.power_drivers.agent_metadata import AgentMetadata, AgentParameter
-from policy.power_drivers.agent_parameters import canonical_name
+from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter
+from policy.fence.drivers.agent_parameters import canonical_name
 
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 """Where agents and the tools that they start are found, whatever the worker's own PATH is."""

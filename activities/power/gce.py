@@ -21,9 +21,9 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.gce_act import Act, NotThereError, Stage, perform
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.power import PowerCapability, PowerState, VolumeState
-from policy.power_drivers.gce import SERVICE_ACCOUNT, GceInstance
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance
+from policy.fence.power import PowerCapability, PowerState, VolumeState
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1

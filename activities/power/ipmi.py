@@ -1,6 +1,6 @@
 """IPMI over the network: the driver's side in the worker. The protocol itself is spoken in `ipmi_child.py`.
 
-Here: what an IPMI device is told. Its parameters are `policy/power_drivers/ipmi.py`, and what may be concluded from how far the
+Here: what an IPMI device is told. Its parameters are `policy/fence/drivers/ipmi.py`, and what may be concluded from how far the
 child had come is `staged_child.py`.
 """
 
@@ -13,7 +13,7 @@ from typing import ClassVar
 from activities.power.driver import Credentials
 from activities.power.errors import invalid, parameters_of
 from activities.power.staged_child import StagedChild, StagedDriver, command_of
-from policy.power_drivers.ipmi import IpmiAddress, ipmi_address
+from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
 
 CHILD = command_of("ipmi_child")
 

@@ -1,6 +1,6 @@
 """Redfish: the driver's side in the worker. The protocol itself is spoken in `redfish_child.py`.
 
-Here: what a Redfish device is told. Its parameters are `policy/power_drivers/redfish.py`, and what may be concluded from how far
+Here: what a Redfish device is told. Its parameters are `policy/fence/drivers/redfish.py`, and what may be concluded from how far
 the child had come is `staged_child.py`.
 """
 
@@ -13,7 +13,7 @@ from typing import ClassVar
 from activities.power.driver import Credentials
 from activities.power.errors import invalid, parameters_of
 from activities.power.staged_child import StagedChild, StagedDriver, command_of
-from policy.power_drivers.redfish import RedfishAddress, redfish_address
+from policy.fence.drivers.redfish import RedfishAddress, redfish_address
 
 CHILD = command_of("redfish_child")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, DriverFactory, PowerDriver
 from activities.power.errors import PowerError, invalid
-from policy.plan import PowerDevice
-from policy.power_drivers.fence_agents import canonical
+from policy.fence.drivers.fence_agents import canonical
+from policy.fence.plan import PowerDevice
 
 
 def _ec2() -> DriverFactory:

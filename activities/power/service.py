@@ -27,9 +27,9 @@ from activities.errors import ErrorType, failure
 from activities.power.driver import CloudDriver, Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerCapability, PowerState, Quarantine
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.power import PowerCapability, PowerState, Quarantine
 
 Result = TypeVar("Result")
 Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest)

@@ -21,8 +21,8 @@ from activities.errors import ErrorType
 from activities.power import child_process
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError
-from policy.episodes import Reading
-from policy.power import PowerCapability, PowerState
+from policy.episode.messages import Reading
+from policy.fence.power import PowerCapability, PowerState
 
 SENT = "sent"
 """The stage after which a command may have been carried out, whatever the child says or does not say."""

@@ -33,7 +33,7 @@ PLAN: Mapping[str, Any] = {
     "freeTimeout": "5m",
     "bootTimeout": "10m",
 }
-"""A template's defaults (`policy/plan.py`), but that nothing is waited for before power-off, which is the user's choice."""
+"""A template's defaults (`policy/fence/plan.py`), but that nothing is waited for before power-off, which is the user's choice."""
 
 DATABASE = "database"
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from urllib.parse import unquote
 
-from policy.moments import RESOLUTION, moment_of
+from policy.values.moments import RESOLUTION, moment_of
 from simulator.api.kinds import StorageKey
 from simulator.api.store import DELETED, Change
 from simulator.bmc.machine import HAND, PowerCommand
@@ -52,7 +52,8 @@ class Sighting:
         return self.before.node
 
     def deadline(self, duration: timedelta) -> datetime | None:
-        """When the condition has certainly lasted longer than `duration`: a second later than it says (`policy/moments.py`)."""
+        """When the condition has certainly lasted longer than `duration`: a second later than it says
+        (`policy/values/moments.py`)."""
         return None if self.sick_since is None else self.sick_since + duration + RESOLUTION
 
 

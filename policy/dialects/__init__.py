@@ -1,16 +1,17 @@
 """The spellings of health checks. Each ends in one `HealthCheck`; nothing downstream knows which it was written in.
 
 One module per dialect, chosen here by group and kind. An object that cannot be used is a PolicyError as a whole: there are no
-half-read checks and no fallbacks (`policy/ledger.py` then shows the error and admits nothing under it).
+half-read checks and no fallbacks (`policy/scan/ledger.py` then shows the error and admits nothing under it).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects import cluster_api, medik8s, node_fencing, openshift
-from policy.errors import PolicyError, shown
-from policy.healthcheck import Dialect, HealthCheck
+from policy.values.errors import PolicyError, shown
+from policy.values.object_refs import Dialect
 
 _DIALECTS: dict[tuple[str, str], Callable[[Mapping[str, object]], HealthCheck]] = {
     (medik8s.GROUP, medik8s.KIND): medik8s.parse_node_health_check,

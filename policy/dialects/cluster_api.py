@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition, UnhealthyRange
 from policy.dialects.head import Head, not_too_many, one_of, read_head, threshold
 from policy.dialects.openshift import startup_timeout, template_rung, timed_conditions
 from policy.dialects.remediating import read_remediating
-from policy.dialects.selector import parse_selector
-from policy.errors import shown
-from policy.fields import Fields
-from policy.healthcheck import Dialect, HealthCheck, Rung, Threshold, UnhealthyCondition, UnhealthyRange
-from policy.machines import CLUSTER_NAME_LABEL
-from policy.selectors import Operator, Selector
+from policy.objects.machines import CLUSTER_NAME_LABEL
+from policy.values.errors import shown
+from policy.values.fields import Fields
+from policy.values.object_refs import Dialect
+from policy.values.selectors import Operator, Selector, parse_selector
+from policy.values.thresholds import Threshold
 
 GROUP = "cluster.x-k8s.io"
 V1BETA1 = "cluster.x-k8s.io/v1beta1"

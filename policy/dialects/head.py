@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from policy.fields import Fields
-from policy.healthcheck import ObjectRef, Threshold
-from policy.machines import PAUSED_ANNOTATION
-from policy.thresholds import parse_threshold
+from policy.objects.machines import PAUSED_ANNOTATION
+from policy.values.fields import Fields
+from policy.values.object_refs import ObjectRef
+from policy.values.thresholds import Threshold, parse_threshold
 
 DEFAULT_NAMESPACE = "default"
 """Where an object lives that names no namespace, as with kubectl; objects from an API server always name theirs."""

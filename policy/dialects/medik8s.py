@@ -11,18 +11,18 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition
+from policy.checks.storms import ACTIVE, COOLING_DOWN, Storm
 from policy.dialects.head import not_too_many, read_head, threshold
 from policy.dialects.remediating import read_remediating
-from policy.dialects.selector import parse_selector
-from policy.errors import PolicyError, shown
-from policy.fields import Fields
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
-from policy.moments import moment_of
+from policy.fence.templates import is_own_template
 from policy.remediation.objects import SEVERAL_ANNOTATION
-from policy.selectors import Operator, Requirement, Selector
-from policy.storms import ACTIVE, COOLING_DOWN, Storm
-from policy.templates import is_own_template
-from policy.thresholds import EXPECTED
+from policy.values.errors import PolicyError, shown
+from policy.values.fields import Fields
+from policy.values.moments import moment_of
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.selectors import Operator, Requirement, Selector, parse_selector
+from policy.values.thresholds import EXPECTED, Threshold
 
 GROUP = "remediation.medik8s.io"
 VERSION = "v1alpha1"

@@ -3,7 +3,7 @@
 The cluster's configuration is a health check as well, since the proposal needs no other object: every node whose Ready has been
 False or Unknown for `grace_timeout` is to be fenced, by whatever fence configuration is the node's. Its policies are read
 here and hold for all fencing in the cluster. Read as a whole: one unknown key, one policy that is not there, and nothing of it
-counts (`policy/admission.py` then begins nothing new).
+counts (`policy/scan/admission.py` then begins nothing new).
 """
 
 from __future__ import annotations
@@ -14,19 +14,28 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+from policy.checks.fence_policies import (
+    MOST_PER_MINUTE,
+    MOST_SCOPES,
+    NO_POLICIES,
+    OFF,
+    FencePolicies,
+    ScopeCap,
+    StormRule,
+    stricter,
+)
+from policy.checks.healthcheck import HealthCheck, UnhealthyCondition
 from policy.dialects.head import DEFAULT_NAMESPACE
-from policy.durations import parse_duration
-from policy.errors import PolicyError, shown
-from policy.fence.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
-from policy.fence_policies import MOST_SCOPES, NO_POLICIES, OFF, FencePolicies, ScopeCap, StormRule, stricter
-from policy.fields import Fields
-from policy.freeing_pace import MOST_PER_MINUTE
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef, UnhealthyCondition
-from policy.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
-from policy.properties import parse_properties
-from policy.scopes import CLUSTER, is_scope
-from policy.scopes import EXPECTED as EXPECTED_SCOPE
-from policy.selectors import Selector
+from policy.fence.configmaps.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
+from policy.fence.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
+from policy.objects.scopes import CLUSTER, is_scope
+from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
+from policy.values.durations import parse_duration
+from policy.values.errors import PolicyError, shown
+from policy.values.fields import Fields
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.properties import parse_properties
+from policy.values.selectors import Selector
 
 VERSION = "v1"
 KIND = "ConfigMap"
@@ -76,7 +85,7 @@ _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """What `fence-cluster-config` says as a health check. names: of the policies it asks for. own: those that it states itself,
-    which is the off switch. What it says about how a node is fenced is `policy/fence/cluster_config.py`."""
+    which is the off switch. What it says about how a node is fenced is `policy/fence/configmaps/cluster_config.py`."""
 
     ref: ObjectRef
     uid: str

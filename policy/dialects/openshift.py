@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition
 from policy.dialects.head import Head, not_too_many, read_head, threshold
 from policy.dialects.remediating import read_remediating
-from policy.dialects.selector import parse_selector
-from policy.fields import Fields
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung, Threshold, UnhealthyCondition
+from policy.values.fields import Fields
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.selectors import parse_selector
+from policy.values.thresholds import Threshold
 
 GROUP = "machine.openshift.io"
 VERSIONS = ("machine.openshift.io/v1beta1",)

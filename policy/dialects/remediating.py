@@ -9,13 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.dialects.head import Head
-from policy.durations import parse_duration
-from policy.errors import PolicyError, shown
-from policy.healthcheck import Threshold
-from policy.remediation.in_flight import read_limit
-from policy.remediation.ladder import ESCALATION_ANNOTATION, read_strategies
-from policy.remediation.memory import (
+from policy.checks.retries import (
     AUTOSCALER_PATIENCE,
     BACKOFF_ANNOTATION,
     BACKOFF_LIMIT_ANNOTATION,
@@ -27,6 +21,12 @@ from policy.remediation.memory import (
     read_backoff,
     read_rules,
 )
+from policy.dialects.head import Head
+from policy.remediation.in_flight import read_limit
+from policy.remediation.ladder import ESCALATION_ANNOTATION, read_strategies
+from policy.values.durations import parse_duration
+from policy.values.errors import PolicyError, shown
+from policy.values.thresholds import Threshold
 
 AUTOSCALER_PATIENCE_ANNOTATION = "nodewarden.io/autoscaler-patience"
 """How old a Machine that never had a Node must be before it is replaced again; `0s` where no autoscaler is at work."""

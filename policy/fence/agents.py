@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.config import Action
-from policy.power_drivers import canonical as canonical_driver
-from policy.power_drivers import parameters_of, unknown
-from policy.power_drivers.agent_parameters import canonical_name, refusal
-from policy.power_drivers.contract import DriverParameters
+from policy.fence.drivers import canonical as canonical_driver
+from policy.fence.drivers import parameters_of, unknown
+from policy.fence.drivers.agent_parameters import canonical_name, refusal
+from policy.fence.drivers.contract import DriverParameters
 
 AGENT_PREFIX = "fence_"
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 
-from policy.errors import PolicyError
 from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Settings, Step
+from policy.fence.kdump import KdumpRule
 from policy.fence.own import YES
+from policy.fence.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.fence.validation import levels_of
-from policy.kdump import KdumpRule
-from policy.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
+from policy.values.errors import PolicyError
 
 KDUMP_TIMES = ("window", "silence", "longest")
 

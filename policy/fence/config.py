@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from policy.plan import CutStorage, Freeing, PowerDevice
+from policy.fence.plan import CutStorage, Freeing, PowerDevice
 
 CLUSTER = "cluster"
 """The driver of what is done to objects of the cluster."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from policy.errors import PolicyError
+from policy.values.errors import PolicyError
 
 
 class Findings:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from policy.dialects.selector import parse_selector
-from policy.errors import PolicyError
 from policy.fence.config import FenceConfig
 from policy.fence.specs import GROUP, SPEC_FIELDS, VERSION, read_spec
 from policy.fence.validation import judge
-from policy.fields import Fields
-from policy.nodes import NodeView
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.fields import Fields
+from policy.values.selectors import parse_selector
 
 KIND = "FenceConfig"
 WHOM_FIELDS = ("nodeName", "nodeSelector")

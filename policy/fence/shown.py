@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policy.fence.config import FenceConfig, Method, Step
-from policy.plan import CredentialKind, CredentialRef
+from policy.fence.plan import CredentialKind, CredentialRef
 
 
 def as_json(config: FenceConfig) -> dict[str, Any]:

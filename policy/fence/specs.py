@@ -1,6 +1,7 @@
 """The part that our own kinds have in common: steps, devices and settings of a `FenceConfig` and of a `FencingTemplate`.
 
-Which object holds, and for whom, is `own_objects.py` and `policy/templates.py`; devices are `policy/power_devices.py`.
+Which object holds, and for whom, is `own_objects.py` and `policy/fence/templates.py`; devices are
+`policy/fence/power_devices.py`.
 """
 
 from __future__ import annotations
@@ -8,12 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.errors import shown
 from policy.fence.compiling import KDUMP_TIMES
 from policy.fence.config import Action, FenceConfig, Method, Settings, Step
-from policy.fence.own import OWN_METHODS, OwnMethod
-from policy.fields import Fields
-from policy.limits import (
+from policy.fence.limits import (
     LONGEST_ACT,
     LONGEST_BOOT,
     LONGEST_DELAY,
@@ -26,9 +24,12 @@ from policy.limits import (
     MOST_RESTARTS,
     MOST_TRIES,
 )
-from policy.nodes import NodeView
-from policy.plan import CutStorage, FencingPlan, Freeing, PowerDevice
-from policy.power_devices import DEVICE_FIELDS, DeviceReader
+from policy.fence.own import OWN_METHODS, OwnMethod
+from policy.fence.plan import CutStorage, FencingPlan, Freeing, PowerDevice
+from policy.fence.power_devices import DEVICE_FIELDS, DeviceReader
+from policy.objects.nodes import NodeView
+from policy.values.errors import shown
+from policy.values.fields import Fields
 
 GROUP = "nodewarden.io"
 VERSION = "v1alpha1"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from policy.fence.config import Action, FenceConfig, Method, Step
 from policy.fence.findings import Findings
 from policy.fence.own import YES
-from policy.plan import CutStorage
+from policy.fence.plan import CutStorage
 
 CONSEQUENCES = frozenset(
     {Action.FREE_PODS, Action.OUT_OF_SERVICE_TAINT, Action.RELEASE_VOLUMES, Action.DELETE_NODE, Action.TERMINATE}

@@ -13,10 +13,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from policy.moments import LATEST
-from policy.nodes import MARK_ANNOTATION
+from policy.objects.nodes import MARK_ANNOTATION
 from policy.preservation.held import BY_US, Held
 from policy.preservation.requests import Intent, requested
+from policy.values.moments import LATEST
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 

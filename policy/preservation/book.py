@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush, nsmallest
 
-from policy.healthcheck import ObjectRef
-from policy.moments import later, moment_of
-from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.checks.targets import MACHINE
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.automatic import Queue, is_automatic
 from policy.preservation.deciding import Action, Automatic, Decision
 from policy.preservation.effects import effects
@@ -37,12 +36,15 @@ from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.spared import NOBODY_SPARED, Spared
 from policy.preservation.survey import Deployment, labels_of, part_of, survey
-from policy.report import MAXIMUM_PRESERVATIONS, PreservationNeed
-from policy.targets import MACHINE
+from policy.values.moments import later, moment_of
+from policy.values.object_refs import ObjectRef
 
 Words = Callable[[str], str]
 """What covering health checks say of the Node of that name, "" while none calls it unhealthy; or of a Machine without a Node, by
 the name under which it is a victim."""
+
+MAXIMUM_PRESERVATIONS = 50
+"""How many of its needs a report has."""
 
 SPARE_ENDS = 1024
 
@@ -55,6 +57,27 @@ ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANN
 FAREWELL = timedelta(seconds=90)
 """How long a report says that a machine which was kept is gone: its episode is told again after a minute, in case it had not
 heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNeed:
+    """A machine that is not as its preservation wants it: begin one, or let the one that is open look again.
+
+    victim: the Node, or `machine/<namespace>/<name>`, by which its episode is called. machine: None for a Node alone. action: of
+    `policy/preservation/deciding.py`. automatic: by the pool's cap; released: why that gives it up. unhealthy: what a health
+    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is. going: others delete the
+    machine, or have: whoever keeps it is told, and nobody begins to.
+    """
+
+    victim: str
+    action: str
+    reason: str
+    stamp: str
+    machine: ObjectRef | None = None
+    automatic: bool = False
+    released: str = ""
+    unhealthy: str = ""
+    going: bool = False
 
 
 @dataclass(slots=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.durations import format_duration
-from policy.moments import RESOLUTION, later, written
 from policy.preservation.held import BY_US, Held, MachinePhase
 from policy.preservation.last_to_go import said_to_go_first
 from policy.preservation.mistakes import mistaken
 from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
+from policy.values.durations import format_duration
+from policy.values.moments import RESOLUTION, later, written
 
 
 class Action(StrEnum):

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from policy.moments import written
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.deciding import Action, Decision
 from policy.preservation.held import (
     BY_A_USER,
@@ -30,6 +29,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.last_to_go import ranked
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.values.moments import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated
 
 TAINT = "node.machine.sapcloud.io/preserved"

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import WITH_VOLUMES, Act, FencingPlan, PlannedMethod, PowerDevice
 
 CUTS = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES, Act.QUARANTINE})
 PROVING = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES})
 """Those that can be read back, and so license that what lies behind them is freed."""
-
-WITH_VOLUMES = frozenset({"ec2", "gce"})
-"""The drivers that list and detach the volumes of a machine."""
 
 
 def isolation_plan(plan: FencingPlan) -> FencingPlan:

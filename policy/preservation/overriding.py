@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from policy.moments import EARLIEST
+from policy.values.moments import EARLIEST
 
 
 class Override(StrEnum):

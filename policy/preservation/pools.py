@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.dialects.head import read_head
-from policy.dialects.selector import parse_selector
-from policy.fields import Fields
 from policy.preservation.requests import LONGEST_PRESERVATION
-from policy.selectors import Operator, Requirement, Selector
+from policy.values.fields import Fields
+from policy.values.selectors import Operator, Requirement, Selector, parse_selector
 
 API_VERSION = "nodewarden.io/v1alpha1"
 KIND = "PreservationPolicy"

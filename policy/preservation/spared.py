@@ -1,6 +1,6 @@
 """Whom preservation keeps from being remediated: one decision over one report says of each node that fails either "kept" or not.
 
-Drawn up by `policy/preservation/book.py`; `policy/candidates.py` lets nobody at a node that is named here (S21).
+Drawn up by `policy/preservation/book.py`; `policy/scan/candidates.py` lets nobody at a node that is named here (S21).
 """
 
 from __future__ import annotations

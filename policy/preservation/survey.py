@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from policy.nodes import ZONE_LABEL
+from policy.objects.nodes import ZONE_LABEL
 from policy.preservation.automatic import PLAIN, Choice, Queue, choose, is_automatic, shares
 from policy.preservation.deciding import Action, Automatic, Decision, decide
 from policy.preservation.held import Held

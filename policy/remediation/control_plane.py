@@ -4,8 +4,8 @@ The preconditions are KubeadmControlPlane's. They serve control planes that nobo
 members are read off the Nodes and the pods of etcd (`members_from_nodes`). Before a control plane is initialized the rules that
 protect it do not apply: there is nothing yet that could be lost.
 
-The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/surroundings.py`; that the Nodes that are left are Ready
-is asked at admission (`policy/admission.control_plane_guard`), all of this again right before the act
+The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/objects/surroundings.py`; that the Nodes that are left
+are Ready is asked at admission (`policy.scan.admission.control_plane_guard`), all of this again right before the act
 (`activities/cluster/live/control_planes.py`).
 """
 
@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.fields import Fields
-from policy.inventory import OPENSHIFT_MACHINE_ANNOTATION
-from policy.machines import MachineView
-from policy.nodes import NodeView
+from policy.checks.inventory import OPENSHIFT_MACHINE_ANNOTATION
+from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
+from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
 from policy.remediation import etcd
-from policy.remediation.memory import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules, read_memory
-from policy.remedies import OWNER_REMEDIATED
-from policy.surroundings import CURRENT_CONFIG_ANNOTATION
+from policy.remediation.memory import read_memory
+from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.values.fields import Fields
 
 ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
 COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.healthcheck import ObjectRef
-from policy.moments import later
+from policy.values.moments import later
+from policy.values.object_refs import ObjectRef
 
 
 class Strategy(StrEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policy.fencing_requests import GIVEN_UP_ANNOTATION
+from policy.objects.remediations import GIVEN_UP_ANNOTATION
 
 TIMED_OUT_ANNOTATION = GIVEN_UP_ANNOTATION
 """On a remediation object: since when it is given up for the next one. The same annotation by which we are given up by others."""

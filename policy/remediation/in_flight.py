@@ -1,16 +1,16 @@
 """How many targets of a health check may be remediated at the same time.
 
-What a MachineSet has as `maxInFlight`. It is another thing than the brake of a health check (`policy/brakes.py`): that one asks
-how many are unwell, this one how many are under way. Those are never stopped by it. `policy/admission.py` says whose turn it is.
+What a MachineSet has as `maxInFlight`. It is another thing than the brake of a health check (`policy/checks/brakes.py`): that one
+asks how many are unwell, this one how many are under way. Those are never stopped by it. `policy/scan/admission.py` says whose
+turn it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policy.errors import PolicyError
-from policy.healthcheck import Threshold
-from policy.thresholds import Rounding, parse_threshold, scaled
+from policy.values.errors import PolicyError
+from policy.values.thresholds import Rounding, Threshold, parse_threshold, scaled
 
 MAX_IN_FLIGHT_ANNOTATION = "nodewarden.io/max-in-flight"
 """On a health check: a number or a percentage of its targets."""

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.durations import format_duration, parse_duration
-from policy.errors import PolicyError
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef, Rung
-from policy.machines import FAILED
+from policy.checks.healthcheck import HealthCheck, Rung
+from policy.checks.targets import Target
+from policy.fence.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT, is_own_template
+from policy.objects.machines import FAILED
 from policy.remediation.escalation import Step, Strategy
-from policy.targets import Target
-from policy.templates import KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT, is_own_template
+from policy.values.durations import format_duration, parse_duration
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, ObjectRef
 
 ESCALATION_ANNOTATION = "nodewarden.io/escalation"
 """On a health check: the strategies in their order, `reboot=10m, delete-machine=30m`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from policy.moments import later
+from policy.values.moments import later
 
 BUFFER = timedelta(minutes=1)
 DEFAULT_TIMEOUT = timedelta(minutes=10)

@@ -11,22 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck
-from policy.machines import MachineView
-from policy.moments import written
-from policy.remediation.memory import (
-    AUTOSCALER_PATIENCE,
-    Backoff,
-    LastRemediation,
-    NextRemediation,
-    RetryRules,
-    leave_to_autoscaler,
-    memory_of,
-    next_turn,
-    strictest,
-)
-from policy.targets import Target
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.retries import AUTOSCALER_PATIENCE, Backoff, RetryRules, strictest
+from policy.checks.targets import Target
+from policy.objects.machines import MachineView
+from policy.remediation.memory import LastRemediation, NextRemediation, leave_to_autoscaler, memory_of, next_turn
+from policy.values.errors import PolicyError
+from policy.values.moments import written
 
 DEFAULT_RETRIES = RetryRules()
 """Cluster API's: as often as it takes, and at once."""

@@ -3,7 +3,7 @@
 Three spellings of one contract. An object of a NodeHealthCheck bears its Node's name and is owned by the check, the Node's
 Machine and the Node (medik8s); one of a MachineHealthCheck bears its Machine's name and is owned by that Machine alone
 (OpenShift, Cluster API). The controllers that act on them find their target by exactly these words. What is known of objects that
-others have made is `policy/remediations.py`; writing them is `activities/cluster/acts/remediation_objects.py`.
+others have made is `policy/objects/remediations.py`; writing them is `activities/cluster/acts/remediation_objects.py`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from policy.errors import PolicyError, shown
-from policy.healthcheck import ObjectRef
-from policy.machines import CLUSTER_NAME_LABEL
-from policy.remediations import NODE_NAME_ANNOTATION, SUFFIX
+from policy.objects.machines import CLUSTER_NAME_LABEL
+from policy.objects.remediations import NODE_NAME_ANNOTATION, SUFFIX
+from policy.values.errors import PolicyError, shown
+from policy.values.object_refs import ObjectRef
 
 TEMPLATE_NAME_ANNOTATION = "remediation.medik8s.io/template-name"
 CONTROL_PLANE_LABEL = "remediation.medik8s.io/isControlPlaneNode"

@@ -13,12 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.errors import PolicyError
+from policy.fence.plan import CORDON, WITH_VOLUMES, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.specs import GROUP, VERSION
-from policy.fields import Fields
-from policy.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
-from policy.preservation.isolating import WITH_VOLUMES
-from policy.templates import VOLUME_DETACHMENT
+from policy.fence.templates import VOLUME_DETACHMENT
+from policy.values.errors import PolicyError
+from policy.values.fields import Fields
 
 EVENTS_WITHIN = timedelta(minutes=10)
 """An Event is no state: nobody takes one back, so that an old one may be about a volume that works again."""

@@ -11,7 +11,7 @@ import typer
 from starter.commands.session import Exit, Output, Session, complain, say
 
 if TYPE_CHECKING:
-    from policy.episodes import EpisodeResult
+    from policy.episode.messages import EpisodeResult
     from starter.episodes import EpisodeHandle
 
 LOOK_SECONDS = 1.0
@@ -31,7 +31,7 @@ REMEDIATION = Words(noun="remediation", not_done="remediated")
 
 async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
     """Say what was begun and what the scanner says to it; a refusal is the command's own."""
-    from policy.episodes import EpisodeResult
+    from policy.episode.messages import EpisodeResult
     from starter import wording
 
     decision = await episode.decided()
@@ -54,7 +54,7 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Wor
 
 
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: Words) -> Exit:
-    from policy.episodes import Outcome
+    from policy.episode.messages import Outcome
     from starter import wording
     from starter.encoding import to_json
 
@@ -71,7 +71,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
 
 async def see_through(session: Session, episode: EpisodeHandle, words: Words) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
-    from policy.episodes import EpisodeStatus, Kind, Phase
+    from policy.episode.messages import EpisodeStatus, Kind, Phase
     from starter.changes import episode_changes
     from starter.errors import MissingError, SilentError
 

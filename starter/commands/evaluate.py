@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from policy.overlaps import Overlap
+from policy.checks.overlaps import Overlap
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, Output, OutputOption, run, session_of
 
@@ -32,7 +32,7 @@ def evaluate(
     session = session_of(context, output=output)
 
     async def work() -> Exit:
-        from policy.evaluation import evaluate as evaluate_checks
+        from policy.scan.evaluation import evaluate as evaluate_checks
         from starter.evaluation import as_json, as_table
 
         at = moment_of(now)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.overlaps import Overlap
+from policy.checks.overlaps import Overlap
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
@@ -56,7 +56,7 @@ def explain(
 
 
 def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Answer:
-    from policy.explanation import explain as explain_node
+    from policy.scan.explanation import explain as explain_node
     from starter.explaining import Answer
 
     at = moment_of(now)
@@ -67,7 +67,7 @@ def _from_files(files: list[str], node: str, now: str, overlap: Overlap) -> Answ
 
 async def _live(session: Session, node: str) -> Answer:
     """Ask everybody; who does not answer is named, and the others' answers are shown."""
-    from policy.explanation import explain as explain_node
+    from policy.scan.explanation import explain as explain_node
     from starter.client import Nodewarden
     from starter.errors import RequestError
     from starter.explaining import Answer

@@ -25,7 +25,7 @@ from starter.commands.session import (
 )
 
 if TYPE_CHECKING:
-    from policy.healthcheck import ObjectRef
+    from policy.values.object_refs import ObjectRef
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -73,8 +73,8 @@ def begin(
 
 def _template(text: str) -> ObjectRef | None:
     from policy.fence.specs import GROUP, VERSION
-    from policy.healthcheck import ObjectRef
-    from policy.templates import KIND
+    from policy.fence.templates import KIND
+    from policy.values.object_refs import ObjectRef
     from workers.setting_sources import SettingsError
 
     if not text:

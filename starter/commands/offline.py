@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.overlaps import Overlap
+from policy.checks.overlaps import Overlap
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster

@@ -157,8 +157,8 @@ def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: Ou
 
 async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     """Say what was begun, and until when it holds."""
-    from policy.episodes import EpisodeResult
-    from policy.moments import written
+    from policy.episode.messages import EpisodeResult
+    from policy.values.moments import written
     from starter import wording
 
     found = await episode.kept()
@@ -183,8 +183,8 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
 
 
 def _duration(option: str, text: str) -> timedelta:
-    from policy.durations import parse_duration
     from policy.preservation.requests import LONGEST_PRESERVATION
+    from policy.values.durations import parse_duration
     from workers.setting_sources import SettingsError
 
     hours = LONGEST_PRESERVATION // timedelta(hours=1)
@@ -199,7 +199,7 @@ def _duration(option: str, text: str) -> timedelta:
 
 
 def _moment(option: str, text: str) -> datetime:
-    from policy.moments import moment_of
+    from policy.values.moments import moment_of
     from workers.setting_sources import SettingsError
 
     found = moment_of(text) if "T" in text.upper() else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.overlaps import Overlap
+from policy.checks.overlaps import Overlap
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import ClusterOption, Exit, Output, OutputOption, Session, run, session_of
 
@@ -70,8 +70,8 @@ def plan(
 
 def named_steps(steps: list[str] | None) -> tuple[Step, ...] | None:
     """The steps that --with names, None without any. Raises SettingsError."""
-    from policy.errors import PolicyError
     from policy.remediation.ladder import read_strategies
+    from policy.values.errors import PolicyError
     from workers.setting_sources import SettingsError
 
     if not steps:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from policy.healthcheck import Dialect, ObjectRef
+from policy.values.object_refs import Dialect, ObjectRef
 from simulator.client import ApiClient
 from tests.cluster.builders import DEFINITIONS, conditions, node, now, stamp
 

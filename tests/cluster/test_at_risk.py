@@ -19,10 +19,10 @@ from activities.cluster.report.at_risk import METRIC, REASON
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
-from policy.data_at_risk import DataAtRisk
-from policy.marks import Mark
-from policy.nodes import MARK_ANNOTATION
-from policy.report import ScanReport
+from policy.objects.marks import Mark
+from policy.objects.nodes import MARK_ANNOTATION
+from policy.scan.data_at_risk import DataAtRisk
+from policy.scan.report import ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -16,8 +16,8 @@ from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, ScanRequest
-from policy.brakes import Closed
-from policy.report import CheckReport
+from policy.checks.brakes import Closed
+from policy.scan.report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp

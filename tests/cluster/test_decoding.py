@@ -12,8 +12,8 @@ from activities.cluster.api.refusals import ObjectNotFound, VersionExpired, Vers
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.errors import ErrorType, error_type
-from policy.healthcheck import Dialect
-from policy.nodes import Condition, NodeView, Taint
+from policy.objects.nodes import Condition, NodeView, Taint
+from policy.values.object_refs import Dialect
 
 FULL = {
     "apiVersion": "v1",

@@ -20,7 +20,7 @@ from activities.cluster.acts.evidence import ClusterEvidence
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.evidence import BundleName, Collected, CollectRequest, EvidenceFile, NotFetched, Sealed, SealRequest
 from activities.errors import ErrorType
-from policy.plan import CredentialKind
+from policy.fence.plan import CredentialKind
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

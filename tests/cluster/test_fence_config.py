@@ -10,11 +10,11 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.scan import PublishRequest
-from policy.admission import Because, admit
-from policy.evaluation import evaluate
-from policy.fence_policies import StormRule
-from policy.healthcheck import Dialect
-from policy.report import ScanReport
+from policy.checks.fence_policies import StormRule
+from policy.scan.admission import Because, admit
+from policy.scan.evaluation import evaluate
+from policy.scan.report import ScanReport
+from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -15,11 +15,11 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal
-from policy.admission import admit
-from policy.episodes import NeedKind
-from policy.healthcheck import ObjectRef
-from policy.ledger import Ledger
-from policy.report import ScanReport
+from policy.episode.needs import NeedKind
+from policy.scan.admission import admit
+from policy.scan.ledger import Ledger
+from policy.scan.report import ScanReport
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError

@@ -10,9 +10,9 @@ import pytest
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
+from policy.objects.remediations import Remediation
 from policy.remediation.objects import INCIDENT_ANNOTATION
-from policy.remediations import Remediation
-from policy.report import ScanReport
+from policy.scan.report import ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient

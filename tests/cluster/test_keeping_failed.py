@@ -20,11 +20,12 @@ from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import Hold, HoldRequest, Wish
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.book import PreservationNeed
 from policy.preservation.held import EXPIRY_ANNOTATION
 from policy.preservation.pools import Pool
-from policy.report import PreservationNeed, ScanReport
-from policy.selectors import Selector
+from policy.scan.report import ScanReport
+from policy.values.selectors import Selector
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits

@@ -16,10 +16,11 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.targets import ClusterTarget
 from activities.contracts.target import LookResult, LookVerdict, PinResult, RestoreRequest
-from policy.episodes import FencingInput, Need, NeedKind
-from policy.healthcheck import ObjectRef
-from policy.marks import TERMINATING_ANNOTATION, claim_of
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.messages import FencingInput
+from policy.episode.needs import Need, NeedKind
+from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world
 from tests.cluster.builders import now

@@ -22,8 +22,8 @@ from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult
-from policy.report import CheckReport, ClusterLease, ScanReport
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient

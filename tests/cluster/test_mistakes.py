@@ -13,7 +13,7 @@ import pytest
 from activities.cluster.report import mistakes
 from activities.cluster.report.mistakes import REASON
 from activities.contracts.preservation import Wish
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer

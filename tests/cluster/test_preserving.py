@@ -18,9 +18,8 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
-from policy.healthcheck import ObjectRef
-from policy.marks import TERMINATING_ANNOTATION, Mark
-from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
+from policy.objects.marks import TERMINATING_ANNOTATION, Mark
+from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
     CONDITION,
     ENDED_ANNOTATION,
@@ -33,6 +32,7 @@ from policy.preservation.held import (
 from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of

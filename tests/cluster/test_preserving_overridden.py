@@ -9,9 +9,9 @@ import pytest
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.preservation import Hold, Wish
-from policy.healthcheck import ObjectRef
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import EXPIRY_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

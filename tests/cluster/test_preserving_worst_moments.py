@@ -11,9 +11,10 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Wish
 from activities.contracts.target import LookRequest, LookVerdict, Target
-from policy.episodes import Need, NeedKind, Pinned
-from policy.marks import TERMINATING_ANNOTATION
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.episode.messages import Pinned
+from policy.episode.needs import Need, NeedKind
+from policy.objects.marks import TERMINATING_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION
 from tests.cluster.test_preserving import MACHINES, Surroundings, leased, machine, node, world  # noqa: F401
 

@@ -18,9 +18,9 @@ from activities.cluster.objects.statuses.common import Situation, condition_of
 from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
-from policy.healthcheck import ObjectRef
-from policy.remediations import Remediation
-from policy.report import CheckReport
+from policy.objects.remediations import Remediation
+from policy.scan.report import CheckReport
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -16,7 +16,7 @@ from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH
 from activities.cluster.api.paths import NODES as NODE_KIND
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING
 from activities.cluster.watch.reflector import Reflector, WatchLimits
-from policy.nodes import NodeView
+from policy.objects.nodes import NodeView
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient

@@ -12,9 +12,9 @@ from activities.cluster.acts.remediation_objects import ClusterRemediationObject
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import ExternalRequest
 from activities.contracts.target import Target
-from policy.episodes import Pinned
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import Pinned
 from policy.remediation.objects import SEVERAL_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.cluster import SimulatedCluster
 from simulator.objects import condition_status, uid_of
 from simulator.remediators.contract import Remediator

@@ -12,8 +12,8 @@ import pytest
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
-from policy.episodes import Need, NeedKind
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.needs import Need, NeedKind
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, World, empty_world, refused
 from tests.cluster.machines import OF_CLUSTER_API, SKIP, System

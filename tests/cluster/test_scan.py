@@ -21,8 +21,8 @@ from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
-from policy.healthcheck import Dialect
-from policy.report import ScanReport, SeenVersion
+from policy.scan.report import ScanReport, SeenVersion
+from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient, ApiError

@@ -9,10 +9,10 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.watch.offline import OfflineCluster
 from activities.cluster.watch.snapshot import take_snapshot
-from policy.explanation import explain
-from policy.outlook import OwnersRules
-from policy.overlaps import Overlap
-from policy.remediation.memory import RetryRules
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
+from policy.scan.explanation import explain
+from policy.scan.outlook import OwnersRules
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, now

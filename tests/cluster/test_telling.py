@@ -8,9 +8,9 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
 from activities.cluster.report.telling import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
-from policy.healthcheck import Dialect
-from policy.ledger import Ledger
-from policy.machines import MachineView, WorkloadCluster
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.scan.ledger import Ledger
+from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

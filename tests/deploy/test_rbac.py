@@ -43,16 +43,17 @@ from activities.contracts.target import (
     Target,
     UntaintRequest,
 )
-from policy.device_check import DeviceEventReason, DeviceTidings
-from policy.drain import DrainOptions
-from policy.episode_events import EpisodeEvent, EventReason
-from policy.episodes import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading, Step
-from policy.fence_policies import FencePolicies, PolicySource
-from policy.fencing_requests import Answer, Stage
-from policy.healthcheck import ObjectRef
-from policy.plan import CredentialRef, CutStorage
-from policy.power import PowerState
-from policy.report import ScanReport
+from policy.checks.fence_policies import FencePolicies, PolicySource
+from policy.episode.drain import DrainOptions
+from policy.episode.events import EpisodeEvent, EventReason
+from policy.episode.fencing_requests import Answer, Stage
+from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading, Step
+from policy.episode.needs import Need, NeedKind
+from policy.fence.device_check import DeviceEventReason, DeviceTidings
+from policy.fence.plan import CredentialRef, CutStorage
+from policy.fence.power import PowerState
+from policy.scan.report import ScanReport
+from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster import test_preserving as kept

@@ -13,7 +13,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.evidence import KdumpRequest
 from activities.errors import ErrorType
 from activities.evidence.kdump import KEPT_SECONDS, EvidenceService, KdumpListener, listening
-from policy.kdump import KdumpReading
+from policy.fence.kdump import KdumpReading
 from tests.cluster.acts.world import refused
 
 pytestmark = pytest.mark.timeout(10)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.inventory import ControlPlane
+from policy.checks.rules import rules_of
+from policy.checks.targets import Target
+from policy.checks.verdicts import Verdict
 from policy.dialects import parse
-from policy.episodes import Kind, Pinned
-from policy.healthcheck import HealthCheck, ObjectRef
-from policy.nodes import MARK_ANNOTATION, Condition, NodeView
-from policy.permits import Permit, PermitState
-from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, ViewState
-from policy.rules import rules_of
-from policy.targets import Target
-from policy.verdicts import Verdict
+from policy.episode.messages import Kind, Pinned
+from policy.episode.observation import Observation
+from policy.episode.permits import Permit, PermitState
+from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
+from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.values.object_refs import ObjectRef
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORKER = "node-role.kubernetes.io/worker"

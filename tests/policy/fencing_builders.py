@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from policy.checks.healthcheck import HealthCheck
 from policy.fence.compiling import compile_config
-from policy.healthcheck import HealthCheck
-from policy.ledger import Ledger
-from policy.nodes import NodeView
-from policy.plan import FencingPlan
-from policy.report import ClusterLease, ReportParts, ScanReport, ViewState
-from policy.templates import read_fencing_template
+from policy.fence.plan import FencingPlan
+from policy.fence.templates import read_fencing_template
+from policy.objects.nodes import NodeView
+from policy.scan.ledger import Ledger
+from policy.scan.report import ClusterLease, ReportParts, ScanReport, ViewState
 from tests.policy.builders import NOW, WORKER, a_check, a_node
 
 RACK = "topology.example/rack"

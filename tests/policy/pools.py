@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
-from policy.healthcheck import Dialect, HealthCheck
-from policy.machines import MachineView, WorkloadCluster
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.values.object_refs import Dialect
 from tests.policy.builders import ago
 
 NAMESPACE = "machines"

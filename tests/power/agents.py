@@ -14,8 +14,8 @@ from activities.power.driver import Credentials, PowerDriver
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import SEARCH_PATH
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
-from policy.power_drivers import fence_agents
+from policy.fence.drivers import fence_agents
+from policy.fence.plan import PowerDevice
 
 LIBRARY = Path("/usr/share/fence/fencing.py")
 

@@ -17,8 +17,8 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.driver import Deadline, PowerDriver
 from activities.power.errors import PowerError
-from policy.episodes import Reading
-from policy.power import PowerCapability, PowerState
+from policy.episode.messages import Reading
+from policy.fence.power import PowerCapability, PowerState
 from tests.power.conftest import within
 
 PATIENCE = 10.0

@@ -11,7 +11,7 @@ import pytest
 
 from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
+from policy.fence.plan import PowerDevice
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import Bmc, Kind, start_bmc
 from simulator.bmc.chassis import Chassis

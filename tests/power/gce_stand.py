@@ -12,7 +12,7 @@ from functools import cache
 from activities.power.driver import CloudDriver, Credentials
 from activities.power.gce import GceDriver
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
+from policy.fence.plan import PowerDevice
 from simulator.cloud.gce import GceEndpoint
 from simulator.cloud.gce_state import Instance
 from tests.power.targets import endpoint_of

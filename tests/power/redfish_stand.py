@@ -16,7 +16,7 @@ import pytest
 from activities.power.driver import Credentials, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
+from policy.fence.plan import PowerDevice
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.redfish.service import RedfishService, start_redfish

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from activities.contracts.target import Target
 from activities.power.registry import factory_of
-from policy.episodes import Pinned
-from policy.plan import PowerDevice
+from policy.episode.messages import Pinned
+from policy.fence.plan import PowerDevice
 
 
 def target_with(device: PowerDevice) -> Target:

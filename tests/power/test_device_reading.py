@@ -17,10 +17,10 @@ from activities.errors import ErrorType, failure
 from activities.power.device_reading import DeviceReadings
 from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.errors import PowerError
-from policy.device_check import Answer, DeviceAnswer, DeviceToCheck
-from policy.episodes import Reading
-from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Reading
+from policy.fence.device_check import Answer, DeviceAnswer, DeviceToCheck
+from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.power import PowerState
 from tests.power.conftest import PASSWORD, USERNAME, Stand
 from tests.power.targets import endpoint_of
 

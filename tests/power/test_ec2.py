@@ -23,8 +23,8 @@ from activities.power.driver import Credentials, Deadline
 from activities.power.ec2 import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
-from policy.power import PowerState, VolumeState
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerState, VolumeState
 from simulator.api.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import within

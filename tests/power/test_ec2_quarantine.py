@@ -11,7 +11,7 @@ from activities.errors import ErrorType
 from activities.power.ec2 import Ec2Driver
 from activities.power.ec2_quarantine import TAG, TAG_LENGTH
 from activities.power.errors import PowerError
-from policy.power import InterfaceGroups, PowerCapability, Quarantine
+from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
 from tests.power.conftest import within
 from tests.power.ec2 import Ec2Stand, stand_in

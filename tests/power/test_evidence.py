@@ -20,8 +20,8 @@ from activities.power.driver import Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.evidence import DeviceEvidence
 from activities.power.operation_child import OperationError
-from policy.plan import PowerDevice
-from policy.power import PowerCapability
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerCapability
 from tests.cluster.acts.world import refused
 from tests.power.conftest import PASSWORD, Stand, within
 from tests.power.test_device_reading import Known, a_bmc

@@ -19,9 +19,9 @@ from activities.power.errors import PowerError
 from activities.power.fence_agent import FenceAgentFactory
 from activities.power.fence_agent_metadata import installed
 from activities.power.registry import driver_for
-from policy.plan import PowerDevice
-from policy.power import PowerCapability, PowerState
-from policy.power_drivers import fence_agents
+from policy.fence.drivers import fence_agents
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerCapability, PowerState
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis

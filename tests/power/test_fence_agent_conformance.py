@@ -10,7 +10,7 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.driver import PowerDriver
 from activities.power.errors import PowerError
-from policy.power import PowerState
+from policy.fence.power import PowerState
 from simulator.bmc.chassis import Chassis
 from simulator.bmc.machine import Machine
 from simulator.snmp.pdu import Access, Pdu, start_pdu

@@ -26,9 +26,9 @@ from activities.power.errors import PowerError
 from activities.power.gce import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.gce_act import Act, Stage, perform
 from activities.power.service import PowerService
-from policy.episodes import Pinned
-from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerCapability, PowerState, VolumeState
+from policy.episode.messages import Pinned
+from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.power import PowerCapability, PowerState, VolumeState
 from simulator.api.certificates import issue
 from tests.power.conftest import within
 from tests.power.gce_stand import NAME, PROJECT, ZONE, GceStand, gce_stand, load_client

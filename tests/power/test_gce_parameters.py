@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
 from activities.power.gce import Disk
-from policy.power_drivers import parameters_of
-from policy.power_drivers.contract import ParameterError
-from policy.power_drivers.gce import GCE, PUBLIC_API, GceInstance, instance_of_provider_id
+from policy.fence.drivers import parameters_of
+from policy.fence.drivers.contract import ParameterError
+from policy.fence.drivers.gce import GCE, PUBLIC_API, GceInstance, instance_of_provider_id
 from tests.power.targets import endpoint_of
 
 GIVEN = {"project": "a-project", "zone": "us-central1-a", "instance": "node-1"}

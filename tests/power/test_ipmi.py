@@ -11,7 +11,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
-from policy.power import PowerCapability, PowerState
+from policy.fence.power import PowerCapability, PowerState
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
 from tests.power.conftest import PASSWORD, USERNAME, Stand, ipmi_driver, within

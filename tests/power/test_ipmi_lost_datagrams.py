@@ -11,7 +11,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.errors import PowerError
-from policy.power import PowerState
+from policy.fence.power import PowerState
 from simulator.bmc import ipmi_sim
 from tests.power.conftest import Stand, ipmi_driver, within
 

@@ -13,7 +13,7 @@ from activities.contracts.power import PowerRequest, VolumeRequest
 from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.service import PowerService
-from policy.plan import CredentialRef, PowerDevice
+from policy.fence.plan import CredentialRef, PowerDevice
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ec2", endpoint="ec2://eu-west-1/i-7")

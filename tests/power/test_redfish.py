@@ -16,7 +16,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.redfish import CHILD
-from policy.power import PowerState
+from policy.fence.power import PowerState
 from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.processes import children_of, visible

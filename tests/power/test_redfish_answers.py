@@ -17,8 +17,8 @@ from activities.errors import ErrorType
 from activities.power import operation_child, redfish, redfish_child, redfish_http
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError
-from policy.episodes import Reading
-from policy.power import PowerState
+from policy.episode.messages import Reading
+from policy.fence.power import PowerState
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish_stand import (
     ACCEPTED,

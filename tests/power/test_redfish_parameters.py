@@ -12,11 +12,11 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.errors import PowerError
 from activities.power.registry import driver_for
-from policy.errors import PolicyError
-from policy.plan import PowerDevice
-from policy.power_drivers import parameters_of
-from policy.power_drivers.contract import ParameterError
-from policy.power_drivers.redfish import NAMES, REDFISH, redfish_address
+from policy.fence.drivers import parameters_of
+from policy.fence.drivers.contract import ParameterError
+from policy.fence.drivers.redfish import NAMES, REDFISH, redfish_address
+from policy.fence.plan import PowerDevice
+from policy.values.errors import PolicyError
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
 from tests.power.targets import endpoint_of

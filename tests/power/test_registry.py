@@ -10,9 +10,9 @@ from activities.errors import ErrorType
 from activities.power.driver import Credentials
 from activities.power.errors import PowerError
 from activities.power.registry import DRIVERS, driver_for
-from policy import power_drivers
-from policy.plan import PowerDevice
-from policy.power_drivers.contract import ParameterError
+from policy.fence import drivers as power_drivers
+from policy.fence.drivers.contract import ParameterError
+from policy.fence.plan import PowerDevice
 from tests.power.targets import endpoint_of
 
 CREDENTIALS = Credentials(values={"username": "fencer", "password": "k3p-my-s3cret"})

@@ -15,9 +15,9 @@ from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
 from activities.power.driver import Credentials, Deadline, PowerDriver
 from activities.power.service import PowerService
-from policy.episodes import Reading
-from policy.plan import CredentialRef, PowerDevice
-from policy.power import PowerCapability, PowerState
+from policy.episode.messages import Reading
+from policy.fence.plan import CredentialRef, PowerDevice
+from policy.fence.power import PowerCapability, PowerState
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
-from policy.healthcheck import ObjectRef
-from policy.power import PowerState
-from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
+from policy.fence.power import PowerState
+from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.values.object_refs import ObjectRef
 from starter.status import ClusterStatus
 from workflows.kit.messages import ScannerStatus
 

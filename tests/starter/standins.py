@@ -10,8 +10,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from policy.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
-from policy.episodes import (
+from policy.checks.verdicts import Health
+from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
     FencingInput,
@@ -22,12 +22,12 @@ from policy.episodes import (
     RecordEntry,
     RemediationInput,
 )
-from policy.healthcheck import ObjectRef
-from policy.moments import written
-from policy.permits import Permit, PermitState
-from policy.power import PowerState
-from policy.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
-from policy.verdicts import Health
+from policy.episode.permits import Permit, PermitState
+from policy.fence.device_check import Answer, DeviceMemory, DeviceReport, DeviceRow
+from policy.fence.power import PowerState
+from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from policy.episodes import Kind, Outcome, Phase, RestartProof
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import Kind, Outcome, Phase, RestartProof
 from starter.changes import changes, episode_changes
 from starter.status import ClusterStatus, SilentEpisode
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status

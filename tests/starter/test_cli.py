@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from starter import episodes
 from starter.cli import app
 from starter.client import Nodewarden

@@ -12,8 +12,9 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from policy.episodes import FencingInput, NeedKind, Outcome, Phase
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import FencingInput, Outcome, Phase
+from policy.episode.needs import NeedKind
+from policy.values.object_refs import ObjectRef
 from starter import episodes
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError, RequestError, SilentError

@@ -13,8 +13,8 @@ from rich.console import Console, RenderableType
 from temporalio.client import WorkflowExecutionStatus
 from typer.testing import CliRunner, Result
 
-from policy.device_check import Answer, DeviceReport, DeviceRow, report_of
-from policy.power import PowerState
+from policy.fence.device_check import Answer, DeviceReport, DeviceRow, report_of
+from policy.fence.power import PowerState
 from starter import device_checks
 from starter.cli import app
 from starter.client import Nodewarden

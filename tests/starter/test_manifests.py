@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from policy.evaluation import evaluate
+from policy.scan.evaluation import evaluate
 from starter.evaluation import as_json
 from starter.manifests import DEEPEST, LARGEST_EXPANSION, Manifest, Unreadable, read_files, read_text
 from tests.offline import load

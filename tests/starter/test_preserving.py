@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from policy.episodes import Kind, Outcome, Phase, PreservationInput
-from policy.moments import written
+from policy.episode.messages import Kind, Outcome, Phase, PreservationInput
+from policy.values.moments import written
 from starter import preservations
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.episodes import NeedKind, Outcome, RemediationInput
-from policy.errors import PolicyError
+from policy.episode.messages import Outcome, RemediationInput
+from policy.episode.needs import NeedKind
+from policy.values.errors import PolicyError
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
 from starter.explaining import Answer, conclusion

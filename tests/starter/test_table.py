@@ -11,11 +11,11 @@ from datetime import timedelta
 import pytest
 from rich.console import Console
 
-from policy.admission import Because
-from policy.episodes import Kind, Outcome, Phase
-from policy.permits import Permit, PermitRequest, PermitState
-from policy.report import AtRisk, Candidate, ClusterLease, NodeAtRisk
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.permits import Permit, PermitRequest, PermitState
+from policy.scan.admission import Because
+from policy.scan.report import AtRisk, Candidate, ClusterLease, NodeAtRisk
 from starter.status import ClusterStatus, SilentEpisode
 from starter.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.episodes import Acknowledgement, OffProof, Outcome, RestartProof
-from policy.report import ClusterLease, ViewState
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
+from policy.scan.report import ClusterLease, ViewState
 from starter import wording
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner
 

@@ -31,7 +31,7 @@ import yaml
 from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
-from policy.episodes import EpisodeResult
+from policy.episode.messages import EpisodeResult
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe

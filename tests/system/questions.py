@@ -16,9 +16,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Phase
-from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
-from policy.permits import Permit
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
+from policy.episode.permits import Permit
+from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
 from simulator.api.request_log import Write
 from simulator.api.server import ApiServer
 from simulator.bmc.machine import HAND, PowerCommand

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from simulator.api.faults import restarting
 from simulator.resources import Resource
 from tests.deploy.manifests import documents, path_of

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.admission import Because
+from policy.checks.retries import BACKOFF_ANNOTATION
 from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
-from policy.remediation.memory import BACKOFF_ANNOTATION, LAST_REMEDIATION_ANNOTATION, read_memory
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
+from policy.scan.admission import Because
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble

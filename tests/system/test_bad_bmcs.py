@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.permits import PermitState
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episode.permits import PermitState
 from simulator.resources import SECRETS
 from starter.errors import RefusedError
 from tests import report

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.episodes import Outcome, Phase
-from policy.nodes import MARK_ANNOTATION
+from policy.episode.messages import Outcome, Phase
+from policy.objects.nodes import MARK_ANNOTATION
 from simulator.objects import uid_of
 from simulator.resources import NODES
 from tests.system.harness import System

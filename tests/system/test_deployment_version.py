@@ -14,7 +14,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior
 
-from policy.episodes import EpisodeResult, Outcome, Phase
+from policy.episode.messages import EpisodeResult, Outcome, Phase
 from tests.system.harness import System
 from tests.system.questions import commands, episode, in_phase, standing, status
 from tests.system.temporal_server import TemporalServer

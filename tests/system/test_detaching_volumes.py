@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from simulator.client import PatchType
 from simulator.objects import JsonObject, is_ready, is_terminating, key_of, name_of, node_of, uid_of
 from simulator.platforms.aws import Aws

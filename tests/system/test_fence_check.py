@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policy.device_check import Answer, DeviceReport, DeviceRow
-from policy.power import PowerState
+from policy.fence.device_check import Answer, DeviceReport, DeviceRow
+from policy.fence.power import PowerState
 from simulator.resources import EVENTS
 from tests.system.conftest import MakeSystem
 from tests.system.harness import System

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policy.episodes import EpisodeStatus, Outcome, Phase
+from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from simulator.client import ApiError
 from simulator.resources import LEASES
 from starter.client import Nodewarden

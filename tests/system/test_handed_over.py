@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from policy.conflicts import LEADER_LEASES
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome
-from policy.healthcheck import Dialect
+from policy.checks.conflicts import LEADER_LEASES
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
+from policy.values.object_refs import Dialect
 from simulator.control import describe
 from simulator.objects import JsonObject, is_ready, micro_timestamp
 from simulator.platforms.contract import DeviceFault

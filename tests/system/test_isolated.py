@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from demo.manifests import power_device
-from policy.episodes import Outcome, Phase
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.messages import Outcome, Phase
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from simulator.control import describe

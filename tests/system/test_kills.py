@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from policy.episodes import EpisodeResult
+from policy.episode.messages import EpisodeResult
 from simulator.bmc.machine import Machine
 from tests import report
 from tests.system.conftest import MakeSystem

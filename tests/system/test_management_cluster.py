@@ -12,9 +12,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.brakes import Closed
-from policy.episodes import Outcome
-from policy.report import CheckReport
+from policy.checks.brakes import Closed
+from policy.episode.messages import Outcome
+from policy.scan.report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests import report

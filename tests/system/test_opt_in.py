@@ -11,9 +11,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.admission import Because
-from policy.episodes import Outcome
-from policy.permits import Permit
+from policy.episode.messages import Outcome
+from policy.episode.permits import Permit
+from policy.scan.admission import Because
 from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import LEASES

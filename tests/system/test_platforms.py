@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from demo.manifests import power_device
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, RecordEntry
 from simulator.control import describe
 from simulator.objects import is_ready, is_terminating, node_of
 from simulator.platforms.aws import Aws

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from policy.admission import Because
-from policy.episodes import EpisodeResult, EpisodeStatus, Outcome
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.scan.admission import Because
 from simulator.objects import is_ready, micro_timestamp
 from simulator.resources import LEASES, NAMESPACES, NODES
 from starter import wording

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.episodes import EpisodeResult, Kind, Outcome, Phase
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, SCALE_DOWN_DISABLED, TAINT
 from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION

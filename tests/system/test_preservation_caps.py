@@ -11,8 +11,8 @@ import asyncio
 
 import pytest
 
-from policy.episodes import Kind, Outcome, Phase
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.messages import Kind, Outcome, Phase
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions

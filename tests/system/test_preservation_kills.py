@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from policy.episodes import EpisodeResult, Outcome
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.machine_systems.contract import MachineSettings

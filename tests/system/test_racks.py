@@ -17,9 +17,9 @@ from itertools import accumulate
 import pytest
 from temporalio.client import WorkflowExecution
 
-from policy.admission import Because
-from policy.episodes import EpisodeResult, Outcome
-from policy.scopes import GroupCount
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.objects.scopes import GroupCount
+from policy.scan.admission import Because
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from tests.system.conftest import MakeSystem
 from tests.system.questions import commands
 from tests.system.real_api import assets

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
 from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
-from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
-from policy.remediation.memory import BACKOFF_ANNOTATION, LAST_REMEDIATION_ANNOTATION, MAX_RETRY_ANNOTATION, read_memory
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions, Trouble
 from simulator.node import NodeFault

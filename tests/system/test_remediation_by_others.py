@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
-from policy.episodes import EpisodeResult, Outcome
-from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject
 from simulator.remediation import RemediatorTimings

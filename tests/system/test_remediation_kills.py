@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from policy.episodes import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome
 from simulator.machines import MachineOptions
 from tests.system.harness import System
 from tests.system.nursery import Nursery

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from policy.episodes import EpisodeResult, Kind, Outcome
+from policy.episode.messages import EpisodeResult, Kind, Outcome
 from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machines import MachineOptions

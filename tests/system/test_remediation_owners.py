@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from policy.episodes import EpisodeResult, Kind, Outcome
+from policy.episode.messages import EpisodeResult, Kind, Outcome
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject

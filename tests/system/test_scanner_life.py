@@ -17,10 +17,11 @@ import pytest
 import yaml
 from temporalio.client import WorkflowHistory as History
 
-from policy.admission import Because
-from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase
-from policy.permits import PermitState
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeResult, Outcome, Phase
+from policy.episode.needs import NeedKind
+from policy.episode.permits import PermitState
+from policy.scan.admission import Because
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden

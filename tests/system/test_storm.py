@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from policy.admission import Because
-from policy.episodes import EpisodeResult, Outcome
-from policy.verdicts import Health
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.scan.admission import Because
 from simulator.bmc.machine import PowerCommand
 from simulator.objects import is_ready
 from starter import wording

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from simulator.resources import LEASES
 from tests.system.harness import System
 from tests.system.nursery import Nursery

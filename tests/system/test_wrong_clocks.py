@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from tests.system.conftest import MakeSystem
 from tests.system.harness import System
 

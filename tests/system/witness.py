@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from policy.episodes import EpisodeResult, Outcome
-from policy.nodes import MARK_ANNOTATION
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.objects.nodes import MARK_ANNOTATION
 from simulator.bmc.machine import HAND, Machine, PowerCommand
 from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from policy.dialects.node_fencing import parse_cluster_config
-from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
 from policy.fence.shown import as_json
-from policy.properties import parse_properties
+from policy.values.errors import PolicyError
+from policy.values.properties import parse_properties
 from tests.policy.fence.builders import PDU, SWITCH, lines, node, read
 from tests.policy.fencing_builders import a_cluster_config
 from tests.vectors.fencing import VECTORS
@@ -120,7 +120,7 @@ def test_methods_are_a_sequence() -> None:
 
 def test_a_value_may_contain_equals_signs_and_bad_numbers_are_named() -> None:
     """N08, S7: shipped, what was no number became 0, and fencing was silently off. Here nothing of such a configuration holds: no
-    node is fenced by it (`tests/policy/test_fence_policies.py` has what becomes of the rest), and never by half of it."""
+    node is fenced by it (`tests/policy/checks/test_fence_policies.py` has what becomes of the rest), and never by half of it."""
     vector = VECTORS["N08"]
     assert parse_properties(vector["method"], subject="s", field="f") == vector["parsed"]
     properties = lines(**vector["cluster"])

@@ -9,10 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from policy.admission import admit
-from policy.dialects import parse
-from policy.dialects.node_fencing import read_policies
-from policy.fence_policies import (
+from policy.checks.fence_policies import (
     Attempts,
     FencePolicies,
     PowerMoment,
@@ -22,9 +19,12 @@ from policy.fence_policies import (
     quiet_left,
     still_renewed,
 )
-from policy.scopes import CLUSTER
-from policy.verdicts import Health
-from policy.views import view_state
+from policy.checks.verdicts import Health
+from policy.dialects import parse
+from policy.dialects.node_fencing import read_policies
+from policy.objects.scopes import CLUSTER
+from policy.scan.admission import admit
+from policy.scan.views import view_state
 from tests.policy.builders import NOW, a_node, ago, judged
 from tests.policy.fencing_builders import a_cluster_config, a_policy, ledger_of, report_of
 from tests.vectors.fencing import VECTORS

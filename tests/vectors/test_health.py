@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from policy.evaluation import evaluate
-from policy.surroundings import EtcdGuard
+from policy.objects.surroundings import EtcdGuard
+from policy.scan.evaluation import evaluate
 from starter.evaluation import as_json
 from tests.offline import load
 from tests.vectors import objects

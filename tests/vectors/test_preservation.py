@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from policy.moments import moment_of, written
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.automatic import shares
 from policy.preservation.deciding import Action, Decision, decide, keeps
 from policy.preservation.effects import effects
@@ -29,6 +28,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.values.moments import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.manifests import Manifest

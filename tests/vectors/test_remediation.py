@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from policy.admission import Because, admit
+from policy.checks.retries import RetryRules
 from policy.remediation.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
@@ -29,8 +29,9 @@ from policy.remediation.etcd import Member, removing
 from policy.remediation.following import Told, to_be_given_up
 from policy.remediation.in_flight import most_at_once
 from policy.remediation.lease import BUFFER, OLD_ANNOTATION, OLD_REMEDIATION, OLD_VALUE, lease_duration, to_be_flagged
-from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, RetryRules, memory_of, next_turn
-from policy.thresholds import parse_threshold
+from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
+from policy.scan.admission import Because, admit
+from policy.values.thresholds import parse_threshold
 from tests.policy.builders import a_candidate, a_check, a_permit, a_report
 from tests.vectors.objects import NOW, Json, moment, template
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from activities.power.fence_agent import FenceAgentFactory
-from policy.errors import PolicyError
-from policy.fence_agents_remediations import GROUP, KIND, VERSION, plan_of
-from policy.fencing_requests import Stage, conditions_of
-from policy.plan import CredentialRef
+from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of
+from policy.episode.fencing_requests import Stage, conditions_of
+from policy.fence.plan import CredentialRef
+from policy.values.errors import PolicyError
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, has_taint
 from simulator.remediators import fence_agents, self_node
@@ -46,8 +46,9 @@ LEFT_OUT = {
     "nhc-old-cr-alert",
     # How long an agent waits for its peers while it looks whether the API is away for all: the simulated agents ask nobody.
     "snr-peer-timeout-unsafe",
-    # Devices named by a template, asked on the operator's behalf. We read every device that is configured, not a sample, remember
-    # since when each is silent, and call one that says OFF no mistake: a node may be off (tests/policy/test_device_check.py).
+    # Devices named by a template, asked on the operator's behalf. We read every device that is configured, not a sample,
+    # remember since when each is silent, and call one that says OFF no mistake: a node may be off
+    # (tests/policy/fence/test_device_check.py).
     "far-status-mixed",
 }
 

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from activities.cluster.watch.offline import Mistake
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import Backoff, RetryRules
 from policy.dialects import parse
-from policy.evaluation import evaluate
-from policy.healthcheck import HealthCheck
-from policy.overlaps import Overlap
-from policy.remediation.memory import Backoff, RetryRules
+from policy.scan.evaluation import evaluate
 from starter.evaluation import as_json
 from starter.manifests import Manifest, Unreadable, read_files, read_text
 from tests.offline import load

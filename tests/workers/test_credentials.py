@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
-from policy.plan import CredentialKind, CredentialRef
+from policy.fence.plan import CredentialKind, CredentialRef
 from workers.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
 BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})

@@ -88,7 +88,9 @@ async def test_a_workflow_that_drags_in_a_client_or_an_implementation_is_refused
         RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(trial))
 
 
-@pytest.mark.parametrize("trial", ["from activities.contracts.target import TargetActivities\nimport policy.plan"], indirect=True)
+@pytest.mark.parametrize(
+    "trial", ["from activities.contracts.target import TargetActivities\nimport policy.fence.plan"], indirect=True
+)
 async def test_contracts_and_policy_are_let_in(trial: type) -> None:
     RUNNER.prepare_workflow(temporalio.workflow._Definition.must_from_class(trial))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policy.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
-from policy.remediation.memory import Backoff, RetryRules
-from policy.repeats import RepeatAlarm
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
+from policy.checks.retries import Backoff, RetryRules
+from policy.scan.repeats import RepeatAlarm
 from workers.clusters import ClusterSettings
 from workers.setting_sources import SettingsError
 from workers.settings import LogFormat, load

@@ -24,7 +24,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
-from policy.remediation.memory import RetryRules
+from policy.checks.retries import RetryRules
 from workers.clusters import ClusterSettings
 from workers.composition import compose, needs_clusters
 from workers.connect import connect

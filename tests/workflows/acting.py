@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
-from policy.episodes import Need
-from policy.plan import FencingPlan
+from policy.episode.needs import Need
+from policy.fence.plan import FencingPlan
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.machine import Machine
 from tests.workflows.mishaps import Ambush, Mishap

@@ -17,11 +17,12 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Kind, NeedKind, Reading, VolumeReading
-from policy.freeing_pace import PortionAnswer
-from policy.permits import Decision, PermitAnswer, Release
-from policy.plan import FencingPlan
-from policy.power import PowerState
+from policy.episode.freeing_pace import PortionAnswer
+from policy.episode.messages import Kind, Reading, VolumeReading
+from policy.episode.needs import NeedKind
+from policy.episode.permits import Decision, PermitAnswer, Release
+from policy.fence.plan import FencingPlan
+from policy.fence.power import PowerState
 from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.device_acts import DeviceActs

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from activities.errors import ErrorType, failure
-from policy.episodes import GivenUpReading, Reading, VolumeReading
-from policy.kdump import KdumpReading
-from policy.power import PowerState, Quarantine, VolumeState
+from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.kdump import KdumpReading
+from policy.fence.power import PowerState, Quarantine, VolumeState
 from tests.workflows import contract
 from tests.workflows.acting import Acting
 from tests.workflows.attempts import START

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
-from policy.episodes import Kind, Need, NeedKind
-from policy.healthcheck import ObjectRef
-from policy.plan import FencingPlan, Freeing
+from policy.episode.messages import Kind
+from policy.episode.needs import Need, NeedKind
+from policy.fence.plan import FencingPlan, Freeing
 from policy.remediation.escalation import Step
+from policy.values.object_refs import ObjectRef
 from tests.workflows.clockwork import Perils
 from tests.workflows.evils import AMBUSHED, EVILS, KNOWN, OFTEN, THEMES, Known
 from tests.workflows.mishaps import SELF, Ambush, Mishap

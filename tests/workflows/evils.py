@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from policy.episodes import Kind
+from policy.episode.messages import Kind
 from policy.remediation.escalation import Strategy
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import ASKS, MINUTE, step

@@ -14,9 +14,9 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
-from policy.ids import episode_id
-from policy.report import Observation
+from policy.episode.ids import episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Phase, RecordEntry
+from policy.episode.observation import Observation
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import eventually, moment, patience, worker

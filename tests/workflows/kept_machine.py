@@ -40,17 +40,18 @@ from activities.contracts.target import (
     TargetActivities,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, EpisodeStatus, NeedKind, PreservationInput, RemediationInput
-from policy.healthcheck import ObjectRef
-from policy.ids import episode_id
-from policy.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.permits import Decision, PermitAnswer
+from policy.episode.ids import episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, PreservationInput, RemediationInput
+from policy.episode.needs import NeedKind
+from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.vetoes import preserved_as_failed
+from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.deciding import Action, Automatic, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import ISOLATE_ANNOTATION
-from policy.vetoes import preserved_as_failed
+from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows.contract import served_by

@@ -22,9 +22,9 @@ from activities.contracts.remediation import (
     Replacement,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import Pinned, RemediationInput
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import Pinned, RemediationInput
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
+from policy.values.object_refs import ObjectRef
 from tests.workflows.acting import Acting
 from tests.workflows.contract import ActResult
 from tests.workflows.machine import NODE, OURS

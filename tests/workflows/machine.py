@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.marks import Mark
-from policy.plan import Act, FencingPlan
-from policy.power import PowerState
-from policy.report import Observation
+from policy.episode.observation import Observation
+from policy.fence.plan import Act, FencingPlan
+from policy.fence.power import PowerState
+from policy.objects.marks import Mark
 
 NODE = "node-7"
 OURS, ANOTHER = "7", "8"

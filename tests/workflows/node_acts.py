@@ -10,10 +10,11 @@ from typing import Any
 
 from activities.cluster.objects.marks import claim
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Need, NeedKind, Pinned
-from policy.fencing import paths_cut, proof_stands
-from policy.identity import compare_identity, same_machine
-from policy.marks import Mark
+from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.identity import compare_identity, same_machine
+from policy.episode.messages import FencingInput, Pinned
+from policy.episode.needs import Need, NeedKind
+from policy.objects.marks import Mark
 from tests.workflows import contract
 from tests.workflows.acting import Acting
 from tests.workflows.contract import LookVerdict

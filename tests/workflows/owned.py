@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.healthcheck import ObjectRef
+from policy.values.object_refs import ObjectRef
 
 MACHINE = ObjectRef(api_version="cluster.x-k8s.io/v1beta1", kind="Machine", name="w-7", namespace="capi")
 MACHINE_UID = "uid-w-7"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-from policy.healthcheck import ObjectRef
-from policy.kdump import KdumpRule
-from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.escalation import Step, Strategy
+from policy.values.object_refs import ObjectRef
 from tests.workflows.world import plan
 
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")

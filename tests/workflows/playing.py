@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from policy.episodes import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
-from policy.permits import Release
-from policy.power import PowerState
+from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
+from policy.episode.observation import Observation
+from policy.episode.permits import Release
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
-from policy.report import Observation
 from tests.workflows.adversary import THEIRS, Adversary
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from policy.episodes import OffProof, Reading, VolumeReading
-from policy.plan import Act, FencingPlan, PowerDevice
-from policy.power import PowerState, VolumeState
+from policy.episode.messages import OffProof, Reading, VolumeReading
+from policy.fence.plan import Act, FencingPlan, PowerDevice
+from policy.fence.power import PowerState, VolumeState
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import FreeCutRequest, FreeDumpingRequest, FreeRequest, Target
 from tests.workflows.executions import Word

@@ -30,12 +30,13 @@ from activities.contracts.remediation import (
 )
 from activities.contracts.target import ActResult, LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Pinned, RemediationInput
-from policy.healthcheck import ObjectRef
-from policy.permits import Release
+from policy.episode.messages import Pinned, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Release
 from policy.remediation.escalation import Step, Strategy
 from policy.remediation.memory import read_memory
-from policy.report import Observation
+from policy.values.object_refs import ObjectRef
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
 from tests.workflows.world import NODE, ScriptedTarget, World

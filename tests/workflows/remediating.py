@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from pydantic import TypeAdapter
 
-from policy.episodes import EpisodeResult, EpisodeStatus, Phase, RecordEntry, RemediationInput
-from policy.ids import episode_id
-from policy.permits import Release
-from policy.report import Observation
+from policy.episode.ids import episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase, RecordEntry, RemediationInput
+from policy.episode.observation import Observation
+from policy.episode.permits import Release
 from tests.workflows import world as scripted
 from tests.workflows.attempts import Attempt
 from tests.workflows.clockwork import Clockwork, Perils

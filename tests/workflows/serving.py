@@ -21,8 +21,8 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from policy.episodes import EpisodeResult, FencingInput, Phase
-from policy.ids import episode_id
+from policy.episode.ids import episode_id
+from policy.episode.messages import EpisodeResult, FencingInput, Phase
 from tests.workflows.adversary import Adversary
 from tests.workflows.attempts import Attempt, Lost
 from tests.workflows.contract import Call, activities_of, queues_of

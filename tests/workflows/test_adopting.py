@@ -10,11 +10,11 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
-from policy.limits import LONGEST_ACT
-from policy.permits import Decision, PermitAnswer
-from policy.plan import Act, FencingPlan, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome, Phase
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.limits import LONGEST_ACT
+from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Step, Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.remediated import Remediated, SickNode, step

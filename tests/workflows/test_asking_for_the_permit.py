@@ -19,8 +19,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities import permitbook
 from activities.permitbook import ScannerPermits
-from policy.ids import scanner_id
-from policy.permits import PermitQuestions
+from policy.episode.ids import scanner_id
+from policy.episode.permits import PermitQuestions
 
 pytestmark = pytest.mark.timeout(30)
 

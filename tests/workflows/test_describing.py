@@ -23,8 +23,9 @@ from activities.contracts.episodes import (
     OpenRequest,
 )
 from activities.episodes import EpisodeService
-from policy.episodes import EpisodeResult, EpisodeStatus, FencingInput, Kind, Need, NeedKind, Outcome, Phase
-from policy.ids import episode_id, scanner_id
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase
+from policy.episode.needs import Need, NeedKind
 
 pytestmark = pytest.mark.timeout(30)
 

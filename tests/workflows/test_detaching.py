@@ -11,9 +11,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeResult, Need, NeedKind, Outcome
-from policy.plan import CutStorage, FencingPlan, PowerDevice
-from policy.power import VolumeState
+from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.needs import Need, NeedKind
+from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
+from policy.fence.power import VolumeState
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere, detaching
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan

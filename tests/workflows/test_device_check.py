@@ -34,7 +34,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_type, failure
-from policy.device_check import (
+from policy.fence.device_check import (
     Answer,
     DeviceAnswer,
     DeviceMemory,
@@ -44,8 +44,8 @@ from policy.device_check import (
     DeviceToCheck,
     NodeToCheck,
 )
-from policy.plan import PowerDevice
-from policy.power import PowerState
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from workers.liveness import Liveness
 from workers.plugin import PLUGIN

@@ -15,9 +15,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome, Phase
-from policy.plan import Freeing, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.fence.plan import Freeing, PowerDevice
+from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import moment, patience
 from tests.workflows.world import World, left_by, plan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from policy.episodes import Outcome
-from policy.kdump import KdumpRule
-from policy.plan import CORDON, UNCORDON, Freeing
+from policy.episode.messages import Outcome
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import CORDON, UNCORDON, Freeing
 from tests.workflows.attempts import START
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap

@@ -8,10 +8,11 @@ from dataclasses import replace
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome
-from policy.marks import Mark
-from policy.plan import CORDON, Act, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome
+from policy.episode.needs import Need, NeedKind
+from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
+from policy.objects.marks import Mark
 from tests.workflows.contract import LookVerdict
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan

@@ -12,12 +12,13 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome
-from policy.kdump import KdumpRule
-from policy.permits import Decision, PermitAnswer
-from policy.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
-from policy.power import PowerState, VolumeState
-from policy.report import Observation
+from policy.episode.messages import Outcome
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import CORDON, UNCORDON, Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState, VolumeState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, left_by, plan

@@ -9,9 +9,9 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.plan import PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.definitions.fencing import Fencing

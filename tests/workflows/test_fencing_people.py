@@ -12,9 +12,10 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Kind, Need, NeedKind, Outcome, Phase
-from policy.permits import Decision, PermitAnswer
-from policy.power import PowerState
+from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing

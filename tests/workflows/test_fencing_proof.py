@@ -9,8 +9,8 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.power import PowerState
+from policy.episode.messages import Outcome
+from policy.fence.power import PowerState
 from tests.workflows.fencing_run import Run, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan

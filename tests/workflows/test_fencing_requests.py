@@ -12,8 +12,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome, Phase
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import World, plan
 from workflows.definitions.fencing import Fencing

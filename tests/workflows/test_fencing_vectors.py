@@ -12,9 +12,9 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase, RecordEntry
+from policy.episode.messages import Outcome, Phase, RecordEntry
 from policy.fence.compiling import compile_config
-from policy.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
+from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from tests.policy.fence.builders import PDU, config, lines, node, read
 from tests.vectors.fencing import VECTORS
 from tests.workflows.fencing_run import fencing

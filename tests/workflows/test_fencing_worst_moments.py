@@ -10,9 +10,9 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.permits import Decision, PermitAnswer
-from policy.power import PowerState
+from policy.episode.messages import Outcome
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import let_pass
 from tests.workflows.world import World, plan

@@ -14,11 +14,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import EpisodeStatus, Outcome, Phase, PreservationNews
-from policy.nodes import PRESERVE_ANNOTATION
-from policy.permits import Decision, PermitAnswer
-from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
-from policy.power import PowerState, VolumeState
+from policy.episode.messages import EpisodeStatus, Outcome, Phase, PreservationNews
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState, VolumeState
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import ISOLATION_ANNOTATION, MachinePhase
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving

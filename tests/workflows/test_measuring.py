@@ -9,7 +9,7 @@ from temporalio.client import Client
 from temporalio.runtime import BufferedMetricUpdate, MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episodes import Outcome
+from policy.episode.messages import Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.world import World, plan

@@ -11,8 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome, Phase
-from policy.nodefence import STATUSES, STEPS, retries
+from policy.episode.messages import Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.episode.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import NODE, World, left_by, plan

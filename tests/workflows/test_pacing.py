@@ -9,9 +9,9 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.contracts.episodes import AskPortion
 from activities.episodes import EpisodeService
-from policy.episodes import Outcome
-from policy.freeing_pace import MINUTE, PortionAnswer, PortionRequest
-from policy.plan import CORDON, UNCORDON
+from policy.episode.freeing_pace import MINUTE, PortionAnswer, PortionRequest
+from policy.episode.messages import Outcome
+from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fencing
 from tests.workflows.test_describing import service
 from tests.workflows.test_fencing_isolation import FC_OFF_SAN, FC_ON, FREE

@@ -14,8 +14,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.plan import Act, Freeing, PlannedMethod, PowerDevice
+from policy.episode.messages import Outcome
+from policy.fence.plan import Act, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.escalation import Strategy
 from tests.workflows.fencing_run import fencing
 from tests.workflows.remediated import Remediated, step

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from activities.contracts.episodes import EpisodeDescription
-from policy.episodes import Kind
-from policy.permits import Permit, PermitState
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitState
 from workflows.scanner.permit_table import PermitTable
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -16,8 +16,8 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.evidence import Collected, DeviceEvidenceRequest, EvidenceFile, NotFetched
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase, PreservationNews, RecordEntry
-from policy.plan import PowerDevice
+from policy.episode.messages import Outcome, Phase, PreservationNews, RecordEntry
+from policy.fence.plan import PowerDevice
 from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, machine, preserving
 from tests.workflows.surroundings import moment, patience, worker

@@ -9,7 +9,7 @@ from temporalio import activity, workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
-from policy.episodes import Outcome, Phase, PreservationNews
+from policy.episode.messages import Outcome, Phase, PreservationNews
 from policy.preservation.overriding import Override
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import KeptMachine, machine, preserving

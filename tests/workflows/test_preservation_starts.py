@@ -12,9 +12,9 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.contracts.episodes import Opened
 from activities.contracts.preservation import PreserveOutcome, PreserveRequest
-from policy.episodes import PreservationInput, PreservationNews
-from policy.ids import episode_id
-from policy.report import PreservationNeed
+from policy.episode.ids import episode_id
+from policy.episode.messages import PreservationInput, PreservationNews
+from policy.preservation.book import PreservationNeed
 from tests.workflows.test_describing import CLUSTER, holding, service
 
 pytestmark = pytest.mark.timeout(30)

@@ -14,8 +14,8 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase, PreservationNews, RemediationInput
-from policy.permits import Decision, PermitAnswer
+from policy.episode.messages import Outcome, Phase, PreservationNews, RemediationInput
+from policy.episode.permits import Decision, PermitAnswer
 from policy.preservation.held import Held
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving

@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Need, NeedKind, Outcome, Phase
-from policy.permits import Decision, PermitAnswer
+from policy.episode.messages import Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Decision, PermitAnswer
 from policy.remediation.escalation import Step, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from policy.episodes import Kind, Outcome
-from policy.plan import CORDON, UNCORDON, FencingPlan
-from policy.power import PowerState
+from policy.episode.messages import Kind, Outcome
+from policy.fence.plan import CORDON, UNCORDON, FencingPlan
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap

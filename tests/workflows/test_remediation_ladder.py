@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
-from policy.permits import Decision, PermitAnswer
-from policy.plan import Act, PlannedMethod
-from policy.power import PowerState
+from policy.episode.messages import Outcome, Phase
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.plan import Act, PlannedMethod
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Step, Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.contract import LookVerdict

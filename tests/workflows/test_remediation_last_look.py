@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.plan import Act, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome
+from policy.fence.plan import Act, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Step, Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
-from policy.permits import Decision, PermitAnswer
-from policy.plan import Act, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome, Phase
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.plan import Act, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from tests.workflows.remediated import Remediated, SickNode, step
 from tests.workflows.remediating import Play

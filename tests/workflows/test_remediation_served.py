@@ -19,8 +19,8 @@ from temporalio.worker import Worker
 
 from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
-from policy.episodes import EpisodeResult, Outcome, Phase, RemediationInput
-from policy.ids import episode_id
+from policy.episode.ids import episode_id
+from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.remediation.escalation import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt

@@ -8,9 +8,9 @@ from datetime import timedelta
 
 from activities.contracts.remediation import FailedVolumes
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome
-from policy.plan import PowerDevice
-from policy.power import VolumeState
+from policy.episode.messages import Outcome
+from policy.fence.plan import PowerDevice
+from policy.fence.power import VolumeState
 from policy.remediation.escalation import Strategy
 from policy.remediation.volumes import AttachedVolume, Failure, PodThere
 from tests.workflows.remediated import Remediated, SickNode, step

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
-from policy.plan import Act, PlannedMethod, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import Outcome, Phase
+from policy.fence.plan import Act, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from policy.remediation.memory import read_memory
 from tests.workflows.clockwork import Perils

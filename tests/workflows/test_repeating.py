@@ -11,9 +11,10 @@ from temporalio.client import Client
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episodes import FencingInput, Need, NeedKind
-from policy.permits import Release
-from policy.repeats import RepeatAlarm
+from policy.episode.messages import FencingInput
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Release
+from policy.scan.repeats import RepeatAlarm
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, report, scanning

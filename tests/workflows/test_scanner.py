@@ -34,13 +34,16 @@ from activities.contracts.episodes import (
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Kind, NeedKind
-from policy.freeing_pace import Portion, PortionAnswer, PortionRequest
-from policy.healthcheck import Dialect, ObjectRef
-from policy.ids import episode_id, scanner_id
-from policy.permits import Decision, PermitAnswer, PermitQuestion, PermitQuestions, PermitRequest, PermitState, Release
-from policy.repeats import RepeatAlarm
-from policy.report import Candidate, CheckReport, ClusterLease, ControlPlane, Observation, ScanReport, SeenVersion, ViewState
+from policy.checks.inventory import ControlPlane
+from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import FencingInput, Kind
+from policy.episode.needs import NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, PermitAnswer, PermitQuestion, PermitQuestions, PermitRequest, PermitState, Release
+from policy.scan.repeats import RepeatAlarm
+from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, SeenVersion, ViewState
+from policy.values.object_refs import Dialect, ObjectRef
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import eventually, let_pass, moment, patience, worker
 from workflows.definitions.scanner import HISTORY_LIMIT, HealthScanner

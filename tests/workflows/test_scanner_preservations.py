@@ -14,9 +14,10 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import Opened, OpenRequest, OpenResult
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput
-from policy.permits import Decision, PermitRequest, PermitState
-from policy.report import ClusterLease, PreservationNeed, ViewState
+from policy.episode.messages import FencingInput
+from policy.episode.permits import Decision, PermitRequest, PermitState
+from policy.preservation.book import PreservationNeed
+from policy.scan.report import ClusterLease, ViewState
 from tests.workflows.surroundings import eventually, worker
 from tests.workflows.test_scanner import Scan, ScriptedCluster, candidate, report
 from workflows.definitions.scanner import HealthScanner

@@ -11,8 +11,8 @@ from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import DescribeRequest, DescribeResult, EpisodeDescription
-from policy.ids import episode_id
-from policy.report import Observation
+from policy.episode.ids import episode_id
+from policy.episode.observation import Observation
 from tests.workflows.surroundings import eventually
 from tests.workflows.test_scanner import ScriptedCluster, report, scanning
 from workflows.scanner import granting

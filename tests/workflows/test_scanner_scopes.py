@@ -13,11 +13,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import OpenRequest, OpenResult
 from activities.contracts.scan import ScanRequest
-from policy.fence_policies import FencePolicies, ScopeCap, StormRule
-from policy.ledger import Ledger
-from policy.nodes import Condition
-from policy.permits import Decision, PermitState
-from policy.report import ScanReport
+from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
+from policy.episode.permits import Decision, PermitState
+from policy.objects.nodes import Condition
+from policy.scan.ledger import Ledger
+from policy.scan.report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
 from tests.workflows.surroundings import moment

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episodes import Outcome, Phase
+from policy.episode.messages import Outcome, Phase
 from tests.workflows import workshop
 from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving

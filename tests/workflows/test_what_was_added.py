@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from activities.errors import ErrorType, failure
-from policy.marks import Mark
-from policy.plan import CORDON, Act, PlannedMethod
+from policy.fence.plan import CORDON, Act, PlannedMethod
+from policy.objects.marks import Mark
 from policy.remediation.escalation import Strategy
 from tests.workflows.remediated import Remediated, SickNode, step
 from tests.workflows.remediating import Play

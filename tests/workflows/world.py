@@ -16,14 +16,15 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, GivenUpReading, Need, NeedKind, Pinned, Reading, VolumeReading
-from policy.freeing_pace import PortionAnswer
-from policy.kdump import KdumpReading, dead_stands
-from policy.marks import Mark
-from policy.permits import Decision, PermitAnswer
-from policy.plan import CutStorage, FencingPlan, PowerDevice
-from policy.power import PowerState, Quarantine, VolumeState
-from policy.report import Observation
+from policy.episode.freeing_pace import PortionAnswer
+from policy.episode.messages import FencingInput, GivenUpReading, Pinned, Reading, VolumeReading
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, PermitAnswer
+from policy.fence.kdump import KdumpReading, dead_stands
+from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
+from policy.fence.power import PowerState, Quarantine, VolumeState
+from policy.objects.marks import Mark
 from tests.workflows import contract
 from workflows.kit import options
 

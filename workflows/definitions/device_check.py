@@ -4,8 +4,8 @@ One per cluster (its workflow id is `device-check/<cluster>`). It reads and neve
 the lowest priority, so that no fencing ever waits for it. It remembers when each device last answered; that outlives restarts,
 continue-as-new, and even its own end: its result is what the next run begins with.
 
-What a reading means is `policy/device_check.py`. Who starts it: `nodewarden scan start`, with the scanner; and `nodewarden fence
-check`, where none runs, for as long as somebody asks.
+What a reading means is `policy/fence/device_check.py`. Who starts it: `nodewarden scan start`, with the scanner; and `nodewarden
+fence check`, where none runs, for as long as somebody asks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
-from policy.device_check import (
+from policy.fence.device_check import (
     Answer,
     DeviceAnswer,
     DeviceReport,

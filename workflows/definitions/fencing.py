@@ -6,7 +6,7 @@ import asyncio
 
 from temporalio import workflow
 
-from policy.episodes import EpisodeResult, FencingInput
+from policy.episode.messages import EpisodeResult, FencingInput
 from workflows.episode.conversation import EpisodeConversation, by_a_person
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest

@@ -7,14 +7,8 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from policy.episodes import (
-    EpisodeResult,
-    Kind,
-    PreservationInput,
-    PreservationNews,
-    RemediationInput,
-)
-from policy.moments import written
+from policy.episode.messages import EpisodeResult, Kind, PreservationInput, PreservationNews, RemediationInput
+from policy.values.moments import written
 from workflows.episode.conversation import EpisodeConversation, by_a_person
 from workflows.kit import handing_over
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest

@@ -6,12 +6,7 @@ import asyncio
 
 from temporalio import workflow
 
-from policy.episodes import (
-    EpisodeResult,
-    Kind,
-    PreservationInput,
-    RemediationInput,
-)
+from policy.episode.messages import EpisodeResult, Kind, PreservationInput, RemediationInput
 from workflows.episode.conversation import EpisodeConversation
 from workflows.fencing.endings import after_off
 from workflows.kit import handing_over

@@ -16,10 +16,10 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
-from policy.freeing_pace import PortionAnswer, PortionRequest
-from policy.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
-from policy.report import ScanReport
-from policy.scopes import CLUSTER
+from policy.episode.freeing_pace import PortionAnswer, PortionRequest
+from policy.episode.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
+from policy.objects.scopes import CLUSTER
+from policy.scan.report import ScanReport
 from workflows.episode.conversation import by_a_person
 from workflows.kit import options, search
 from workflows.kit.ids import episode_id, scanner_id

@@ -11,7 +11,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 from activities.contracts.target import TargetActivities
-from policy.limits import LONGEST_ACT
+from policy.fence.limits import LONGEST_ACT
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.kit import options

@@ -2,7 +2,7 @@
 
 Telling how things go never holds the story up. The first word and the last are different: without the first whoever asked does
 not know that his wish is in hand, and without the last the scanner would find a wish without an answer and fence the node again.
-What each stage means is `policy/fencing_requests.py`.
+What each stage means is `policy/episode/fencing_requests.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import AnswerRequest, AnswerResult, TargetActivities
 from activities.errors import error_message
-from policy.episodes import Need, NeedKind, Outcome
-from policy.fencing_requests import Answer, Stage, last_stage
+from policy.episode.fencing_requests import Answer, Stage, last_stage
+from policy.episode.messages import Outcome
+from policy.episode.needs import Need, NeedKind
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.kit import options

@@ -25,11 +25,11 @@ from activities.contracts.target import (
     UntaintRequest,
 )
 from activities.errors import error_message
-from policy.episode_events import WARNINGS, EventReason
-from policy.episodes import Phase, Step
-from policy.healthcheck import ObjectRef
-from policy.permits import Release
+from policy.episode.events import WARNINGS, EventReason
+from policy.episode.messages import Phase, Step
+from policy.episode.permits import Release
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
+from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.kit import options

@@ -9,8 +9,8 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
-from policy.episodes import EpisodeStatus, Phase, RecordEntry
-from policy.report import Observation
+from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
+from policy.episode.observation import Observation
 from workflows.episode.episode import Episode
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, PersonRequest

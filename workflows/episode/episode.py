@@ -18,13 +18,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import (
+from policy.episode.messages import (
     Acknowledgement,
     EpisodeResult,
     EpisodeStatus,
     Kind,
-    Need,
-    NeedKind,
     OffProof,
     Outcome,
     PathProof,
@@ -33,10 +31,11 @@ from policy.episodes import (
     RestartProof,
     Step,
 )
-from policy.kdump import KernelDead
-from policy.marks import NOTHING_ADDED, Added
-from policy.permits import Decision, PermitAnswer, PermitRequest, Release
-from policy.report import Observation
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, PermitAnswer, PermitRequest, Release
+from policy.fence.kdump import KernelDead
+from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.mirror import Mirror
 from workflows.kit import measuring, options, search
 from workflows.kit.ids import scanner_id

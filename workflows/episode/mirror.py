@@ -2,7 +2,7 @@
 
 The episode shows each state that it enters; a task of its own writes one after the other. A write that fails costs those waiting
 behind it but for the latest, so that an API server that is away holds up the end of an episode for two writes at most and nothing
-else at all. What is written is `policy/nodefence.py` and `policy/episode_events.py`.
+else at all. What is written is `policy/episode/nodefence.py` and `policy/episode/events.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.mirror import MirrorActivities, MirrorRequest
 from activities.contracts.target import Target
 from activities.errors import error_message
-from policy.episode_events import EpisodeEvent, event_of, events_between
-from policy.episodes import EpisodeStatus, RecordEntry, Step
-from policy.nodefence import MAXIMUM_JOBS, job_of, transition
+from policy.episode.events import EpisodeEvent, event_of, events_between
+from policy.episode.messages import EpisodeStatus, RecordEntry, Step
+from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
 from workflows.kit import options
 
 MAXIMUM_WAITING = 8

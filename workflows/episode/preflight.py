@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
-from policy.episodes import Need, NeedKind
+from policy.episode.needs import Need, NeedKind
 from workflows.episode.episode import Episode
 from workflows.kit import options
 from workflows.kit.interrupts import (

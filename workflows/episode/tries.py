@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from policy.episodes import Step
-from policy.plan import FencingPlan
+from policy.episode.messages import Step
+from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, Unlicensed

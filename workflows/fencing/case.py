@@ -13,9 +13,9 @@ from datetime import datetime
 from temporalio import workflow
 
 from activities.contracts.target import Configured, PinResult, Target
-from policy.episodes import Need
-from policy.permits import PermitRequest
-from policy.plan import FencingPlan
+from policy.episode.needs import Need
+from policy.episode.permits import PermitRequest
+from policy.fence.plan import FencingPlan
 from workflows.episode.adopting import Adoption, cut_unseen
 from workflows.episode.answering import Answering
 from workflows.episode.bookkeeping import Bookkeeping

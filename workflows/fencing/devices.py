@@ -17,9 +17,9 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import CommandResult, GivenUpRequest, PowerActivities, PowerRequest
 from activities.errors import ErrorType, error_type
-from policy.episodes import GivenUpReading, Reading
-from policy.plan import FencingPlan, PowerDevice
-from policy.power import PowerState
+from policy.episode.messages import GivenUpReading, Reading
+from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, told_of

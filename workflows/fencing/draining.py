@@ -1,7 +1,8 @@
 """Draining a node that still answers: rounds of evictions, until nothing is left to go or its time is over.
 
 Eviction is asked for and never forced (S30); what a budget blocks is asked for again, what must wait for the proof of off is
-left to `workflows/fencing/freeing.py`. Which pods go is `policy/drain.py`, one round is `activities/cluster/acts/drain.py`.
+left to `workflows/fencing/freeing.py`. Which pods go is `policy/episode/drain.py`, one round is
+`activities/cluster/acts/drain.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities
-from policy.drain import drain_options
-from policy.plan import PlannedMethod
+from policy.episode.drain import drain_options
+from policy.fence.plan import PlannedMethod
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
 from workflows.fencing.devices import longer

@@ -1,6 +1,6 @@
 """A node that writes its crash dump: power-off waits for it, and where its messages are trusted its pods need not.
 
-How long, and what messages are worth, is `policy/kdump.py`; hearing them is `activities/evidence/kdump.py`.
+How long, and what messages are worth, is `policy/fence/kdump.py`; hearing them is `activities/evidence/kdump.py`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import error_message
-from policy.fencing import freeing_choice
-from policy.kdump import STILL_DEAD, KdumpReading, KdumpRule, KernelDead, kdump_wait, kernel_dead
-from policy.plan import Freeing
+from policy.episode.fencing import freeing_choice
+from policy.fence.kdump import STILL_DEAD, KdumpReading, KdumpRule, KernelDead, kdump_wait, kernel_dead
+from policy.fence.plan import Freeing
 from workflows.fencing.case import Case
 from workflows.kit import options
 from workflows.kit.interrupts import StepFailed

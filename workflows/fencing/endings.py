@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from temporalio import workflow
 
-from policy.episode_events import EventReason
-from policy.episodes import EpisodeResult, NeedKind, Outcome, Phase, Step
-from policy.fencing import may_restore_path
-from policy.permits import Release
-from policy.plan import UNCORDON
+from policy.episode.events import EventReason
+from policy.episode.fencing import may_restore_path
+from policy.episode.messages import EpisodeResult, Outcome, Phase, Step
+from policy.episode.needs import NeedKind
+from policy.episode.permits import Release
+from policy.fence.plan import UNCORDON
 from workflows.episode.episode import Episode
 from workflows.fencing.case import Case
 from workflows.fencing.power_management import PowerManagement

@@ -20,10 +20,10 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import Step
-from policy.fencing import freeing_choice
-from policy.kdump import KernelDead
-from policy.plan import FencingPlan, Freeing
+from policy.episode.fencing import freeing_choice
+from policy.episode.messages import Step
+from policy.fence.kdump import KernelDead
+from policy.fence.plan import FencingPlan, Freeing
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing

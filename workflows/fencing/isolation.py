@@ -22,10 +22,10 @@ from activities.contracts.target import (
     TaintRequest,
     Workload,
 )
-from policy.episode_events import EventReason
-from policy.episodes import PathProof, Step
-from policy.nodes import Taint
-from policy.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.episode.events import EventReason
+from policy.episode.messages import PathProof, Step
+from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.objects.nodes import Taint
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing

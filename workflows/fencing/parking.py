@@ -11,8 +11,8 @@ from functools import partial
 
 from temporalio import workflow
 
-from policy.episodes import Outcome, Phase
-from policy.fencing_requests import Stage
+from policy.episode.fencing_requests import Stage
+from policy.episode.messages import Outcome, Phase
 from workflows.fencing.case import Case
 from workflows.fencing.endings import End, Endings
 from workflows.fencing.power_management import PowerManagement

@@ -14,12 +14,12 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import IsolationActivities, PathRequest
-from policy.episode_events import EventReason
-from policy.episodes import PathProof, Phase, Step
-from policy.fencing import off_proven
-from policy.marks import Added
-from policy.plan import FencingPlan, PowerDevice
-from policy.power import PowerState
+from policy.episode.events import EventReason
+from policy.episode.fencing import off_proven
+from policy.episode.messages import PathProof, Phase, Step
+from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.power import PowerState
+from policy.objects.marks import Added
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight

@@ -1,16 +1,17 @@
 """What the latest look says about the machine that was pinned: is it back, is it another one, which boot is it?
 
 All of it is concluded from `Episode.observation`, which `workflows/episode/preflight.py` and the scanner's signals keep; the
-rules are `policy/fencing.py` and `policy/identity.py`.
+rules are `policy/episode/fencing.py` and `policy/episode/identity.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.episodes import Need, NeedKind, Pinned
-from policy.fencing import restart_proven
-from policy.identity import same_machine
+from policy.episode.fencing import restart_proven
+from policy.episode.identity import same_machine
+from policy.episode.messages import Pinned
+from policy.episode.needs import Need, NeedKind
 from workflows.episode.episode import Episode
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.power import PowerSequence

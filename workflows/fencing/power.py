@@ -13,10 +13,10 @@ from typing import NoReturn
 
 from temporalio import workflow
 
-from policy.episodes import OffProof, Reading
-from policy.fencing import level_proven, may_switch_on, off_proven
-from policy.plan import FencingPlan, PowerDevice
-from policy.power import PowerState
+from policy.episode.fencing import level_proven, may_switch_on, off_proven
+from policy.episode.messages import OffProof, Reading
+from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import PowerOnLicence
 from workflows.fencing.devices import POLL_INTERVAL, POWER, Devices, longer, states

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from temporalio import workflow
 
-from policy.durations import format_duration
-from policy.episode_events import EventReason
-from policy.episodes import OffProof, Phase, Step
-from policy.fencing_requests import Stage
+from policy.episode.events import EventReason
+from policy.episode.fencing_requests import Stage
+from policy.episode.messages import OffProof, Phase, Step
+from policy.values.durations import format_duration
 from workflows.episode.preflight import PowerOnLicence
 from workflows.fencing.case import Case
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed

@@ -12,8 +12,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest
-from policy.plan import FencingPlan, PowerDevice
-from policy.power import Quarantine
+from policy.fence.plan import FencingPlan, PowerDevice
+from policy.fence.power import Quarantine
 from workflows.episode.episode import Episode
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, StepFailed, interrupt_for, told_of

@@ -22,11 +22,12 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import Configured, PinResult, TargetActivities
 from activities.errors import error_message
-from policy.episode_events import EventReason
-from policy.episodes import EpisodeResult, FencingInput, Kind, NeedKind, Outcome, Phase, Step
-from policy.fencing import power_due
-from policy.identity import same_machine
-from policy.plan import FencingPlan
+from policy.episode.events import EventReason
+from policy.episode.fencing import power_due
+from policy.episode.identity import same_machine
+from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, Step
+from policy.episode.needs import NeedKind
+from policy.fence.plan import FencingPlan
 from workflows.episode.answering import Answering
 from workflows.episode.episode import Episode
 from workflows.episode.mirror import Mirror

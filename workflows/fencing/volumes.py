@@ -15,9 +15,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.power import PowerActivities, PowerRequest, VolumeRequest
-from policy.episodes import PathProof, VolumeReading
-from policy.plan import Chosen, FencingPlan, PowerDevice
-from policy.power import VolumeState
+from policy.episode.messages import PathProof, VolumeReading
+from policy.fence.plan import Chosen, FencingPlan, PowerDevice
+from policy.fence.power import VolumeState
 from workflows.episode.episode import Episode
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.kit import options

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from temporalio import workflow
 
-from policy.episodes import Kind, PreservationInput, RemediationInput
+from policy.episode.messages import Kind, PreservationInput, RemediationInput
 
 HISTORY_LIMIT = 3000
 """Events after which a long hold starts a new history, well below the server's own suggestion, so that replays stay short."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from policy.episodes import Kind, Outcome, Phase
+from policy.episode.messages import Kind, Outcome, Phase
 
 PHASES = "nodewarden_episode_phases"
 ENDED = "nodewarden_episodes_ended"

@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.device_check import DeviceMemory
-from policy.fence_policies import Attempts, PowerMoment
-from policy.freeing_pace import Portion
-from policy.permits import Permit, PermitRequest
-from policy.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
-from policy.report import ScanReport
+from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.freeing_pace import Portion
+from policy.episode.permits import Permit, PermitRequest
+from policy.fence.device_check import DeviceMemory
+from policy.scan.repeats import DEFAULT_ALARM, PastIncident, RepeatAlarm
+from policy.scan.report import ScanReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class ScannerState:
     known: bool = False
     """Whether the table is complete: carried over, or built again from our marks on a complete view."""
     incidents: tuple[PastIncident, ...] = ()
-    """What the alarm about repetitions remembers; bounded in `policy/repeats.py`."""
+    """What the alarm about repetitions remembers; bounded in `policy/scan/repeats.py`."""
     power: tuple[PowerMoment, ...] = ()
     attempts: tuple[Attempts, ...] = ()
     portions: tuple[Portion, ...] = ()

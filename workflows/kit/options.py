@@ -12,7 +12,7 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from activities.errors import FINAL
-from policy.plan import FencingPlan
+from policy.fence.plan import FencingPlan
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 _FINAL_NAMES = sorted(kind.value for kind in FINAL)

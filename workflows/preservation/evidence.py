@@ -26,8 +26,8 @@ from activities.contracts.evidence import (
 )
 from activities.contracts.preservation import Hold
 from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import PreservationState
-from policy.plan import PowerDevice
+from policy.episode.messages import PreservationState
+from policy.fence.plan import PowerDevice
 from workflows.episode.episode import Episode
 from workflows.kit import options
 

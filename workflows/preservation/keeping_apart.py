@@ -20,9 +20,10 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
 from activities.contracts.target import Configured, PinResult, Target, TargetActivities
-from policy.episode_events import EventReason
-from policy.episodes import FencingInput, IsolatedBoot, Need, NeedKind, Outcome, Phase
-from policy.permits import Release
+from policy.episode.events import EventReason
+from policy.episode.messages import FencingInput, IsolatedBoot, Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Release
 from policy.preservation.held import Isolation
 from policy.preservation.isolating import isolation_plan
 from workflows.episode.adopting import cut_unseen

@@ -21,9 +21,9 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, PreservationActivities, Wish
 from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities, Target, TargetActivities
 from activities.errors import error_message
-from policy.drain import DrainOptions
-from policy.episode_events import EventReason
-from policy.episodes import (
+from policy.episode.drain import DrainOptions
+from policy.episode.events import EventReason
+from policy.episode.messages import (
     EpisodeResult,
     Kind,
     Outcome,
@@ -34,8 +34,8 @@ from policy.episodes import (
     PreservationState,
     RemediationInput,
 )
-from policy.healthcheck import ObjectRef
-from policy.moments import written
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.episode.episode import Episode

@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
-from policy.errors import PolicyError
-from policy.plan import FencingPlan
+from policy.fence.plan import FencingPlan
+from policy.fence.templates import VOLUME_DETACHMENT
 from policy.remediation.volumes import detaching
-from policy.templates import VOLUME_DETACHMENT
+from policy.values.errors import PolicyError
 from workflows.fencing.endings import End
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless

@@ -13,9 +13,9 @@ from temporalio import workflow
 
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
 from activities.contracts.target import ActResult
-from policy.durations import format_duration
-from policy.episodes import Outcome, Phase, Step
+from policy.episode.messages import Outcome, Phase, Step
 from policy.remediation.following import Progress, Told, follow
+from policy.values.durations import format_duration
 from workflows.fencing.endings import End
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from temporalio import workflow
 
-from policy.episodes import FencingInput, Outcome, Phase, Step
-from policy.plan import CORDON, UNCORDON, FencingPlan, Freeing
+from policy.episode.messages import FencingInput, Outcome, Phase, Step
+from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
 from workflows.fencing.endings import End
 from workflows.fencing.story import FencingStory

@@ -16,8 +16,17 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_message, error_type
-from policy.episodes import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationState, RemediationInput
-from policy.permits import PermitRequest, Release
+from policy.episode.messages import (
+    EpisodeResult,
+    Kind,
+    Outcome,
+    Phase,
+    Pinned,
+    PreservationInput,
+    PreservationState,
+    RemediationInput,
+)
+from policy.episode.permits import PermitRequest, Release
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.kit import handing_over, options

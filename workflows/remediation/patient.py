@@ -23,11 +23,11 @@ from activities.contracts.remediation import (
     RememberRequest,
 )
 from activities.contracts.target import ActResult
-from policy.durations import format_duration
-from policy.episodes import NeedKind
-from policy.permits import PermitRequest
+from policy.episode.needs import NeedKind
+from policy.episode.permits import PermitRequest
 from policy.remediation.escalation import Step, timed_out
 from policy.remediation.memory import LastRemediation, written_memory
+from policy.values.durations import format_duration
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight

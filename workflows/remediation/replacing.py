@@ -17,9 +17,9 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Prese
 from activities.contracts.remediation import Followed, RemediationActivities
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
-from policy.durations import format_duration
-from policy.episode_events import EventReason
-from policy.episodes import Outcome, Phase, Step
+from policy.episode.events import EventReason
+from policy.episode.messages import Outcome, Phase, Step
+from policy.values.durations import format_duration
 from workflows.fencing.endings import End
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, NeedGone, Vetoed, interrupt_for, is_unclear

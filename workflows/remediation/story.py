@@ -21,20 +21,10 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.remediation import RemediationActivities, RemediationPin
 from activities.contracts.target import Target, TargetActivities
 from activities.errors import error_message
-from policy.episode_events import EventReason
-from policy.episodes import (
-    EpisodeResult,
-    Kind,
-    Need,
-    NeedKind,
-    Outcome,
-    Phase,
-    RemediationInput,
-    RemediationProgress,
-    Step,
-    StepTaken,
-)
-from policy.permits import Release
+from policy.episode.events import EventReason
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, RemediationInput, RemediationProgress, Step, StepTaken
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Release
 from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption

@@ -1,7 +1,7 @@
 """Who may act: the scanner's permits, from reservation to release. One `Granting` per scanner, its state carried over by it.
 
-Each rule is a pure function of `policy/admission.py`; the table's bookkeeping is `workflows/scanner/permit_table.py`; when to ask
-is the loop in `workflows/definitions/scanner.py`.
+Each rule is a pure function of `policy/scan/admission.py`; the table's bookkeeping is `workflows/scanner/permit_table.py`; when
+to ask is the loop in `workflows/definitions/scanner.py`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.scan import Refusal
 from activities.errors import error_message
-from policy.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
-from policy.episodes import FencingInput, Kind, Need, NeedKind, Outcome, RemediationInput
-from policy.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
-from policy.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
-from policy.ids import episode_id
-from policy.permits import Decision, Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release, Replacing
+from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
+from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
+from policy.episode.ids import episode_id
+from policy.episode.messages import FencingInput, Kind, Outcome, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState, Release, Replacing
 from policy.remediation.ladder import removes
-from policy.report import MAXIMUM_OBSERVATIONS, Candidate, LeftOver, Observation, ScanReport
+from policy.scan.admission import Because, admit, answer_request, control_plane_guard, groups_of, orphans, room_in_scopes
+from policy.scan.report import MAXIMUM_OBSERVATIONS, Candidate, LeftOver, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import Backoff, ScannerState
 from workflows.scanner.permit_table import PermitTable

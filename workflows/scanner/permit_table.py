@@ -1,6 +1,6 @@
 """The permit table as the scanner keeps it: one line per node, and the queue of those who asked.
 
-Only bookkeeping; who gets a permit is `policy/admission.py`.
+Only bookkeeping; who gets a permit is `policy/scan/admission.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities.contracts.episodes import EpisodeDescription
-from policy.episodes import Kind
-from policy.permits import Permit, PermitRequest, PermitState
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitRequest, PermitState
 
 
 class PermitTable:

@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.errors import error_message
-from policy.report import ScanReport
+from policy.scan.report import ScanReport
 from workflows.kit import options
 from workflows.kit.messages import PreservationTold
 

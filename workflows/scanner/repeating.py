@@ -1,7 +1,7 @@
 """The scanner's alarm about nodes that are fenced again and again: counted as episodes end, told by an Event and a metric.
 
-What counts and what the workloads in common are is `policy/repeats.py`. The metric is counted once per alarm, whether or not the
-Event can be written.
+What counts and what the workloads in common are is `policy/scan/repeats.py`. The metric is counted once per alarm, whether or not
+the Event can be written.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.mirror import MirrorActivities, RepetitionRequest
 from activities.errors import error_message
-from policy.permits import Release
-from policy.repeats import PastIncident, RepeatAlarm, Repetition, hear
+from policy.episode.permits import Release
+from policy.scan.repeats import PastIncident, RepeatAlarm, Repetition, hear
 from workflows.kit import options
 
 METRIC = "nodewarden_repeated_fencing"

@@ -11,9 +11,9 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.owning import machine_of
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.machine_objects import controller_of, phase_of
-from policy.healthcheck import ObjectRef
+from policy.checks.targets import MACHINE
 from policy.remediation.ladder import Body
-from policy.targets import MACHINE
+from policy.values.object_refs import ObjectRef
 
 
 async def body_of(name: str, nodes: ClusterConnection, machines: ClusterConnection) -> Body | None:

@@ -26,7 +26,7 @@ from activities.cluster.api.leases import (
 from activities.cluster.api.paths import LEASES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.errors import ErrorType, error_type
-from policy.report import ClusterLease
+from policy.scan.report import ClusterLease
 
 log = logging.getLogger(__name__)
 

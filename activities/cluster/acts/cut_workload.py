@@ -14,7 +14,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import VOLUMES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.workload import Pod, volume_of_claim
-from policy.plan import CutStorage
+from policy.fence.plan import CutStorage
 
 HARMLESS = frozenset(
     {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}

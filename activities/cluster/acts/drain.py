@@ -1,8 +1,8 @@
 """One round of a drain: ask, through the eviction API, for the pods of a node to go; disruption budgets have their say.
 
-Whom, is `policy/drain.py`. A refused eviction is left to the next round and never turned into a delete (S30); rounds, pauses and
-the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its name; one that is
-terminating has not, and a drain proves nothing about what still runs (S31).
+Whom, is `policy/episode/drain.py`. A refused eviction is left to the next round and never turned into a delete (S30); rounds,
+pauses and the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its name; one
+that is terminating has not, and a drain proves nothing about what still runs (S31).
 
 On a node that is not Ready an eviction is a deletion that nobody carries out, and it starts the clock by which Kubernetes takes
 the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer volumes are
@@ -27,9 +27,9 @@ from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType, error_type, failure
-from policy.drain import DrainOptions, DrainPod, plan_drain
-from policy.moments import moment_of
-from policy.plan import Chosen
+from policy.episode.drain import DrainOptions, DrainPod, plan_drain
+from policy.fence.plan import Chosen
+from policy.values.moments import moment_of
 
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""

@@ -1,8 +1,9 @@
 """What the cluster's API says of a machine when it is first kept: the objects, Events about them, their conditions.
 
 All of it is read at once and for so long only; what has not come by then is named in the manifest. Secrets are no
-evidence, and of the objects that are, what is named like a credential is not kept (`policy/evidence.py`, S12). Which devices may
-be asked besides follows from the node's fence configuration; they are read at their site (`activities/power/evidence.py`).
+evidence, and of the objects that are, what is named like a credential is not kept (`policy/episode/evidence.py`, S12). Which
+devices may be asked besides follows from the node's fence configuration; they are read at their site
+(`activities/power/evidence.py`).
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from activities.contracts.evidence import (
     SealRequest,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import Need
-from policy.evidence import said_at, timeline, without_secrets
-from policy.plan import PowerDevice
+from policy.episode.evidence import said_at, timeline, without_secrets
+from policy.episode.needs import Need
+from policy.fence.plan import PowerDevice
 
 READING_SHARE = 0.5
 """Of the patience with one bundle; the rest is for writing."""

@@ -25,10 +25,8 @@ from activities.cluster.objects.workload import Pod, read_attachments, read_pods
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
-from policy.episodes import Need, NeedKind
-from policy.errors import PolicyError
-from policy.healthcheck import ObjectRef
-from policy.nodes import READY
+from policy.episode.needs import Need, NeedKind
+from policy.objects.nodes import READY
 from policy.remediation.volumes import (
     EVICTION_TIMEOUT,
     AttachedVolume,
@@ -37,6 +35,8 @@ from policy.remediation.volumes import (
     find_failure,
     read_volume_template,
 )
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
 
 MOST_SAID = 10
 LONGEST_SAID = 1024

@@ -30,14 +30,14 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_type
-from policy.device_check import DeviceEventReason, DeviceTidings, NodeToCheck, devices_of
-from policy.episodes import Need
-from policy.errors import PolicyError
+from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
-from policy.healthcheck import ObjectRef
-from policy.marks import mark_of
-from policy.nodes import NodeView
+from policy.fence.device_check import DeviceEventReason, DeviceTidings, NodeToCheck, devices_of
+from policy.objects.marks import mark_of
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
 
 PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
 """What says nothing of a node's configuration: the whole request is tried again."""

@@ -64,12 +64,12 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import ErrorType, error_type, failure
-from policy.episodes import OffProof
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
-from policy.fencing import paths_cut, proof_stands
-from policy.kdump import dead_stands, normal_address
-from policy.marks import Mark
-from policy.vetoes import held_by
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
+from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.messages import OffProof
+from policy.episode.vetoes import held_by
+from policy.fence.kdump import dead_stands, normal_address
+from policy.objects.marks import Mark
 
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""

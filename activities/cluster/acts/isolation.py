@@ -39,13 +39,13 @@ from activities.contracts.target import (
     Target,
 )
 from activities.errors import ErrorType, failure
-from policy.identity import same_machine
-from policy.inventory import of_one_cluster
-from policy.machines import MachineView
-from policy.marks import Mark
-from policy.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
-from policy.targets import MACHINE
-from policy.vetoes import preserved_by, preserved_on
+from policy.checks.inventory import of_one_cluster
+from policy.checks.targets import MACHINE
+from policy.episode.identity import same_machine
+from policy.episode.vetoes import preserved_by, preserved_on
+from policy.objects.machines import MachineView
+from policy.objects.marks import Mark
+from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint
 
 OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExecute")
 """The taint as KEP-2268 spells it; a taint of that key with another value or effect is not ours."""

@@ -13,8 +13,8 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.objects.livenode import Clock, utc_now
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
-from policy.episode_events import EpisodeEvent, EventReason
-from policy.healthcheck import ObjectRef
+from policy.episode.events import EpisodeEvent, EventReason
+from policy.values.object_refs import ObjectRef
 
 
 class EpisodeTeller:

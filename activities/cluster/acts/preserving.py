@@ -28,20 +28,20 @@ from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.errors import ErrorType, failure
-from policy.durations import format_duration
-from policy.fence_policies import switched_off_node
-from policy.healthcheck import ObjectRef
-from policy.machine_apis import MCM, machine_api
-from policy.marks import TERMINATING_ANNOTATION, claim_of
-from policy.moments import written
-from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.checks.fence_policies import switched_off_node
+from policy.episode.vetoes import chosen, going, veto_of
+from policy.objects.machine_apis import MCM, machine_api
+from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
 from policy.preservation.overriding import NOT_OVERRIDDEN
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
-from policy.vetoes import chosen, going, veto_of
+from policy.values.durations import format_duration
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""

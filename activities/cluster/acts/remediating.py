@@ -66,22 +66,24 @@ from activities.contracts.remediation import (
 )
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, failure
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules import rules_of
+from policy.checks.targets import MACHINE, Target
+from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
-from policy.episodes import Need, NeedKind, Pinned, RemediationInput
-from policy.errors import PolicyError
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.machine_apis import CLUSTER_API, machine_api
-from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
-from policy.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.episode.messages import Pinned, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.objects.machine_apis import CLUSTER_API, machine_api
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import KEEPING_WORDS
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
-from policy.remedies import OWNER_REMEDIATED
-from policy.rules import rules_of
-from policy.targets import MACHINE, Target
-from policy.verdicts import Health
+from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, ObjectRef
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""

@@ -28,14 +28,13 @@ from activities.cluster.objects.machines_decoding import decode_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.errors import ErrorType, error_type, failure
-from policy.errors import PolicyError
-from policy.fence_policies import switched_off_node
-from policy.fencing_requests import GIVEN_UP_ANNOTATION, SUCCEEDED
-from policy.healthcheck import Dialect, ObjectRef
-from policy.machine_apis import CLUSTER_API, machine_api
-from policy.machines import MachineView
-from policy.moments import moment_of, written
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.checks.fence_policies import switched_off_node
+from policy.episode.fencing_requests import SUCCEEDED
+from policy.episode.vetoes import veto_of
+from policy.objects.machine_apis import CLUSTER_API, machine_api
+from policy.objects.machines import MachineView
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.preservation.requests import KEEPING_WORDS
 from policy.remediation.following import Told, to_be_given_up
 from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
@@ -50,8 +49,9 @@ from policy.remediation.objects import (
     phase_of,
     words_of,
 )
-from policy.remediations import HEALTHY_DELAY_ANNOTATION
-from policy.vetoes import veto_of
+from policy.values.errors import PolicyError
+from policy.values.moments import moment_of, written
+from policy.values.object_refs import Dialect, ObjectRef
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write, or an answer may be lost."""

@@ -29,14 +29,14 @@ from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
-from policy.data_at_risk import DataAtRisk
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.overlaps import Overlap
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
 from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
-from policy.remediation.memory import RetryRules
-from policy.report import ClusterLease, ReportParts, ScanReport
-from policy.views import digest
+from policy.scan.data_at_risk import DataAtRisk
+from policy.scan.report import ClusterLease, ReportParts, ScanReport
+from policy.scan.views import digest
 
 COSMETIC_SECONDS = 1.0
 """How long a change of nothing but the lines for people is held back, so that a restless fleet is not one scan per heartbeat."""

@@ -49,10 +49,11 @@ from activities.contracts.target import (
     TargetActivities,
 )
 from activities.errors import ErrorType, failure
-from policy.episodes import FencingInput, Need, NeedKind
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.moments import written
-from policy.targets import MACHINE
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.targets import MACHINE
+from policy.episode.messages import FencingInput
+from policy.episode.needs import Need, NeedKind
+from policy.values.moments import written
 
 
 class ClusterTarget(OfOneCluster, TargetActivities):

@@ -19,8 +19,8 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import EVENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.errors import ErrorType, failure
-from policy.healthcheck import ObjectRef
-from policy.moments import moment_of
+from policy.values.moments import moment_of
+from policy.values.object_refs import ObjectRef
 
 COMPONENT = "nodewarden"
 CLUSTER_SCOPED_NAMESPACE = "default"

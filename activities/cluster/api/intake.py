@@ -19,13 +19,14 @@ from activities.cluster.api.paths import (
     MACHINE_CONFIG_POOLS,
     Resource,
 )
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, read_policies
-from policy.errors import PolicyError, shown
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
-from policy.healthcheck import HealthCheck, ObjectRef
-from policy.ledger import Ledger
-from policy.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
+from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
+from policy.scan.ledger import Ledger
+from policy.values.errors import PolicyError, shown
+from policy.values.object_refs import ObjectRef
 
 GUARD_LABEL = ("app", "guard")
 GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")

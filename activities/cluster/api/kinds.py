@@ -12,9 +12,9 @@ from urllib.parse import quote
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
-from policy.healthcheck import HealthCheck
-from policy.remediations import kind_of, plurals_of
-from policy.templates import is_own_template
+from policy.checks.healthcheck import HealthCheck
+from policy.fence.templates import is_own_template
+from policy.objects.remediations import kind_of, plurals_of
 
 
 class Kinds:

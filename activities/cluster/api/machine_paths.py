@@ -1,6 +1,6 @@
 """Where the objects of the three Machine APIs are: resources, the versions that a server may have of them, and the connection.
 
-The APIs themselves are a table in `policy/machine_apis.py`; all other kinds are in `paths.py`.
+The APIs themselves are a table in `policy/objects/machine_apis.py`; all other kinds are in `paths.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from activities.cluster.api.paths import Resource, in_version
 from activities.errors import ErrorType, failure
-from policy.healthcheck import ObjectRef
-from policy.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
+from policy.objects.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
+from policy.values.object_refs import ObjectRef
 
 C_co = TypeVar("C_co", covariant=True)
 

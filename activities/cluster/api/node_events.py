@@ -10,8 +10,8 @@ from typing import Any
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.paths import EVENTS
-from policy.moments import moment_of
-from policy.node_events import NodeEvent
+from policy.objects.node_events import NodeEvent
+from policy.values.moments import moment_of
 
 
 async def events_on_node(connection: ClusterConnection, node: str) -> tuple[NodeEvent, ...]:

@@ -3,7 +3,7 @@
 The second half of a last look (`looks.py`), and only of one at a member: an act on a worker costs no request of this. What the
 Nodes and the static pods of etcd and of the API servers say is asked of every cluster; beside it what a KubeadmControlPlane
 knows of its Machines, and OpenShift's own guard of etcd, where there are such. Each of them is enough to keep a member. The rules
-are `policy/remediation/control_plane.py` and `policy/surroundings.py`.
+are `policy/remediation/control_plane.py` and `policy/objects/surroundings.py`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, decode_cluster, machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
-from policy.fields import Fields
-from policy.healthcheck import Dialect
-from policy.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
-from policy.machine_apis import CLUSTER_API
-from policy.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
-from policy.nodes import CONTROL_PLANE_LABELS, NodeView
+from policy.checks.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
+from policy.objects.machine_apis import CLUSTER_API
+from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
+from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
+from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
 from policy.remediation.control_plane import (
     Blocked,
     ControlPlaneView,
@@ -43,7 +42,8 @@ from policy.remediation.control_plane import (
     members_from_nodes,
     objection_to,
 )
-from policy.surroundings import ETCD_NAMESPACE, EtcdGuard
+from policy.values.fields import Fields
+from policy.values.object_refs import Dialect
 
 PLACES = (
     ("kube-system", "component in (etcd,kube-apiserver)"),
@@ -90,7 +90,7 @@ async def objection_now(
 
 
 def _apart_from(plane: ControlPlaneView, name: str) -> ControlPlaneView:
-    """Who takes the target itself away has been asked already (`policy/vetoes.py`), and is no matter of quorum."""
+    """Who takes the target itself away has been asked already (`policy/episode/vetoes.py`), and is no matter of quorum."""
     members = tuple(replace(each, deleting=False) if each.name == name else each for each in plane.members)
     return replace(plane, members=members)
 

@@ -11,12 +11,12 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import CONFIG_MAPS, LEASES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, failure
+from policy.checks.fence_policies import FencePolicies, PolicySource, stricter
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
-from policy.errors import PolicyError
-from policy.fence_policies import FencePolicies, PolicySource, stricter
-from policy.moments import moment_of
-from policy.nodes import NodeView
-from policy.scopes import group_of
+from policy.objects.nodes import NodeView
+from policy.objects.scopes import group_of
+from policy.values.errors import PolicyError
+from policy.values.moments import moment_of
 
 NODE_LEASES = "kube-node-lease"
 """The namespace in which every kubelet renews a Lease that is named as its node."""

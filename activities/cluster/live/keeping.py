@@ -22,14 +22,14 @@ from activities.cluster.objects.livenode import LiveNode, find_node
 from activities.cluster.objects.overriding import overridden
 from activities.cluster.objects.preservation_decoding import FoundMachine, deployment_of, mcm_machine, node_alone, other_machine
 from activities.errors import ErrorType, failure
-from policy.errors import PolicyError
-from policy.healthcheck import Dialect, ObjectRef
-from policy.machine_apis import CLUSTER_API, MCM, machine_api
-from policy.nodes import NodeView
+from policy.objects.machine_apis import CLUSTER_API, MCM, machine_api
+from policy.objects.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import Deployment, labels_of
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

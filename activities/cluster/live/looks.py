@@ -28,11 +28,7 @@ from activities.cluster.objects.machine_reading import Subject, find_check, read
 from activities.cluster.objects.marks import is_ours, owner
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
-from policy.dialects import parse
-from policy.durations import format_duration
-from policy.episodes import Kind, Need, NeedKind
-from policy.errors import PolicyError
-from policy.fence_policies import (
+from policy.checks.fence_policies import (
     DEFAULT_SOURCE,
     NO_POLICIES,
     FencePolicies,
@@ -41,17 +37,22 @@ from policy.fence_policies import (
     still_renewed,
     switched_off_node,
 )
-from policy.fencing_requests import is_taken_up, why_withdrawn
-from policy.healthcheck import HealthCheck
-from policy.identity import compare_identity
-from policy.marks import Mark, is_deleted_by, mark_of
-from policy.node_events import NodeEvent
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules import Rules, rules_of
+from policy.checks.targets import MACHINE, Target
+from policy.checks.verdicts import Health
+from policy.dialects import parse
+from policy.episode.fencing_requests import is_taken_up, why_withdrawn
+from policy.episode.identity import compare_identity
+from policy.episode.messages import Kind
+from policy.episode.needs import Need, NeedKind, need_gone
+from policy.episode.observation import Observation
+from policy.episode.vetoes import going, preserved_as_failed, preserved_on, veto_of
+from policy.objects.marks import Mark, is_deleted_by, mark_of
+from policy.objects.node_events import NodeEvent
 from policy.remediation.control_plane import Blocked, Objection, taking_of
-from policy.report import Observation
-from policy.rules import Rules, rules_of
-from policy.targets import MACHINE, Target
-from policy.verdicts import Health, need_gone
-from policy.vetoes import going, preserved_as_failed, preserved_on, veto_of
+from policy.values.durations import format_duration
+from policy.values.errors import PolicyError
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,

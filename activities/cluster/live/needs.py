@@ -12,9 +12,10 @@ from dataclasses import replace
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, failure
-from policy.episodes import Kind, Need, NeedKind
-from policy.errors import PolicyError
-from policy.fence_agents_remediations import read_request
+from policy.episode.fence_agents_remediations import read_request
+from policy.episode.messages import Kind
+from policy.episode.needs import Need, NeedKind
+from policy.values.errors import PolicyError
 
 OF_A_FENCING = frozenset({NeedKind.PERSON, NeedKind.CHECK, NeedKind.FOREIGN_OBJECT, NeedKind.CLEAN_UP})
 OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})

@@ -18,9 +18,9 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.livenode import LiveNode
 from activities.cluster.objects.machines_decoding import NODE_LABEL, decode_machine
 from activities.errors import ErrorType, failure
-from policy.healthcheck import Dialect, ObjectRef
-from policy.inventory import CAPI_MACHINE_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
-from policy.machine_apis import CLUSTER_API, MCM, OPENSHIFT
+from policy.checks.inventory import CAPI_MACHINE_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
+from policy.objects.machine_apis import CLUSTER_API, MCM, OPENSHIFT
+from policy.values.object_refs import Dialect, ObjectRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,21 +30,22 @@ from activities.cluster.objects.fencing_requests import plan_asked_for
 from activities.cluster.objects.machine_reading import Subject, machines_of
 from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, error_type, failure
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules import rules_of
 from policy.dialects import parse
-from policy.episodes import Need, NeedKind
-from policy.errors import PolicyError
+from policy.episode.needs import Need, NeedKind
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
-from policy.fence.configmaps import read_config_maps, winner_for
+from policy.fence.configmaps.reading import read_config_maps, winner_for
 from policy.fence.findings import Findings
 from policy.fence.own_objects import chosen as chosen_fence_config
 from policy.fence.own_objects import read_fence_config
-from policy.fields import Fields
-from policy.healthcheck import HealthCheck, ObjectRef
-from policy.nodes import NodeView
-from policy.plan import FencingPlan
-from policy.rules import rules_of
-from policy.templates import is_fencing_template, read_fencing_template
+from policy.fence.plan import FencingPlan
+from policy.fence.templates import is_fencing_template, read_fencing_template
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.fields import Fields
+from policy.values.object_refs import ObjectRef
 
 TAINT_HONOURED_SINCE = (1, 26)
 """Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""

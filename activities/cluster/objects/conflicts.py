@@ -1,6 +1,6 @@
 """What shows another controller at work on the health checks: its leader Lease, and who has written their status.
 
-Only gathered here; what it means is `policy/conflicts.py`, that the checks are then held is the ledger's.
+Only gathered here; what it means is `policy/checks/conflicts.py`, that the checks are then held is the ledger's.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.statuses.common import CONFLICTING, condition_of
-from policy.brakes import Closed
-from policy.conflicts import LeaderLease, StatusWrite, conflict
-from policy.healthcheck import Dialect, ObjectRef
-from policy.ledger import Ledger
-from policy.moments import moment_of
+from policy.checks.brakes import Closed
+from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
+from policy.scan.ledger import Ledger
+from policy.values.moments import moment_of
+from policy.values.object_refs import Dialect, ObjectRef
 
 NO_CONTROLLERS = ("nodewarden", "kubectl")
 """How API servers name the managers of fields that we or people write: the user agent up to its slash."""

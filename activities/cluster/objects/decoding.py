@@ -21,9 +21,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from activities.cluster.api.refusals import Status
-from policy.moments import moment_of
-from policy.nodes import Condition, NodeView, Taint
+from policy.objects.nodes import Condition, NodeView, Taint
 from policy.preservation.held import CONDITION
+from policy.values.moments import moment_of
 
 log = logging.getLogger(__name__)
 

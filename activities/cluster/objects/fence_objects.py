@@ -14,8 +14,8 @@ from activities.cluster.api.paths import CONFIG_MAPS, SECRETS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.reading import ApiReader
 from activities.errors import ErrorType, error_type, failure
-from policy.errors import shown
-from policy.fence.shelf import ConfigMap, Forbidden, Found, ObjectName, Shelf, ShelfKind
+from policy.fence.configmaps.shelf import ConfigMap, Forbidden, Found, ObjectName, Shelf, ShelfKind
+from policy.values.errors import shown
 
 MOST_ROUNDS = 8
 """Objects name others, at most a few steps deep: configuration, methods, templates, Secrets."""

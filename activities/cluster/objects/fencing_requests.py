@@ -2,7 +2,7 @@
 
 None of them is ever created, deleted or given a finalizer by us: its operator deletes it when the node is well, and that must not
 wait for anybody. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
-is `policy/fencing_requests.py` and `policy/fence_agents_remediations.py`.
+is `policy/episode/fencing_requests.py` and `policy/episode/fence_agents_remediations.py`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from activities.cluster.objects.livenode import Clock
 from activities.cluster.objects.reading import ApiReader
 from activities.cluster.objects.statuses.common import Said, conditions, seconds
 from activities.errors import ErrorType, failure
-from policy.conflicts import LeaderLease, StatusWrite, conflict
-from policy.episodes import Need
-from policy.errors import PolicyError
-from policy.fence_agents_remediations import plan_of, read_request
-from policy.fencing_requests import Answer, Stage, conditions_of, why_ended, why_withdrawn
-from policy.healthcheck import ObjectRef
-from policy.ledger import Ledger
-from policy.plan import FencingPlan
+from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
+from policy.episode.fence_agents_remediations import plan_of, read_request
+from policy.episode.fencing_requests import Answer, Stage, conditions_of, why_ended, why_withdrawn
+from policy.episode.needs import Need
+from policy.fence.plan import FencingPlan
 from policy.remediation.objects import made_by_us
+from policy.scan.ledger import Ledger
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 

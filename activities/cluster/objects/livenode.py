@@ -21,12 +21,12 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.decoding import decode_node
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, failure
-from policy.episodes import Pinned
-from policy.errors import PolicyError
-from policy.marks import Mark, mark_of
-from policy.nodes import NodeView, Taint
-from policy.report import Observation
-from policy.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.episode.messages import Pinned
+from policy.episode.observation import Observation
+from policy.objects.marks import Mark, mark_of
+from policy.objects.nodes import NodeView, Taint
+from policy.values.errors import PolicyError
 
 EDIT_ATTEMPTS = 6
 """Reads after a conflict before giving up: kubelet and controllers write a node a few times a minute, not a second."""

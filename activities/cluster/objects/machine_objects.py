@@ -12,9 +12,9 @@ from typing import Any
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.machines_decoding import NODE_LABEL
-from policy.machine_apis import MCM, machine_api
-from policy.machines import FAILED
-from policy.moments import moment_of
+from policy.objects.machine_apis import MCM, machine_api
+from policy.objects.machines import FAILED
+from policy.values.moments import moment_of
 
 DRAIN_CONDITIONS = ("Deleting", "DrainingSucceeded", "Drained", "VolumeDetachSucceeded")
 """Which conditions tell what a deletion waits for, the most telling first."""

@@ -2,7 +2,8 @@
 
 A Node says by annotation which Machine is its own; where it does not, or where that one gives no reason to act, the check's
 namespace is listed, since a scan judges every Machine that refers to the node. A Machine's own `nodeRef` has the last word: an
-annotation alone never makes a Machine somebody's. One without a `nodeRef` is tied as `policy/inventory.py` ties it for a scan.
+annotation alone never makes a Machine somebody's. One without a `nodeRef` is tied as `policy/checks/inventory.py` ties it for a
+scan.
 """
 
 from __future__ import annotations
@@ -31,21 +32,22 @@ from activities.cluster.objects.machines_decoding import (
 )
 from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, failure
-from policy.dialects import parse
-from policy.episodes import Need
-from policy.errors import PolicyError
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.inventory import (
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.inventory import (
     CAPI_MACHINE_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     OPENSHIFT_MACHINE_ANNOTATION,
     Inventory,
     of_one_cluster,
 )
-from policy.machine_apis import CLUSTER_API, MCM, OPENSHIFT
-from policy.machines import MachineView, WorkloadCluster
-from policy.nodes import NodeView
-from policy.targets import MACHINE, Target
+from policy.checks.targets import MACHINE, Target
+from policy.dialects import parse
+from policy.episode.needs import Need
+from policy.objects.machine_apis import CLUSTER_API, MCM, OPENSHIFT
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, ObjectRef
 
 PLURALS = {
     "NodeHealthCheck": NODE_HEALTH_CHECKS.plural,

@@ -16,13 +16,13 @@ import msgspec
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import Decoding, Fragments, Item, WireCondition, conditions_of, decoding_of
 from policy.dialects.head import DEFAULT_NAMESPACE
-from policy.healthcheck import Dialect, ObjectRef
-from policy.machines import CLUSTER_NAME_LABEL, PAUSED_ANNOTATION, MachineView, WorkloadCluster
-from policy.moments import moment_of
-from policy.nodes import Condition
+from policy.objects.machines import CLUSTER_NAME_LABEL, PAUSED_ANNOTATION, MachineView, WorkloadCluster
+from policy.objects.nodes import Condition
+from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
 from policy.remediation.following import TIMED_OUT_ANNOTATION
 from policy.remediation.objects import TEMPLATE_NAME_ANNOTATION
-from policy.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, Remediation
+from policy.values.moments import moment_of
+from policy.values.object_refs import Dialect, ObjectRef
 
 CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
 MACHINE_ROLE_LABEL = "machine.openshift.io/cluster-api-machine-role"

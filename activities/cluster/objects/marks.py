@@ -1,8 +1,8 @@
 """Whose mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects one.
 
-The text of a mark is `policy/marks.py`, writing it with preconditions is `livenode.py`. A mark of another incident under our own
-workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well be, and is
-left alone.
+The text of a mark is `policy/objects/marks.py`, writing it with preconditions is `livenode.py`. A mark of another incident under
+our own workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well
+be, and is left alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from datetime import datetime
 from activities.cluster.objects.livenode import Edit, LiveNode, Operations, observe, put_annotation, readable_mark
 from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
-from policy.identity import compare_identity
-from policy.marks import NOTHING_ADDED, Added, Mark
-from policy.nodes import MARK_ANNOTATION, Taint
+from policy.episode.identity import compare_identity
+from policy.objects.marks import NOTHING_ADDED, Added, Mark
+from policy.objects.nodes import MARK_ANNOTATION, Taint
 
 
 def is_ours(mark: Mark | None, target: Target) -> bool:

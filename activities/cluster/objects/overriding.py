@@ -16,9 +16,9 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import deployments_above, set_of
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
-from policy.healthcheck import ObjectRef
-from policy.moments import moment_of
 from policy.preservation.overriding import Overridden, Override, Wanted, overridden_by
+from policy.values.moments import moment_of
+from policy.values.object_refs import ObjectRef
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""

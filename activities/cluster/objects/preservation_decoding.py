@@ -17,14 +17,14 @@ import msgspec
 from activities.cluster.objects.decoding import Decoding, Fragments, Item, decoding_of
 from activities.cluster.objects.machines_decoding import NODE_LABEL, decode_machine
 from policy.dialects.head import DEFAULT_NAMESPACE
-from policy.durations import parse_duration
-from policy.healthcheck import Dialect
-from policy.machines import MachineView
-from policy.moments import moment_of
-from policy.nodes import NodeView
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, priority_of
 from policy.preservation.survey import Deployment
+from policy.values.durations import parse_duration
+from policy.values.moments import moment_of
+from policy.values.object_refs import Dialect
 
 MCM_GROUP = "machine.sapcloud.io"
 """On a Machine of machine-controller-manager: the name of its Node."""

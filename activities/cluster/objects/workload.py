@@ -20,8 +20,8 @@ from activities.cluster.api.paths import CLAIMS, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
-from policy.moments import later, moment_of
-from policy.nodes import Taint
+from policy.objects.nodes import Taint
+from policy.values.moments import later, moment_of
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 MAXIMUM_NAMES = 10

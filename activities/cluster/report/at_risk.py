@@ -1,8 +1,9 @@
 """Tells people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
 
-When that is so, is `policy/data_at_risk.py`; here the pods of such a node are read (a list for that node alone, and one in some
-minutes at most) and people are told: an Event on the Node and a metric. It needs no episode and no permit, and no brake stops it.
-The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer waits for it.
+When that is so, is `policy/scan/data_at_risk.py`; here the pods of such a node are read (a list for that node alone, and one in
+some minutes at most) and people are told: an Event on the Node and a metric. It needs no episode and no permit, and no brake
+stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer waits for
+it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
-from policy.data_at_risk import DataAtRisk, PodStay, Warned, patience_of
-from policy.healthcheck import ObjectRef
-from policy.moments import written
+from policy.scan.data_at_risk import DataAtRisk, PodStay, Warned, patience_of
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 

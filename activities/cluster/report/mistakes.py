@@ -15,8 +15,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
-from policy.healthcheck import ObjectRef
 from policy.preservation.mistakes import Mistakes
+from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 

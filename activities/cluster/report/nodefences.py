@@ -3,7 +3,7 @@
 An object is written whole, with the resourceVersion that was read; of two writers the one with the newer state wins, whichever
 comes last. When it is to go stands on the object, so that whichever worker looks next takes it away (`sweep`). It is not owned by
 its Node: what became of a node that was deleted is what people want to know. Where the kind is not installed nothing is written,
-and that is not asked again for a while. Spellings are `policy/nodefence.py`.
+and that is not asked again for a while. Spellings are `policy/episode/nodefence.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectExists, Object
 from activities.cluster.objects.livenode import Clock, utc_now
 from activities.contracts.mirror import MirrorRequest
 from activities.errors import ErrorType, error_type, failure
-from policy.episodes import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
-from policy.healthcheck import ObjectRef
-from policy.nodefence import STATUSES, STEPS, node_fence_name, retries
+from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
+from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
+from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 

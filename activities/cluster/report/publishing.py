@@ -26,13 +26,13 @@ from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import InFlight, PublishRequest, PublishResult
 from activities.errors import ErrorType, failure
-from policy.brakes import Closed
-from policy.candidates import answer_without_trying, why_not_asked_for
-from policy.episode_events import EventReason
-from policy.fencing_requests import Answer
-from policy.healthcheck import Dialect, ObjectRef
-from policy.report import CheckReport, ReportParts
-from policy.verdicts import Health
+from policy.checks.brakes import Closed
+from policy.checks.verdicts import Health
+from policy.episode.events import EventReason
+from policy.episode.fencing_requests import Answer
+from policy.scan.candidates import answer_without_trying, why_not_asked_for
+from policy.scan.report import CheckReport, ReportParts
+from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
 

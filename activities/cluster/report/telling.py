@@ -23,14 +23,15 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.statuses.common import Said
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from activities.errors import ErrorType, failure
-from policy.brakes import Closed
-from policy.healthcheck import Dialect, HealthCheck
-from policy.known import Known
-from policy.machines import MachineView
-from policy.nodes import EXCLUDE_LABEL
-from policy.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
-from policy.targets import Target
-from policy.verdicts import Health, Standing, Verdict
+from policy.checks.brakes import Closed
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
+from policy.checks.targets import Target
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.objects.machines import MachineView
+from policy.objects.nodes import EXCLUDE_LABEL
+from policy.scan.known import Known
+from policy.values.object_refs import Dialect
 
 log = logging.getLogger(__name__)
 

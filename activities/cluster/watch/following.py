@@ -39,17 +39,18 @@ from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
 from activities.cluster.watch.preservation_watches import PreservationWatches
 from activities.cluster.watch.reflector import Reflector, WatchLimits
-from policy.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
-from policy.data_at_risk import DataAtRisk
+from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.ledger import Ledger
-from policy.machine_apis import named
-from policy.machines import MachineView, WorkloadCluster, machine_key
-from policy.nodes import NodeView
+from policy.objects.machine_apis import named
+from policy.objects.machines import MachineView, WorkloadCluster, machine_key
+from policy.objects.nodes import NodeView
+from policy.objects.remediations import Remediation
 from policy.preservation.book import PreservationBook
-from policy.remediations import Remediation
+from policy.scan.data_at_risk import DataAtRisk
+from policy.scan.ledger import Ledger
+from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
 

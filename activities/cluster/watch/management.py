@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from activities.cluster.api.probe import Probe
 from activities.cluster.watch.following import Following, Watches
 from activities.cluster.watch.view_limits import ViewLimits
-from policy.durations import format_duration
+from policy.values.durations import format_duration
 
 MOST_NAMED = 3
 

@@ -32,23 +32,23 @@ from activities.cluster.api.paths import (
 from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machines_decoding import decode_cluster, decode_machine, decode_remediation
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.errors import PolicyError, shown
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.fields import Fields
-from policy.healthcheck import Dialect, HealthCheck, ObjectRef
-from policy.ledger import Ledger
-from policy.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
-from policy.moments import moment_of
-from policy.outlook import OwnersRules
-from policy.overlaps import Overlap
+from policy.objects.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
+from policy.objects.surroundings import ETCD_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.lineage import DEFAULT_RETRIES
-from policy.remediation.memory import RetryRules
-from policy.remediations import made_from
-from policy.surroundings import ETCD_NAMESPACE
+from policy.scan.ledger import Ledger
+from policy.scan.outlook import OwnersRules
+from policy.values.errors import PolicyError, shown
+from policy.values.fields import Fields
+from policy.values.moments import moment_of
+from policy.values.object_refs import Dialect, ObjectRef
 
 CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
 
@@ -118,7 +118,7 @@ class OfflineCluster:
                 if any(rung.template.kind.removesuffix("Template") == kind for check in checks for rung in check.rungs):
                     self.mistakes.append(Mistake(source=source, ref=_ref(obj), message=f"expected a {kind}: {str(error)[:200]}"))
                 continue
-            if any(made_from(remediation, check) for check in checks):
+            if any(check.makes(remediation) for check in checks):
                 self.ledger.put_remediation(remediation, self.now)
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:

@@ -23,12 +23,12 @@ from activities.cluster.api.paths import (
 from activities.cluster.objects.decoding import OBJECT_DECODING, Decoding
 from activities.cluster.objects.preservation_decoding import MCM_MACHINE_DECODING, FoundMachine, deployment_of, held_of
 from activities.cluster.watch.reflector import Reflector, WatchLimits
-from policy.errors import PolicyError
-from policy.healthcheck import ObjectRef
-from policy.machine_apis import MCM
-from policy.machines import MachineView
+from policy.objects.machine_apis import MCM
+from policy.objects.machines import MachineView
 from policy.preservation.book import PreservationBook
 from policy.preservation.pools import read_policy
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
 

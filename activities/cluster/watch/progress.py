@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from activities.cluster.watch.following import Following, Watches
 from activities.cluster.watch.reflector import version_number
-from policy.report import SeenVersion
+from policy.scan.report import SeenVersion
 
 log = logging.getLogger(__name__)
 

@@ -32,16 +32,16 @@ from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machi
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.offline import Mistake, OfflineCluster
 from activities.errors import ErrorType, failure
-from policy.conflicts import LEADER_LEASES
+from policy.checks.conflicts import LEADER_LEASES
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.healthcheck import Dialect, ObjectRef
-from policy.machine_apis import CLUSTER_API, OPENSHIFT
-from policy.machines import MachineView
-from policy.nodes import NodeView
-from policy.overlaps import Overlap
+from policy.objects.machine_apis import CLUSTER_API, OPENSHIFT
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
 from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
-from policy.remediation.memory import RetryRules
+from policy.values.object_refs import Dialect, ObjectRef
 
 T = TypeVar("T")
 

@@ -18,19 +18,19 @@ from activities.cluster.watch.management import Management, listed, longest_sile
 from activities.cluster.watch.progress import Marks, Progress
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
-from policy.brakes import Closed
-from policy.data_at_risk import DataAtRisk
-from policy.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.healthcheck import Dialect, ObjectRef
-from policy.ledger import Ledger
-from policy.overlaps import Overlap
+from policy.checks.brakes import Closed
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
 from policy.preservation.book import PreservationBook
 from policy.preservation.mistakes import Mistakes
 from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
-from policy.remediation.memory import RetryRules
-from policy.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
-from policy.views import digest, view_fault, view_state
+from policy.scan.data_at_risk import DataAtRisk
+from policy.scan.ledger import Ledger
+from policy.scan.report import AtRisk, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.scan.views import digest, view_fault, view_state
+from policy.values.object_refs import Dialect, ObjectRef
 
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0

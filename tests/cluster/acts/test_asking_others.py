@@ -10,9 +10,9 @@ import pytest
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import MachineRequest
 from activities.errors import ErrorType
-from policy.healthcheck import ObjectRef
-from policy.machines import EXTERNAL_REMEDIATION_ANNOTATION
-from policy.nodes import PRESERVE_ANNOTATION
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.objects import JsonObject
 from tests.cluster.acts.world import CLUSTER, HOLDER, NODE, NOW, World, refused
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, PAUSED, SKIP, System, machine_of

@@ -12,8 +12,8 @@ import pytest
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.contracts.target import FreeRequest
 from activities.errors import ErrorType
-from policy.episodes import Acknowledgement, OffProof
-from policy.power import PowerState
+from policy.episode.messages import Acknowledgement, OffProof
+from policy.fence.power import PowerState
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import ENDPOINT, NODE, NOW, OUT_OF_SERVICE, World, off_proof, our_mark, refused, word
 

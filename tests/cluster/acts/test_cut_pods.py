@@ -12,9 +12,9 @@ from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeCutRequest, FreeResult
 from activities.errors import ErrorType
-from policy.episodes import PathProof, Reading
-from policy.plan import CutStorage
-from policy.power import PowerState
+from policy.episode.messages import PathProof, Reading
+from policy.fence.plan import CutStorage
+from policy.fence.power import PowerState
 from simulator.resources import VOLUMES
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 from tests.policy.fencing_builders import a_cluster_config, a_policy

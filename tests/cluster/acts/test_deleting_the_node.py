@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
-from policy.vetoes import HOLD_ANNOTATION
+from policy.episode.vetoes import HOLD_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NODE, World, refused
 

@@ -10,8 +10,8 @@ import pytest
 
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
-from policy.drain import DrainOptions
-from policy.plan import Chosen
+from policy.episode.drain import DrainOptions
+from policy.fence.plan import Chosen
 from simulator.api.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import NOW, World, our_mark, refused

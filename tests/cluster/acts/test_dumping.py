@@ -11,7 +11,7 @@ import pytest
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.contracts.target import FreeDumpingRequest, FreeResult
 from activities.errors import ErrorType
-from policy.kdump import KernelDead
+from policy.fence.kdump import KernelDead
 from tests.cluster.acts.world import NODE, NOW, SICK_SINCE, World, our_mark, refused
 
 ADDRESS = "10.0.0.7"

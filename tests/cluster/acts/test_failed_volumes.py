@@ -11,8 +11,8 @@ import yaml
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
 from activities.errors import ErrorType
-from policy.episodes import Need, NeedKind
-from policy.healthcheck import ObjectRef
+from policy.episode.needs import Need, NeedKind
+from policy.values.object_refs import ObjectRef
 from simulator.client import PatchType
 from simulator.objects import timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES, VOLUMES, Resource

@@ -10,9 +10,9 @@ import pytest
 from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.file_objects import FileObjects
 from activities.errors import ErrorType
-from policy.episodes import Need, NeedKind
-from policy.fence.configmaps import read_config_maps
-from policy.nodes import NodeView
+from policy.episode.needs import Need, NeedKind
+from policy.fence.configmaps.reading import read_config_maps
+from policy.objects.nodes import NodeView
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.test_pinning import pin
 from tests.cluster.acts.world import NODE, World, refused

@@ -13,8 +13,8 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.paths import CONFIG_MAPS, EVENTS, LEASES
 from activities.contracts.target import LookResult, LookVerdict
 from activities.errors import ErrorType
-from policy.episodes import Need, NeedKind
-from policy.fence_policies import FencePolicies, PolicySource
+from policy.checks.fence_policies import FencePolicies, PolicySource
+from policy.episode.needs import Need, NeedKind
 from simulator.api.faults import Accident, Fault
 from simulator.objects import micro_timestamp, timestamp
 from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World, refused

@@ -10,9 +10,10 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinResult
 from activities.errors import ErrorType
-from policy.episodes import FencingInput, Need, NeedKind
-from policy.fencing_requests import Answer, Stage
-from policy.healthcheck import ObjectRef
+from policy.episode.fencing_requests import Answer, Stage
+from policy.episode.messages import FencingInput
+from policy.episode.needs import Need, NeedKind
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused

@@ -10,7 +10,7 @@ import pytest
 
 from activities.contracts.target import PathRequest
 from activities.errors import ErrorType
-from policy.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
+from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.requests import KEEPING_WORDS
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused

@@ -13,10 +13,11 @@ import pytest
 from activities.cluster.live import looks
 from activities.contracts.target import Configured, LookResult, LookVerdict
 from activities.errors import ErrorType
-from policy.episodes import Kind, Need, NeedKind
-from policy.healthcheck import ObjectRef
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.episode.messages import Kind
+from policy.episode.needs import Need, NeedKind
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, TAINT
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import (
     CHECK_REF,

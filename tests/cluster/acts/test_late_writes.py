@@ -18,7 +18,7 @@ from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import NoteOffRequest, TaintRequest
 from activities.errors import ErrorType
-from policy.nodes import Taint
+from policy.objects.nodes import Taint
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 from workers.liveness import Liveness
 

@@ -15,7 +15,7 @@ from activities.cluster.objects.machine_objects import (
     phase_of,
     waits_for,
 )
-from policy.healthcheck import ObjectRef
+from policy.values.object_refs import ObjectRef
 
 OPENSHIFT, CLUSTER_API, MCM = "machine.openshift.io/v1beta1", "cluster.x-k8s.io/v1beta2", "machine.sapcloud.io/v1alpha1"
 

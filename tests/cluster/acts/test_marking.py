@@ -10,8 +10,8 @@ import pytest
 from activities.cluster.objects.livenode import EDIT_ATTEMPTS
 from activities.cluster.objects.marks import spelled
 from activities.errors import ErrorType
-from policy.marks import Added
-from policy.nodes import Taint
+from policy.objects.marks import Added
+from policy.objects.nodes import Taint
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import INCIDENT, NODE, NOW, WORKFLOW, World, our_mark, refused
 

@@ -21,9 +21,9 @@ from activities.contracts.mirror import MirrorRequest, RepetitionRequest
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import EventRequest
 from activities.errors import ErrorType
-from policy.episode_events import EpisodeEvent, EventReason
-from policy.episodes import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, Step
-from policy.repeats import Repetition
+from policy.episode.events import EpisodeEvent, EventReason
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, Step
+from policy.scan.repeats import Repetition
 from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.objects import JsonObject

@@ -11,8 +11,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.target import PinResult
 from activities.errors import ErrorType
-from policy.episodes import FencingInput, Need, NeedKind, RemediationInput
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import FencingInput, RemediationInput
+from policy.episode.needs import Need, NeedKind
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import (
     CHECK_REF,

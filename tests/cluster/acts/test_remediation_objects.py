@@ -13,12 +13,11 @@ from activities.cluster.acts.remediation_objects import ClusterRemediationObject
 from activities.cluster.api.connection import ClusterConnection
 from activities.contracts.remediation import External, ExternalRequest
 from activities.errors import ErrorType
-from policy.fencing_requests import GIVEN_UP_ANNOTATION
-from policy.healthcheck import ObjectRef
-from policy.moments import moment_of
-from policy.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.objects import SEVERAL_ANNOTATION
-from policy.remediations import HEALTHY_DELAY_ANNOTATION
+from policy.values.moments import moment_of
+from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES

@@ -10,9 +10,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.remediating import ClusterRemediation
 from activities.contracts.remediation import RemediationPin, RememberRequest
 from activities.contracts.target import Target
-from policy.episodes import Need, NeedKind, RemediationInput
-from policy.healthcheck import ObjectRef
+from policy.episode.messages import RemediationInput
+from policy.episode.needs import Need, NeedKind
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION as MEMORY
+from policy.values.object_refs import ObjectRef
 from simulator.resources import NODES
 from tests.cluster.acts.world import CLUSTER, NODE, World, our_mark
 from tests.cluster.machines import CLUSTER_API, machine_of

@@ -9,7 +9,7 @@ import pytest
 
 from activities.contracts.target import NoteOffRequest, TaintRequest
 from activities.errors import ErrorType
-from policy.nodes import Taint
+from policy.objects.nodes import Taint
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
 
 pytestmark = pytest.mark.timeout(10)

@@ -33,11 +33,12 @@ from activities.contracts.target import (
     UntaintRequest,
 )
 from activities.errors import ErrorType, error_type
-from policy.episodes import Acknowledgement, Need, NeedKind, OffProof, Pinned, Reading
-from policy.healthcheck import ObjectRef
-from policy.marks import Mark, parse_mark
-from policy.nodes import MARK_ANNOTATION
-from policy.power import PowerState
+from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
+from policy.episode.needs import Need, NeedKind
+from policy.fence.power import PowerState
+from policy.objects.marks import Mark, parse_mark
+from policy.objects.nodes import MARK_ANNOTATION
+from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.objects import JsonObject, micro_timestamp, timestamp

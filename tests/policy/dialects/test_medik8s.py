@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from policy.checks.healthcheck import Rung, UnhealthyCondition
 from policy.dialects import parse
-from policy.errors import PolicyError
-from policy.healthcheck import Dialect, Rung, Threshold, UnhealthyCondition
-from policy.selectors import Operator
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect
+from policy.values.selectors import Operator
+from policy.values.thresholds import Threshold
 from tests.policy.builders import TEMPLATE, WORKER, a_check, check_object
 
 FIVE_MINUTES = timedelta(seconds=300)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
+from policy.checks.rules import rules_of
+from policy.checks.targets import Target
+from policy.checks.verdicts import Health
 from policy.dialects import is_health_check, parse
 from policy.dialects.node_fencing import parse_cluster_config, parse_fence_policy, read_policies
-from policy.errors import PolicyError
-from policy.fence_policies import FencePolicies, ScopeCap, StormRule
-from policy.healthcheck import Dialect, dialect_of
-from policy.remedies import Action, remedy
-from policy.rules import rules_of
-from policy.targets import Target
-from policy.verdicts import Health
+from policy.remediation.remedies import Action, remedy
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, dialect_of
 from tests.policy.builders import NOW, a_node
 from tests.policy.fencing_builders import RACK, a_cluster_config, a_policy, config_map
 

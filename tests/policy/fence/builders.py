@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.config import FenceConfig, Method
-from policy.fence.configmaps import read_config_maps
-from policy.fence.shelf import ConfigMap, Found, ObjectName, Shelf, ShelfKind
-from policy.nodes import NodeView
+from policy.fence.configmaps.reading import read_config_maps
+from policy.fence.configmaps.shelf import ConfigMap, Found, ObjectName, Shelf, ShelfKind
+from policy.objects.nodes import NodeView
 from tests.policy.builders import a_node
 
 NODE = "n1"

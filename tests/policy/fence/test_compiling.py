@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
-from policy.kdump import KdumpRule
-from policy.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing
+from policy.values.errors import PolicyError
 from tests.policy.fence.builders import NODE, PDU, SWITCH, config, ipmi, lines, node, of_node, read
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policy.fence.config import FenceConfig, Method
+from policy.fence.plan import CredentialKind, CredentialRef
 from policy.fence.shown import shown_parameters
-from policy.plan import CredentialKind, CredentialRef
 from tests.policy.fence.builders import NODE, PDU, config, ipmi, lines, node, of_node, only, read
 
 GCE = "gce://my-project/us-central1-b/n1"

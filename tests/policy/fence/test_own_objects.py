@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
+from policy.fence.kdump import KdumpRule
 from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
+from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
+from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
 from policy.fence.shown import as_json, shown_parameters
 from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
-from policy.kdump import KdumpRule
-from policy.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
-from policy.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
+from policy.values.errors import PolicyError
 from tests.policy.fence.builders import node
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policy.fence.config import FenceConfig
-from policy.fence.configmaps import read_config_maps
-from policy.fence.shelf import Found, ObjectName, Shelf, ShelfKind
+from policy.fence.configmaps.reading import read_config_maps
+from policy.fence.configmaps.shelf import Found, ObjectName, Shelf, ShelfKind
 from policy.fence.shown import shown_parameters
 from tests.policy.fence.builders import PDU, config, ipmi, lines, node, only, read, shelf
 

@@ -7,9 +7,9 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.errors import PolicyError
 from policy.fence.compiling import compile_config
 from policy.fence.shown import as_json
+from policy.values.errors import PolicyError
 from tests.policy.fence.builders import config, lines, node, read
 
 CANARY = "c4n4ry"

@@ -8,11 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.errors import PolicyError
-from policy.fields import Fields
-from policy.healthcheck import Dialect
-from policy.machines import MachineView
-from policy.nodes import Condition, NodeView
+from policy.checks.retries import RetryRules
+from policy.objects.machines import MachineView
+from policy.objects.nodes import Condition, NodeView
 from policy.remediation import etcd
 from policy.remediation.control_plane import (
     COMPONENTS,
@@ -33,7 +31,9 @@ from policy.remediation.control_plane import (
     read_strategy,
     taking_of,
 )
-from policy.remediation.memory import RetryRules
+from policy.values.errors import PolicyError
+from policy.values.fields import Fields
+from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_node
 
 ALL = frozenset({ETCD_MEMBER, ETCD_POD, *COMPONENTS})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policy.errors import PolicyError
-from policy.healthcheck import Threshold
 from policy.remediation.in_flight import MAX_IN_FLIGHT_ANNOTATION, most_at_once, read_limit
+from policy.values.errors import PolicyError
+from policy.values.thresholds import Threshold
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
+from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
-from policy.errors import PolicyError
-from policy.healthcheck import HealthCheck
 from policy.remediation.escalation import Strategy
 from policy.remediation.ladder import (
     DELETION_TIMEOUT,
@@ -20,6 +19,7 @@ from policy.remediation.ladder import (
     read_strategies,
     removes,
 )
+from policy.values.errors import PolicyError
 from tests.policy.builders import TEMPLATE, a_check, check_object
 from tests.policy.pools import FOREIGN, cluster_api, openshift
 

@@ -7,19 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from policy.healthcheck import Dialect, HealthCheck
-from policy.machines import MachineView
-from policy.nodes import NodeView
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.retries import AUTOSCALER_PATIENCE, Backoff, RetryRules
+from policy.checks.targets import Target
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
 from policy.remediation.lineage import turn_of
-from policy.remediation.memory import (
-    AUTOSCALER_PATIENCE,
-    LAST_REMEDIATION_ANNOTATION,
-    Backoff,
-    LastRemediation,
-    RetryRules,
-    written_memory,
-)
-from policy.targets import Target
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
+from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_node, ago
 from tests.policy.pools import a_machine, openshift
 

@@ -10,30 +10,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.errors import PolicyError
-from policy.moments import later, written
-from policy.remediation.memory import (
+from policy.checks.retries import (
     AUTOSCALER_PATIENCE,
     BACKOFF_ANNOTATION,
     BACKOFF_LIMIT_ANNOTATION,
-    LAST_REMEDIATION_ANNOTATION,
     MAX_RETRY_ANNOTATION,
     MIN_HEALTHY_PERIOD_ANNOTATION,
-    MOST_FAILED,
-    REMEDIATION_FOR_ANNOTATION,
     RETRY_PERIOD_ANNOTATION,
     Backoff,
-    LastRemediation,
     RetryRules,
+    read_backoff,
+    read_rules,
+    strictest,
+)
+from policy.remediation.memory import (
+    LAST_REMEDIATION_ANNOTATION,
+    MOST_FAILED,
+    REMEDIATION_FOR_ANNOTATION,
+    LastRemediation,
     leave_to_autoscaler,
     memory_of,
     next_turn,
-    read_backoff,
     read_memory,
-    read_rules,
-    strictest,
     written_memory,
 )
+from policy.values.errors import PolicyError
+from policy.values.moments import later, written
 from tests.policy.builders import NOW
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

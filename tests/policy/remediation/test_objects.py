@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.errors import PolicyError
-from policy.healthcheck import ObjectRef
+from policy.objects.remediations import plurals_of
 from policy.remediation.objects import LONGEST_NAME, Wanted, condition_of, made, not_ours, phase_of, words_of
-from policy.remediations import plurals_of
+from policy.values.errors import PolicyError
+from policy.values.object_refs import ObjectRef
 
 GROUP = "self-node-remediation.medik8s.io"
 TEMPLATE = ObjectRef(api_version=f"{GROUP}/v1alpha1", kind="SelfNodeRemediationTemplate", name="quick", namespace="medik8s")

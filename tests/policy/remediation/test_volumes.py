@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.errors import PolicyError
-from policy.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
 from policy.remediation.volumes import (
     AttachedVolume,
     Failure,
@@ -19,6 +18,7 @@ from policy.remediation.volumes import (
     find_failure,
     read_volume_template,
 )
+from policy.values.errors import PolicyError
 
 DATABASE = AttachedVolume(name="pvc-5d1b", handle="vol-0aa1")
 LOGS = AttachedVolume(name="pvc-77c0", handle="vol-0aa12")

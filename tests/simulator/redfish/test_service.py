@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from policy.power import PowerState
+from policy.fence.power import PowerState
 from simulator.bmc.chassis import Chassis
 from simulator.redfish.service import RedfishService, StartError, start_redfish
 from tests.power.conftest import PASSWORD, USERNAME, within

@@ -12,7 +12,7 @@ from datetime import datetime
 from activities.cluster.objects.statuses.common import Situation, StatusChange, another_controller, conflicting_status
 from activities.cluster.objects.statuses.machines import cluster_api_status, openshift_status
 from activities.cluster.objects.statuses.medik8s import medik8s_status
-from policy.healthcheck import Dialect
+from policy.values.object_refs import Dialect
 
 
 def status_change(situation: Situation, now: datetime) -> StatusChange | None:

@@ -10,9 +10,9 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import Happening
 from activities.contracts.scan import InFlight
-from policy.healthcheck import Dialect
-from policy.remediations import Remediation
-from policy.report import CheckReport
+from policy.objects.remediations import Remediation
+from policy.scan.report import CheckReport
+from policy.values.object_refs import Dialect
 
 REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"

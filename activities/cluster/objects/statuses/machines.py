@@ -25,8 +25,8 @@ from activities.cluster.objects.statuses.common import (
     happening,
     notices,
 )
-from policy.brakes import Closed
-from policy.report import CheckReport
+from policy.checks.brakes import Closed
+from policy.scan.report import CheckReport
 
 PAUSED = "Paused"
 RESTRICTED = "RemediationRestricted"

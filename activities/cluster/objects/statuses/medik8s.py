@@ -1,7 +1,7 @@
 """The status of a NodeHealthCheck: counts, who is unhealthy and what is done about it, phase and reason.
 
 Two conditions carry the memory of what was said already: `Disabled` (theirs) and `RemediationAllowed` (as the other two dialects
-have it). The storm's two, where the check has a cooldown, are its memory across processes (`policy/storms.py`).
+have it). The storm's two, where the check has a cooldown, are its memory across processes (`policy/checks/storms.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from activities.cluster.objects.statuses.common import (
     seconds,
 )
 from activities.contracts.scan import InFlight
-from policy.remediations import Remediation
-from policy.report import CheckReport
-from policy.storms import ACTIVE, COOLING_DOWN
+from policy.checks.storms import ACTIVE, COOLING_DOWN
+from policy.objects.remediations import Remediation
+from policy.scan.report import CheckReport
 
 DISABLED = "Disabled"
 UPDATED = "lastUpdateTime"

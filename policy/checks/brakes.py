@@ -1,0 +1,200 @@
+"""The brake of one health check: whether so many targets are unwell that acting would make matters worse (S17).
+
+Only the sum and the cluster are judged here; single targets are `policy/checks/rules/`, who may act now is
+`policy/scan/admission.py`. Whatever is not plainly healthy counts against the group: targets whose timeout runs, that start, are
+deleted, excluded, or still held by an episode. The three dialects compare and round as their systems do; a closed brake says why
+in their words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.storms import Storm, over
+from policy.objects.machines import WorkloadCluster
+from policy.objects.surroundings import Surroundings
+from policy.values.moments import written
+from policy.values.object_refs import Dialect
+from policy.values.thresholds import Rounding, scaled
+
+_ROUNDING = {Dialect.MEDIK8S: Rounding.UP, Dialect.OPENSHIFT: Rounding.DOWN, Dialect.CLUSTER_API: Rounding.DOWN}
+
+
+class Closed(StrEnum):
+    """Why a brake is closed; the machine's word beside the sentence."""
+
+    NO = ""
+    PAUSED = "Paused"
+    ELSEWHERE = "AnotherCluster"
+    OBSERVE_ONLY = "ConflictingController"
+    STALE_MACHINES = "StaleView"
+    UPGRADE = "UpgradeInProgress"
+    NO_CLUSTER = "ClusterNotFound"
+    TOO_MANY_UNHEALTHY = "TooManyUnhealthy"
+    INVALID_THRESHOLD = "InvalidThreshold"
+    STORM = "StormActive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many targets a check selects, by how they stand (`policy.checks.verdicts.Standing`).
+
+    left_out ones are not in the total. updating: how many of the unhealthy ones are on their way to another machine config.
+    control_plane: how many of all are of the control plane.
+    """
+
+    healthy: int = 0
+    soon: int = 0
+    starting: int = 0
+    unhealthy: int = 0
+    deleting: int = 0
+    excluded: int = 0
+    recovering: int = 0
+    left_out: int = 0
+    updating: int = 0
+    control_plane: int = 0
+
+    @property
+    def total(self) -> int:
+        """All targets that the check counts."""
+        known = self.healthy + self.soon + self.starting + self.unhealthy + self.deleting
+        return known + self.excluded + self.recovering
+
+    @property
+    def unwell(self) -> int:
+        """Whatever counts against the group."""
+        return self.total - self.healthy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What holds a check back beside its own numbers. held: why it is held as a whole, with the words for people."""
+
+    surroundings: Surroundings = Surroundings()
+    cluster: WorkloadCluster | None = None
+    storm: Storm = Storm()
+    held: tuple[Closed, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brake:
+    """Whether the check lets us act, with the numbers in a sentence. `remaining` is explained at `report.CheckReport`.
+
+    breached: whether the threshold alone is to blame; only that makes a storm.
+    """
+
+    allowed: bool
+    remaining: int
+    reason: Closed
+    message: str
+    breached: bool = False
+
+
+def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> Brake:
+    """The brake as the check's dialect has it. People's word goes first, then what makes the numbers doubtful, then they."""
+    around = circumstances or Circumstances()
+    limit = _limit(check, counts)
+    held = _held(check, counts, around)
+    if held is not None:
+        reason, message = held
+        return Brake(allowed=False, remaining=0, reason=reason, message=message, breached=limit.breached)
+    if not limit.allowed:
+        return limit
+    if around.storm.active is not None and check.storm_cooldown is not None:
+        end, cooling = over(around.storm, check.storm_cooldown), around.storm.cooling
+        until = "everything must be well first"
+        if cooling is not None and end is not None:
+            until = f"well since {written(cooling)}, acting again from {written(end)}"
+        return _closed(Closed.STORM, f"a storm since {written(around.storm.active)}; {until}")
+    return limit
+
+
+def threshold_breached(check: HealthCheck, counts: Counts) -> bool:
+    """Whether too many are unwell, whatever else holds the check back."""
+    return _limit(check, counts).breached
+
+
+def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[Closed, str] | None:
+    if around.held is not None and around.held[0] is Closed.ELSEWHERE:
+        return around.held
+    if check.paused:
+        return Closed.PAUSED, f"paused: {check.paused}"
+    if around.cluster is not None and around.cluster.paused:
+        return Closed.PAUSED, f"paused: {around.cluster.paused}"
+    if around.held is not None:
+        return around.held
+    if around.surroundings.upgrade:
+        return Closed.UPGRADE, f"postponed while an upgrade is in progress: {around.surroundings.upgrade}"
+    if counts.updating:
+        nodes = "1 unhealthy node is" if counts.updating == 1 else f"{counts.updating} unhealthy nodes are"
+        return Closed.UPGRADE, f"postponed while {nodes} on the way to another machine config"
+    if check.dialect is Dialect.CLUSTER_API and around.cluster is None:
+        return Closed.NO_CLUSTER, f"there is no Cluster {check.cluster_name} in the namespace {check.ref.namespace}"
+    return None
+
+
+def _limit(check: HealthCheck, counts: Counts) -> Brake:
+    if check.dialect is Dialect.NODE_FENCING:
+        # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/scan/admission.py`).
+        numbers = f"{counts.healthy} of {counts.total} nodes are healthy; how many may be unresponsive is said by fence policies"
+        return Brake(allowed=True, remaining=counts.total, reason=Closed.NO, message=numbers)
+    if check.dialect is Dialect.MEDIK8S:
+        return _of_nodes(check, counts)
+    return _of_range(check, counts) if check.unhealthy_range is not None else _of_machines(check, counts)
+
+
+def _of_nodes(check: HealthCheck, counts: Counts) -> Brake:
+    """NodeHealthCheck: so many must be healthy; percentages of either knob are rounded up."""
+    total = counts.total
+    if check.min_healthy is not None:
+        needed = scaled(check.min_healthy, total, Rounding.UP)
+        stated = f"minHealthy {check.min_healthy} needs {needed}"
+    elif check.max_unhealthy is not None:
+        most = scaled(check.max_unhealthy, total, Rounding.UP)
+        if most > total:
+            problem = f"maxUnhealthy is greater than the number of selected nodes: {most} of {total}"
+            return _closed(Closed.INVALID_THRESHOLD, problem)
+        needed = total - most
+        stated = f"maxUnhealthy {check.max_unhealthy} needs {needed}"
+    else:
+        # No dialect hands over a check without a threshold; without one nothing may be assumed to be harmless.
+        return _closed(Closed.INVALID_THRESHOLD, "no threshold is set")
+    numbers = f"{counts.healthy} of {total} nodes are healthy, {stated}"
+    if counts.healthy < needed:
+        return _closed(Closed.TOO_MANY_UNHEALTHY, numbers, breached=True)
+    return Brake(allowed=True, remaining=counts.healthy - needed, reason=Closed.NO, message=numbers)
+
+
+def _of_machines(check: HealthCheck, counts: Counts) -> Brake:
+    """MachineHealthCheck: at most so many may be unhealthy; percentages are rounded down, without a knob all may."""
+    threshold, total = check.max_unhealthy, counts.total
+    most = total if threshold is None else scaled(threshold, total, _ROUNDING[check.dialect])
+    if check.dialect is Dialect.OPENSHIFT:
+        most = max(most, 0)
+    written = "100%" if threshold is None else str(threshold)
+    if counts.unwell > most:
+        numbers = f"(total: {total}, unhealthy: {counts.unwell}, maxUnhealthy: {written})"
+        message = f"Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy {numbers}"
+        return _closed(Closed.TOO_MANY_UNHEALTHY, message, breached=True)
+    message = f"{counts.unwell} of {total} machines are not started or unhealthy, maxUnhealthy {written} allows {most}"
+    return Brake(allowed=True, remaining=most - counts.unwell, reason=Closed.NO, message=message)
+
+
+def _of_range(check: HealthCheck, counts: Counts) -> Brake:
+    """Cluster API's range: both ends included, and it goes before maxUnhealthy."""
+    limits = check.unhealthy_range
+    assert limits is not None
+    if limits.least <= counts.unwell <= limits.most:
+        message = f"{counts.unwell} of {counts.total} machines are not started or unhealthy, unhealthyRange {limits} allows that"
+        return Brake(allowed=True, remaining=limits.most - counts.unwell, reason=Closed.NO, message=message)
+    numbers = f"(total: {counts.total}, unhealthy: {counts.unwell}, unhealthyRange: {limits})"
+    message = (
+        f"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range {numbers}"
+    )
+    return _closed(Closed.TOO_MANY_UNHEALTHY, message, breached=True)
+
+
+def _closed(reason: Closed, message: str, *, breached: bool = False) -> Brake:
+    return Brake(allowed=False, remaining=0, reason=reason, message=message, breached=breached)

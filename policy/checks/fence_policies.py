@@ -1,0 +1,260 @@
+"""The fence policies of a cluster: storm brakes and caps by scope, quiet times, failed attempts, and the off switch.
+
+Typed, and merged from wherever they were written: `policy/dialects/node_fencing.py` reads the ConfigMaps of the node-fencing
+proposal, the worker's settings have a section of their own. What several of them say holds as the strictest says. Enforced in
+`policy/scan/admission.py`, which asks the predicates below; none of them takes back what is under way (S17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from policy.objects.node_events import NodeEvent, lately
+from policy.objects.nodes import NodeView
+from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
+
+FENCING_LABEL = "nodewarden.io/fencing"
+"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector."""
+OFF = "off"
+
+DEFAULT_ATTEMPTS = 10
+DEFAULT_ATTEMPTS_PAUSE = timedelta(minutes=15)
+"""Pacemaker's: so many failures of one target, then no more before the next regular look."""
+
+STORAGE_CONDITIONS = ("StorageUnreachable", "ReadonlyFilesystem")
+"""Node conditions that say, where True, that a node has lost its storage; the second is the node problem detector's."""
+
+STORAGE_EVENTS = ("StorageUnreachable", "FilesystemIsReadOnly", "IOError")
+"""Reasons of Events on a node that say the same; the last two are the node problem detector's."""
+
+STORAGE_EVENT_AGE = timedelta(minutes=5)
+"""How long such an Event counts after it was last seen to happen: nobody takes one back."""
+
+LEASE_INTERVAL = timedelta(seconds=90)
+"""How long after its last renewal a host's lease still counts as renewed (oVirt's HostStorageLeaseAliveCheckingInterval)."""
+
+MOST_SCOPES = 4
+"""Ways to divide one cluster: each of them is counted for every node and told for every candidate."""
+
+MOST_PER_MINUTE = 10_000
+"""The most pods that may be freed in a minute; whoever wants more sets no limit."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormRule:
+    """No new fencing of a node while at or above that percentage of its group under the scope is unresponsive, it included."""
+
+    name: str
+    percentage: int
+    scope: str = CLUSTER
+
+    def closed(self, count: GroupCount) -> bool:
+        """Whether a group is so badly off. The node-fencing proposal says "more than", oVirt at or above: the stricter one."""
+        return count.percent >= self.percentage
+
+    def said(self, count: GroupCount) -> str:
+        """The numbers of a group, for people."""
+        share = f"{count.unresponsive} of {count.nodes} nodes, {count.percent}%"
+        return f"{called(count.group)}: {share}, are unresponsive; the policy {self.name} fences below {self.percentage}%"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeCap:
+    """How many nodes of each group under the scope may be disrupted at once."""
+
+    scope: str
+    cap: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencePolicies:
+    """All policies of one cluster; None and empty where nobody said anything.
+
+    cap: nodes at once in the whole cluster, instead of the scanner's own number. quiet_time: between opposite power commands
+    of one node. maximum_attempts: failed ones in a row, before a node is left alone for attempts_pause. storage_percentage: at or
+    above so many nodes without storage nothing is fenced, since it is the storage that fails. skip_lost_storage: nor is a node
+    that says so itself, by its conditions or by Events on it that are no older than storage_event_age. skip_renewed_lease: nor
+    one whose kubelet renews its Lease. pods_per_minute: no more than these are freed by force, of all nodes together
+    (`policy/episode/freeing_pace.py`). switched_off: who switched fencing off altogether, in words; off_groups: parts of the
+    cluster where it is off. problem: why the configuration can't be used; then nothing new is begun, and what was read before it
+    does not count.
+    """
+
+    storms: tuple[StormRule, ...] = ()
+    cap: int | None = None
+    caps: tuple[ScopeCap, ...] = ()
+    quiet_time: timedelta | None = None
+    maximum_attempts: int | None = None
+    attempts_pause: timedelta | None = None
+    storage_percentage: int | None = None
+    storage_conditions: tuple[str, ...] = ()
+    storage_events: tuple[str, ...] = ()
+    storage_event_age: timedelta | None = None
+    skip_lost_storage: bool = False
+    skip_renewed_lease: bool = False
+    pods_per_minute: int | None = None
+    switched_off: tuple[str, ...] = ()
+    off_groups: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Every scope that some policy speaks of."""
+        named = (
+            {rule.scope for rule in self.storms}
+            | {each.scope for each in self.caps}
+            | {scope_of(each) for each in self.off_groups}
+        )
+        return tuple(sorted(named))
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts on a node may fail in a row."""
+        return self.maximum_attempts or DEFAULT_ATTEMPTS
+
+    @property
+    def pause(self) -> timedelta:
+        """How long a node is left alone after too many failed attempts."""
+        return self.attempts_pause if self.attempts_pause is not None else DEFAULT_ATTEMPTS_PAUSE
+
+    @property
+    def storage_said_by(self) -> tuple[str, ...]:
+        """The conditions by which nodes say that they have lost their storage; none where no policy asks."""
+        asked = self.skip_lost_storage or self.storage_percentage is not None
+        return (self.storage_conditions or STORAGE_CONDITIONS) if asked else ()
+
+    def off_for(self, groups: Iterable[str]) -> str:
+        """Why nothing new is fenced among these groups, "" where fencing is on."""
+        if self.switched_off:
+            return f"fencing is switched off: {'; '.join(self.switched_off)}"
+        found = next((group for group in groups if group in self.off_groups), None)
+        return f"fencing is switched off for {called(found)}" if found is not None else ""
+
+    def storage_down(self, cluster: GroupCount) -> str:
+        """Why the shared storage as a whole is taken to be down, "" where it is not."""
+        limit = self.storage_percentage
+        if limit is None or percent(cluster.without_storage, cluster.nodes) < limit:
+            return ""
+        numbers = f"{cluster.without_storage} of {cluster.nodes} nodes have lost their storage"
+        return f"{numbers}, at or above {limit}%: it is the storage that fails, not the nodes"
+
+    def host_lost_storage(self, node: NodeView) -> str:
+        """Why the node is left alone as one that can't reach its storage, "" where it is not."""
+        condition = lost_storage(node, self.storage_said_by) if self.skip_lost_storage else ""
+        return f"it has lost its storage: its condition {condition} is True (skip-if-host-lost-storage)" if condition else ""
+
+    def storage_lost_lately(self, events: Iterable[NodeEvent], now: datetime) -> str:
+        """The same by Events on the node, which only a last look reads."""
+        if not self.skip_lost_storage:
+            return ""
+        age = self.storage_event_age if self.storage_event_age is not None else STORAGE_EVENT_AGE
+        event = lately(events, self.storage_events or STORAGE_EVENTS, age=age, now=now)
+        if event is None:
+            return ""
+        ago = max(int((now - event.at).total_seconds()), 0)
+        return f"it has lost its storage: the Event {event.called} said so {ago} s ago (skip-if-host-lost-storage)"
+
+
+NO_POLICIES = FencePolicies()
+"""Where nobody has written any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySource:
+    """Where the fence policies of a cluster come from: ConfigMaps in that namespace, and what the worker's settings say."""
+
+    namespace: str = "default"
+    policies: FencePolicies = NO_POLICIES
+
+
+DEFAULT_SOURCE = PolicySource()
+
+
+def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
+    """Both together: every brake of either holds, and of two numbers the stricter one."""
+    caps: dict[str, int] = {}
+    for each in (*one.caps, *other.caps):
+        caps[each.scope] = min(each.cap, caps.get(each.scope, each.cap))
+    return FencePolicies(
+        storms=tuple(dict.fromkeys((*one.storms, *other.storms))),
+        cap=_of(min, one.cap, other.cap),
+        caps=tuple(ScopeCap(scope=scope, cap=cap) for scope, cap in sorted(caps.items())),
+        quiet_time=_of(max, one.quiet_time, other.quiet_time),
+        maximum_attempts=_of(min, one.maximum_attempts, other.maximum_attempts),
+        attempts_pause=_of(max, one.attempts_pause, other.attempts_pause),
+        storage_percentage=_of(min, one.storage_percentage, other.storage_percentage),
+        storage_conditions=tuple(dict.fromkeys((*one.storage_conditions, *other.storage_conditions))),
+        storage_events=tuple(dict.fromkeys((*one.storage_events, *other.storage_events))),
+        storage_event_age=_of(max, one.storage_event_age, other.storage_event_age),
+        skip_lost_storage=one.skip_lost_storage or other.skip_lost_storage,
+        skip_renewed_lease=one.skip_renewed_lease or other.skip_renewed_lease,
+        pods_per_minute=_of(min, one.pods_per_minute, other.pods_per_minute),
+        switched_off=tuple(dict.fromkeys((*one.switched_off, *other.switched_off))),
+        off_groups=tuple(dict.fromkeys((*one.off_groups, *other.off_groups))),
+        problem="; ".join(filter(None, (one.problem, other.problem))),
+    )
+
+
+def unusable(known: FencePolicies, problem: str) -> FencePolicies:
+    """What holds beside a configuration that can't be used: what is known otherwise, with the problem."""
+    return replace(known, problem=problem)
+
+
+def _of(choose: Callable[[T, T], T], one: T | None, other: T | None) -> T | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
+
+
+def switched_off_node(node: NodeView) -> str:
+    """Whether the label switches fencing off for this node, in words."""
+    return f"the label {FENCING_LABEL}={OFF} switches fencing off for it" if node.labels.get(FENCING_LABEL) == OFF else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerMoment:
+    """The last power command that an episode gave a node, and when."""
+
+    node: str
+    on: bool
+    at: datetime
+
+
+def quiet_left(last: PowerMoment | None, *, on: bool, quiet_time: timedelta | None, now: datetime) -> timedelta:
+    """How long the opposite power command must still wait, zero where it need not. Inside one episode nothing of this holds: its
+    on follows its off."""
+    if last is None or quiet_time is None or last.on is on:
+        return timedelta(0)
+    return max(last.at + quiet_time - now, timedelta(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """Failed attempts on a node in a row, and when the last one failed."""
+
+    node: str
+    failed: int
+    at: datetime
+
+
+def left_alone_until(attempts: Attempts, policies: FencePolicies) -> datetime | None:
+    """Until when a node is left alone because attempts on it keep failing (S19), None where it is not."""
+    return attempts.at + policies.pause if attempts.failed >= policies.attempts else None
+
+
+def lease_wait(last_contact: datetime | None, now: datetime) -> timedelta:
+    """How long to wait before a host's Lease tells anything: it may have been renewed just before the host fell silent."""
+    return max(last_contact + LEASE_INTERVAL - now, timedelta(0)) if last_contact is not None else timedelta(0)
+
+
+def still_renewed(renewed: datetime | None, last_contact: datetime | None, now: datetime) -> str:
+    """Why a host is left alone as one whose kubelet lives, "" where it is not. renewed: None where the Lease can't be read: that
+    proves no silence, and keeps nobody from power fencing, whose off is read back."""
+    if renewed is None or now - renewed > LEASE_INTERVAL or (last_contact is not None and renewed <= last_contact):
+        return ""
+    return f"its kubelet renewed its Lease {int((now - renewed).total_seconds())} s ago (skip-if-host-renews-lease)"

@@ -1,0 +1,121 @@
+"""A health check after its dialect has been read: the one typed object that everything downstream knows.
+
+The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API, `fence-cluster-config` of the
+node-fencing proposal) end in `policy/dialects/`; how a target is judged by it is `policy/checks/rules/`, whether we may act on
+the sum `policy/checks/brakes.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from policy.checks.retries import AUTOSCALER_PATIENCE, RetryRules
+from policy.checks.storms import Storm
+from policy.objects.remediations import Remediation, kind_of
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.selectors import Selector
+from policy.values.thresholds import Threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnhealthyCondition:
+    """A condition of the target that makes it unhealthy once it has held this status for strictly longer than `duration`."""
+
+    type: str
+    status: str
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnhealthyRange:
+    """Cluster API's `[3-5]`: remediate only while so many are unhealthy, both ends included."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"[{self.least}-{self.most}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One way to remediate, in ascending `order`. `timeout` None: this rung never times out."""
+
+    template: ObjectRef
+    order: int = 0
+    timeout: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """One policy object. `paused` says why, "" when it is not.
+
+    Of min_healthy, max_unhealthy and unhealthy_range at most one holds a check back; which fields a dialect fills is said in its
+    reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
+    Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
+    back; negative waits for a person (medik8s). external_strategy: OpenShift's old way of annotating a Machine for its
+    bare-metal operator. storm: how far the storm was when the object's status was last written. escalation: strategies in their
+    order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a replacement that fails
+    is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its targets at once.
+    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
+    """
+
+    ref: ObjectRef
+    dialect: Dialect
+    uid: str
+    generation: int
+    selector: Selector
+    conditions: tuple[UnhealthyCondition, ...]
+    machine_conditions: tuple[UnhealthyCondition, ...] = ()
+    min_healthy: Threshold | None = None
+    max_unhealthy: Threshold | None = None
+    unhealthy_range: UnhealthyRange | None = None
+    rungs: tuple[Rung, ...] = ()
+    paused: str = ""
+    startup_timeout: timedelta | None = None
+    cluster_name: str = ""
+    healthy_delay: timedelta = timedelta(0)
+    external_strategy: bool = False
+    storm_cooldown: timedelta | None = None
+    storm: Storm = Storm()
+    escalation: str = ""
+    retry: RetryRules | None = None
+    max_in_flight: Threshold | None = None
+    autoscaler_patience: timedelta = AUTOSCALER_PATIENCE
+    warnings: tuple[str, ...] = ()
+    """What was understood although it is not written as the dialect wants it, and what is not carried out where that only delays
+    the way back; shown in the check's report."""
+
+    @property
+    def of_machines(self) -> bool:
+        """Whether its targets are Machines with their Nodes, or Nodes alone."""
+        return self.dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it says how a failed remediation is to be tried again."""
+        return self.retry is not None
+
+    def makes(self, remediation: Remediation) -> bool:
+        """Whether the object is of a kind that one of its templates makes."""
+        made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
+        return any(kind_of(rung.template) == made for rung in self.rungs)
+
+    def owns(self, remediation: Remediation) -> bool:
+        """Whether it created the object. A uid that both know decides; without one the name does."""
+        return any(
+            owner.kind == self.ref.kind
+            and owner.name == self.ref.name
+            and (not owner.uid or not self.uid or owner.uid == self.uid)
+            for owner in remediation.owners
+        )
+
+    def machine_ref(self, namespace: str, name: str) -> ObjectRef:
+        """A Machine that it covers, in the version in which its group is spoken."""
+        return ObjectRef(api_version=self.ref.api_version, kind="Machine", name=name, namespace=namespace)
+
+    @property
+    def template(self) -> ObjectRef | None:
+        """The template of the first rung: the remedy that a target gets first."""
+        return self.rungs[0].template if self.rungs else None

@@ -1,0 +1,357 @@
+"""All objects that are judged, and which of them belong together: Nodes, Machines, Clusters and remediation objects.
+
+A Machine's Node is the one that its `nodeRef` names; while it names none, the one Node that says by annotation that it is the
+Machine's, or that has its providerID. Every change answers with the targets that it touches, so that nobody else is judged
+again. What is thought of the targets is `policy/scan/ledger.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from policy.checks.targets import Target
+from policy.objects.machines import MachineView, WorkloadCluster, machine_key
+from policy.objects.nodes import NodeView
+from policy.objects.remediations import Remediation
+from policy.objects.scopes import GroupTally
+from policy.values.object_refs import Dialect
+
+_node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
+_machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))
+"""All of a view but its resource version, which every heartbeat changes."""
+
+OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
+CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
+"""By these a Node says whose it is: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
+
+CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
+CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
+"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlPlane:
+    """Control-plane nodes and how many of them say Ready (S15)."""
+
+    members: int = 0
+    ready: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A target to be judged again. relabelled: by which checks it is covered may have changed, too."""
+
+    target: Target
+    relabelled: bool = False
+
+
+class Inventory:
+    """The objects of one cluster, each once, tied to what it belongs to.
+
+    sees_all_nodes: every Node of every workload cluster is here, so that one which is not here is gone. Else only the Nodes of
+    Clusters that a Node here says it belongs to are seen; the Machines of others are not judged by their Nodes.
+    """
+
+    def __init__(self, *, sees_all_nodes: bool) -> None:
+        self.nodes: dict[str, Target] = {}
+        self.machines: dict[str, Target] = {}
+        self.machines_of: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        """Machines by the name of their Node, also where that is gone."""
+        self.marked: dict[str, Target] = {}
+        self.clusters: dict[str, WorkloadCluster] = {}
+        self.remediations: dict[str, Remediation] = {}
+        self.groups = GroupTally()
+        self.clusters_seen = 0
+        """Another number whenever it changes which Clusters' Nodes are seen here."""
+        self._sees_all_nodes = sees_all_nodes
+        self._claims: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self._known_as: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self._machines_in: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+        self._nodes_in: Counter[str] = Counter()
+        self._names: list[str] | None = None
+        self._members = 0
+        self._members_ready = 0
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The control-plane Nodes, and how many of them are Ready."""
+        return ControlPlane(members=self._members, ready=self._members_ready)
+
+    def names(self) -> Iterator[str]:
+        """The names of all Nodes in order."""
+        if self._names is None:
+            self._names = sorted(self.nodes)
+        return iter(self._names)
+
+    def put_node(self, node: NodeView) -> list[Touched]:
+        """A Node as last seen."""
+        target = self.nodes.get(node.name)
+        before = target.node if target is not None else None
+        if target is None:
+            target = Target(node.name, node=node)
+            self.nodes[node.name] = target
+            if self._names is not None:
+                insort(self._names, node.name)
+            if self.remediations:
+                target.remediations = self._about(target)
+        else:
+            assert before is not None, "the target of a Node has one"
+            if _node_content(before) == _node_content(node):
+                target.node = node
+                return []
+            self._uncount(target)
+            target.see(node)
+        self._count(target)
+        self.groups.move(before, node)
+        claims = self._know(target, before, node)
+        touched = [Touched(target, relabelled=before is None or before.labels != node.labels)]
+        return [*touched, *self._move(before, node), *self._seen_by_machines(claims)]
+
+    def remove_node(self, name: str) -> tuple[Target | None, list[Touched]]:
+        """A Node object that is gone: its target, and who else is touched."""
+        target = self.nodes.pop(name, None)
+        if target is None:
+            return None, []
+        self._uncount(target)
+        self.groups.move(target.node, None)
+        if self._names is not None:
+            del self._names[bisect_left(self._names, name)]
+        claims = self._know(target, target.node, None)
+        return target, [*self._move(target.node, None), *self._seen_by_machines(claims)]
+
+    def put_machine(self, machine: MachineView) -> list[Touched]:
+        """A Machine as last seen."""
+        target = self.machines.get(machine.key)
+        if target is None:
+            target = Target(machine.key, machine=machine)
+            self.machines[machine.key] = target
+            self._tie(target, machine)
+            return [Touched(target, relabelled=True)]
+        before = target.machine
+        assert before is not None, "the target of a Machine has one"
+        if _machine_content(before) == _machine_content(machine):
+            target.machine = machine
+            return []
+        self._untie(target, before)
+        target.machine = machine
+        self._tie(target, machine)
+        relabelled = (before.labels, before.cluster_name) != (machine.labels, machine.cluster_name)
+        return [Touched(target, relabelled=relabelled)]
+
+    def remove_machine(self, key: str) -> Target | None:
+        """A Machine object that is gone: its target."""
+        target = self.machines.pop(key, None)
+        if target is not None:
+            assert target.machine is not None
+            self._untie(target, target.machine)
+        return target
+
+    def put_cluster(self, cluster: WorkloadCluster) -> list[Touched] | None:
+        """A Cluster as last seen; None where nothing has changed."""
+        if self.clusters.get(cluster.key) == cluster:
+            return None
+        self.clusters[cluster.key] = cluster
+        return self._in_cluster(cluster.key)
+
+    def remove_cluster(self, key: str) -> list[Touched] | None:
+        """A Cluster that is gone; None where it was not known."""
+        return self._in_cluster(key) if self.clusters.pop(key, None) is not None else None
+
+    def put_remediation(self, remediation: Remediation) -> list[Touched] | None:
+        """A remediation object as last seen; None where nothing has changed."""
+        known = self.remediations.get(remediation.ref.key)
+        if known == remediation:
+            return None
+        self.remediations[remediation.ref.key] = remediation
+        moved = known is not None and known.target != remediation.target
+        return [*(self._attend(known) if known is not None and moved else ()), *self._attend(remediation)]
+
+    def remove_remediation(self, key: str) -> list[Touched] | None:
+        """A remediation object that is gone; None where it was not known."""
+        known = self.remediations.pop(key, None)
+        return self._attend(known) if known is not None else None
+
+    # Nodes
+
+    def _count(self, target: Target) -> None:
+        """Put a Node into every count and index that its view alone decides."""
+        node = target.node
+        assert node is not None
+        if node.control_plane:
+            self._members += 1
+            self._members_ready += node.ready
+        if target.marked:
+            self.marked[node.name] = target
+
+    def _uncount(self, target: Target) -> None:
+        node = target.node
+        assert node is not None
+        if node.control_plane:
+            self._members -= 1
+            self._members_ready -= node.ready
+        self.marked.pop(node.name, None)
+
+    def _move(self, before: NodeView | None, after: NodeView | None) -> list[Touched]:
+        """Keep count of the Nodes that say to which Cluster they belong; the first and the last of one change what is seen."""
+        left, joined = _says_it_is_in(before), _says_it_is_in(after)
+        if left == joined:
+            return []
+        touched: list[Touched] = []
+        for cluster, step in ((left, -1), (joined, 1)):
+            if not cluster:
+                continue
+            seen = cluster in self._nodes_in
+            self._nodes_in[cluster] += step
+            if not self._nodes_in[cluster]:
+                del self._nodes_in[cluster]
+            if seen != (cluster in self._nodes_in) and not self._sees_all_nodes:
+                self.clusters_seen += 1
+                touched += self._in_cluster(cluster)
+        return touched
+
+    def _know(self, target: Target, before: NodeView | None, after: NodeView | None) -> set[str]:
+        """Keep by which claims of Machines the Node is found; all of them, old and new."""
+        old, new = _answers_to(before), _answers_to(after)
+        for claim in old - new:
+            self._known_as[claim].pop(target.key, None)
+            if not self._known_as[claim]:
+                del self._known_as[claim]
+        for claim in new - old:
+            self._known_as[claim][target.key] = target
+        return old | new
+
+    def _seen_by_machines(self, claims: set[str]) -> list[Touched]:
+        """Let the Machines that claim a Node see it as it is now."""
+        targets = {target.key: target for claim in claims for target in self._claims.get(claim, {}).values()}
+        touched = []
+        for target in targets.values():
+            assert target.machine is not None
+            self._find_node(target, target.machine)
+            touched.append(Touched(target))
+        return touched
+
+    # Machines
+
+    def _tie(self, target: Target, machine: MachineView) -> None:
+        cluster = _cluster_of(machine)
+        for claim in _claims_of(machine):
+            self._claims[claim][target.key] = target
+        if cluster:
+            self._machines_in[cluster][target.key] = target
+        target.cluster = self.clusters.get(cluster)
+        self._find_node(target, machine)
+        target.remediations = self._about(target)
+
+    def _untie(self, target: Target, machine: MachineView) -> None:
+        _forget(self.machines_of, target.node_name, target)
+        _forget(self._machines_in, _cluster_of(machine), target)
+        for claim in _claims_of(machine):
+            _forget(self._claims, claim, target)
+
+    def _find_node(self, target: Target, machine: MachineView) -> None:
+        """Of several Nodes that answer to one claim none is the Machine's: nobody knows which."""
+        _forget(self.machines_of, target.node_name, target)
+        target.unseen = self._unseen(machine)
+        found: NodeView | None = None
+        for claim in _claims_of(machine):
+            nodes = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
+            if nodes:
+                found = nodes[0] if len(nodes) == 1 else None
+                break
+        target.see(found)
+        if target.node_name and not target.unseen:
+            self.machines_of[target.node_name][target.key] = target
+
+    def unseen(self, cluster: str) -> bool:
+        """Whether no Node here says that it belongs to that Cluster, so that nobody here can know of its Nodes."""
+        return not self._sees_all_nodes and cluster not in self._nodes_in
+
+    def _unseen(self, machine: MachineView) -> str:
+        cluster = _cluster_of(machine)
+        if not cluster or not self.unseen(cluster):
+            return ""
+        return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
+
+    def _in_cluster(self, cluster: str) -> list[Touched]:
+        """The Machines of a Cluster that has changed, or of which it has changed whether its Nodes are seen."""
+        touched = []
+        for target in self._machines_in.get(cluster, {}).values():
+            assert target.machine is not None
+            target.cluster = self.clusters.get(cluster)
+            self._find_node(target, target.machine)
+            touched.append(Touched(target))
+        return touched
+
+    # Remediation objects
+
+    def _about(self, target: Target) -> tuple[Remediation, ...]:
+        """A remediation of a Machine lives in its namespace; one of a Node may live anywhere."""
+        namespace = target.machine.namespace if target.machine is not None else None
+        found = [
+            each for each in self.remediations.values() if each.target == target.name and namespace in {None, each.ref.namespace}
+        ]
+        return tuple(sorted(found, key=lambda each: each.ref.key))
+
+    def _attend(self, remediation: Remediation) -> list[Touched]:
+        """The targets that a remediation object is about."""
+        targets = [self.nodes.get(remediation.target)]
+        targets += [self.machines.get(f"{dialect}/{remediation.ref.namespace}/{remediation.target}") for dialect in Dialect]
+        touched = []
+        for target in targets:
+            if target is not None:
+                target.remediations = self._about(target)
+                touched.append(Touched(target))
+        return touched
+
+
+def _claims_of(machine: MachineView) -> tuple[str, ...]:
+    """How a Machine calls its Node, the surest way first. One that names its Node means that one and no other."""
+    if machine.node_name:
+        return (f"node/{machine.node_name}",)
+    whose = f"machine/{machine.key}"
+    return (whose, f"provider/{machine.provider_id}") if machine.provider_id else (whose,)
+
+
+def _answers_to(node: NodeView | None) -> set[str]:
+    """The claims that a Node answers to."""
+    if node is None:
+        return set()
+    answers, annotations = {f"node/{node.name}"}, node.annotations
+    if node.provider_id:
+        answers.add(f"provider/{node.provider_id}")
+    if OPENSHIFT_MACHINE_ANNOTATION in annotations:
+        answers.add(f"machine/{Dialect.OPENSHIFT}/{annotations[OPENSHIFT_MACHINE_ANNOTATION]}")
+    if CAPI_MACHINE_ANNOTATION in annotations:
+        namespace = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
+        answers.add(f"machine/{machine_key(Dialect.CLUSTER_API, namespace, annotations[CAPI_MACHINE_ANNOTATION])}")
+    return answers
+
+
+def _forget(index: defaultdict[str, dict[str, Target]], key: str, target: Target) -> None:
+    if key in index:
+        index[key].pop(target.key, None)
+        if not index[key]:
+            del index[key]
+
+
+def _cluster_of(machine: MachineView) -> str:
+    return f"{machine.namespace}/{machine.cluster_name}" if machine.dialect is Dialect.CLUSTER_API else ""
+
+
+def _says_it_is_in(node: NodeView | None) -> str:
+    if node is None:
+        return ""
+    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
+    return f"{namespace}/{name}" if name and namespace else ""
+
+
+def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
+    """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
+    if node is None:
+        return False
+    says = _says_it_is_in(node)
+    return not says or machine.dialect is not Dialect.CLUSTER_API or says == _cluster_of(machine)

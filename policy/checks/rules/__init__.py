@@ -1,0 +1,26 @@
+"""The rules of each dialect: which targets a check covers, and what it thinks of one at one moment.
+
+One module for each, with the shipped system's own words in its verdicts. The rules know nothing of sums
+(`policy/checks/brakes.py`) and nothing of acts (`policy/remediation/remedies.py`).
+"""
+
+from __future__ import annotations
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules.cluster_api import ClusterApiRules
+from policy.checks.rules.medik8s import Medik8sRules
+from policy.checks.rules.openshift import OpenShiftRules
+from policy.values.object_refs import Dialect
+
+Rules = Medik8sRules | OpenShiftRules | ClusterApiRules
+
+
+def rules_of(check: HealthCheck) -> Rules:
+    """The rules by which that check judges, prepared for many targets."""
+    match check.dialect:
+        case Dialect.MEDIK8S | Dialect.NODE_FENCING:
+            return Medik8sRules(check)
+        case Dialect.OPENSHIFT:
+            return OpenShiftRules(check)
+        case Dialect.CLUSTER_API:
+            return ClusterApiRules(check)

@@ -1,0 +1,137 @@
+"""How an OpenShift MachineHealthCheck judges: Machines of its namespace with their Nodes.
+
+In this order, the first that holds: the Machine has failed; it has no Node within the start-up timeout, counted from the last
+time that its status was written; its Node is gone; a listed condition of the Node has expired. A Machine that is being deleted
+is never healthy and stays in the total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.targets import Target
+from policy.checks.verdicts import DELETING, RECOVERING, Health, Standing, Verdict, by_conditions, offences, unread, watched
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
+from policy.values.durations import format_duration
+from policy.values.moments import RESOLUTION, later, written
+
+MACHINE_FAILED = "MachineFailed"
+NODE_STARTUP_TIMEOUT = "NodeStartupTimeout"
+NODE_STARTING = "NodeNotStarted"
+NODE_DELETED = "NodeDeleted"
+NODE_UNSEEN = "NodeUnseen"
+EXTERNALLY_REMEDIATED = "ExternallyRemediated"
+
+
+class OpenShiftRules:
+    """One MachineHealthCheck, prepared for many Machines."""
+
+    __slots__ = ("_check", "_watched")
+
+    def __init__(self, check: HealthCheck) -> None:
+        self._check = check
+        self._watched = watched(check.conditions)
+
+    def covers(self, target: Target) -> bool:
+        """Machines of the check's namespace that the selector matches; an empty one matches all of them."""
+        machine = target.machine
+        return (
+            machine is not None
+            and machine.dialect is self._check.dialect
+            and machine.namespace == self._check.ref.namespace
+            and self._check.selector.matches(machine.labels)
+        )
+
+    def judge(self, target: Target, now: datetime) -> Verdict:
+        """What the check thinks of a Machine that it covers."""
+        machine = target.machine
+        assert machine is not None, "a MachineHealthCheck covers Machines"
+        verdict = self._by_criteria(target, machine, now)
+        if machine.deleting:
+            return deleting(verdict, "; the Machine is being deleted")
+        if verdict.health is Health.HEALTHY and EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations:
+            message = f"well again; the annotation {EXTERNAL_REMEDIATION_ANNOTATION} says that its remediation has not ended"
+            return Verdict(health=Health.SKIPPED, standing=Standing.RECOVERING, reason=EXTERNALLY_REMEDIATED, message=message)
+        if verdict.health is Health.HEALTHY and target.marked:
+            message = "well again; its episode has not ended yet"
+            return Verdict(health=Health.HEALTHY, standing=Standing.RECOVERING, reason=RECOVERING, message=message)
+        return verdict
+
+    def _by_criteria(self, target: Target, machine: MachineView, now: datetime) -> Verdict:
+        if problem := target.unreadable:
+            return unread(problem)
+        if machine.phase == FAILED:
+            why = f": {machine.failure}" if machine.failure else ""
+            return unhealthy(MACHINE_FAILED, f"the Machine's phase is Failed{why}")
+        if target.node is None and not machine.node_name:
+            return self._starting(machine, now)
+        if target.node is None and target.unseen:
+            return skipped(NODE_UNSEEN, target.unseen)
+        if target.node is None:
+            return unhealthy(NODE_DELETED, f"Node {machine.node_name} has been deleted")
+        return by_conditions(offences(target.node.conditions, self._watched), now)
+
+    def _starting(self, machine: MachineView, now: datetime) -> Verdict:
+        timeout = self._check.startup_timeout
+        if timeout is None:
+            return skipped(NODE_STARTING, "the Machine has no Node yet, and nodeStartupTimeout is 0: it may take for ever")
+        since = machine.last_updated
+        limit = format_duration(timeout)
+        if since is None:
+            message = f"the Machine has no Node, and its status was never written: the whole {limit} is waited again"
+            return starting(message, again=timeout)
+        due = later(since, timeout, RESOLUTION)
+        if now >= due:
+            message = f"the Machine has no Node {limit} after its status was last written, at {written(since)}"
+            return unhealthy(NODE_STARTUP_TIMEOUT, message, since, due)
+        message = f"the Machine has no Node yet; unhealthy {limit} after its status was last written, at {written(since)}"
+        return starting(message, since=since, due=due)
+
+
+def unhealthy(
+    reason: str,
+    message: str,
+    since: datetime | None = None,
+    expired: datetime | None = None,
+    due: datetime | None = None,
+) -> Verdict:
+    """A Machine that needs remediation for something else than a condition of its Node. due: when more is to be said."""
+    return Verdict(
+        health=Health.UNHEALTHY,
+        standing=Standing.UNHEALTHY,
+        reason=reason,
+        message=message,
+        since=since,
+        expired=expired,
+        due=due,
+    )
+
+
+def skipped(reason: str, message: str) -> Verdict:
+    """A Machine without a Node to judge by, for which no clock runs."""
+    return Verdict(health=Health.SKIPPED, standing=Standing.STARTING, reason=reason, message=message)
+
+
+def starting(
+    message: str, *, since: datetime | None = None, due: datetime | None = None, again: timedelta | None = None
+) -> Verdict:
+    """A Machine without a Node whose clock runs."""
+    return Verdict(
+        health=Health.SOON,
+        standing=Standing.STARTING,
+        reason=NODE_STARTING,
+        message=message,
+        since=since,
+        due=due,
+        again=again,
+    )
+
+
+def deleting(verdict: Verdict, note: str = "") -> Verdict:
+    """What a Machine that is being deleted counts as: never healthy, whatever it is otherwise. note: put behind what ails it."""
+    if verdict.health is Health.UNHEALTHY:
+        return replace(verdict, standing=Standing.DELETING, message=verdict.message + note)
+    message = "the Machine is being deleted"
+    return Verdict(health=Health.SKIPPED, standing=Standing.DELETING, reason=DELETING, message=message, due=verdict.due)

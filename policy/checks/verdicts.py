@@ -1,0 +1,179 @@
+"""The verdict on one target: healthy, soon (a timeout runs, with the moment it expires), unhealthy, or skipped (why).
+
+What all dialects share: a listed condition fires when type and status are equal and its duration is *strictly* exceeded; a
+condition that the object does not report never fires; the list is a logical OR. What each makes of a Machine, a missing Node or
+a deletion is `policy/checks/rules/`; counting verdicts is `policy/scan/ledger.py`, acting on the count `policy/checks/brakes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.checks.healthcheck import UnhealthyCondition
+from policy.objects.nodes import Condition
+from policy.values.durations import format_duration
+from policy.values.moments import LATEST, RESOLUTION, later, written
+
+
+class Health(StrEnum):
+    """What a check thinks of a target."""
+
+    HEALTHY = "healthy"
+    SOON = "soon"
+    UNHEALTHY = "unhealthy"
+    SKIPPED = "skipped"
+
+
+class Standing(StrEnum):
+    """How a target stands in its check's count; every target of a check has exactly one.
+
+    All but `healthy` use up the budget. starting: a Machine without a Node. recovering: well again, its remediation not yet
+    ended. excluded: a person keeps it out of remediation. left-out: not in the check's total at all.
+    """
+
+    HEALTHY = "healthy"
+    SOON = "soon"
+    STARTING = "starting"
+    UNHEALTHY = "unhealthy"
+    DELETING = "deleting"
+    EXCLUDED = "excluded"
+    RECOVERING = "recovering"
+    LEFT_OUT = "left-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One check's opinion of one target at one moment.
+
+    since: when the offending condition took its status. due: the moment at which time alone changes the verdict: it holds until
+    then or until an object changes, whichever is first. again: no clock runs at all, and how soon somebody would look again.
+    expired: of what is unhealthy, the moment at which its time was over; None where it had none.
+    """
+
+    health: Health
+    standing: Standing
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+    due: datetime | None = None
+    again: timedelta | None = None
+    expired: datetime | None = None
+
+    @property
+    def calls_for_action(self) -> bool:
+        """Unhealthy, or it would be if nobody had excluded the target: those are listed too, so that people learn why."""
+        return self.standing in {Standing.UNHEALTHY, Standing.EXCLUDED}
+
+
+HEALTHY = Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY)
+
+EXCLUDED = "Excluded"
+"""The reason of a verdict on a target that is unhealthy, but that people keep out of remediation."""
+
+DELETING = "Deleting"
+"""The reason of a verdict on a target that is being deleted."""
+
+RECOVERING = "Recovering"
+"""The reason of a verdict on a target that is well again while its remediation has not ended."""
+
+
+UNREADABLE = "Unreadable"
+"""The reason of a verdict on a target of which hardly anything is known."""
+
+
+def unread(problem: str) -> Verdict:
+    """The verdict on a target that can't be read: counted among those that are not healthy, and never acted upon."""
+    return Verdict(health=Health.SKIPPED, standing=Standing.SOON, reason=UNREADABLE, message=problem)
+
+
+# Conditions ---------------------------------------------------------------------------------------------------------
+
+Watched = Mapping[tuple[str, str], timedelta]
+"""Type and status of the listed conditions with the duration that makes them an offence: of equal ones the shortest."""
+
+
+def watched(listed: Iterable[UnhealthyCondition]) -> Watched:
+    """The list of a check as it is looked up."""
+    found: dict[tuple[str, str], timedelta] = {}
+    for condition in listed:
+        key = (condition.type, condition.status)
+        found[key] = min(condition.duration, found.get(key, condition.duration))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Offence:
+    """A listed condition that holds. `due` None: the object does not say since when, so nobody can say that it has expired."""
+
+    condition: Condition
+    duration: timedelta
+    due: datetime | None
+
+    def over(self, now: datetime) -> bool:
+        """Whether it has held for longer than its duration."""
+        return self.due is not None and now >= self.due
+
+
+def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Offence]:
+    """The listed conditions that hold, in the list's order. Called for every target under every check: it is kept short."""
+    found: list[Offence] = []
+    for condition in conditions:
+        duration = listed.get((condition.type, condition.status))
+        if duration is not None:
+            due = later(condition.since, duration, RESOLUTION) if condition.since is not None else None
+            found.append(Offence(condition, duration, due))
+    if len(found) > 1:
+        order = list(listed)
+        found.sort(key=lambda offence: order.index((offence.condition.type, offence.condition.status)))
+    return found
+
+
+def by_conditions(found: list[Offence], now: datetime) -> Verdict:
+    """The verdict that a list of offences amounts to, for one subject and in plain words."""
+    timed = [offence for offence in found if offence.due is not None]
+    if not timed:
+        return _timeless(found[0].condition) if found else HEALTHY
+    # The one that expires first is the reason, before and after: no later one changes what was said.
+    first = min(timed, key=lambda offence: offence.due or LATEST)
+    return _expired(first) if first.over(now) else _running(first)
+
+
+def _expired(offence: Offence) -> Verdict:
+    message = f"{_stated(offence.condition)}, longer than {format_duration(offence.duration)}"
+    return Verdict(
+        health=Health.UNHEALTHY,
+        standing=Standing.UNHEALTHY,
+        reason=_reason(offence.condition),
+        message=message,
+        since=offence.condition.since,
+        expired=offence.due,
+    )
+
+
+def _running(offence: Offence) -> Verdict:
+    message = f"{_stated(offence.condition)}, unhealthy after {format_duration(offence.duration)}"
+    return Verdict(
+        health=Health.SOON,
+        standing=Standing.SOON,
+        reason=_reason(offence.condition),
+        message=message,
+        since=offence.condition.since,
+        due=offence.due,
+    )
+
+
+def _timeless(condition: Condition) -> Verdict:
+    message = f"{condition.type} is {condition.status}, but nothing says since when: never taken for expired"
+    return Verdict(health=Health.SOON, standing=Standing.SOON, reason=_reason(condition), message=message)
+
+
+def _reason(condition: Condition) -> str:
+    return f"{condition.type}{condition.status}"
+
+
+def _stated(condition: Condition) -> str:
+    assert condition.since is not None, "a timeless condition is no offence that could run or expire"
+    return f"{condition.type} is {condition.status} since {written(condition.since)}"

@@ -1,0 +1,136 @@
+"""What people with kubectl are told of an episode: the one table of Event reasons, and which line of its story becomes which.
+
+Reasons are what alerts and scripts select by, so a published one is never renamed. The story itself is the decision record; an
+Event is its headline on the Node and on the NodeFence (`policy/episode/nodefence.py`). Writing them is
+`activities/cluster/api/events.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.episode.messages import EpisodeStatus, Phase, RecordEntry, Step
+
+
+class EventReason(StrEnum):
+    """Every reason of an Event about an episode, or about there being none."""
+
+    STEP_STARTED = "StepStarted"
+    STEP_RETRIED = "StepRetried"
+    """Another try of the step begins, after the failure that is named."""
+    STEP_SUCCEEDED = "StepSucceeded"
+    STEP_FAILED = "StepFailed"
+    """The step has used up its tries."""
+    STEP_SKIPPED = "StepSkipped"
+    """The step was not carried out: the message names the policy, the veto or the return of the node that kept it back."""
+    FLOW_RESTARTED = "FlowRestarted"
+    NODE_ISOLATED = "NodeIsolated"
+    PATH_CUT = "PathCut"
+    VOLUMES_DETACHED = "VolumesDetached"
+    QUARANTINED = "Quarantined"
+    QUARANTINE_LIFTED = "QuarantineLifted"
+    PATH_RESTORED = "PathRestored"
+    NODE_POWERED_OFF = "NodePoweredOff"
+    PARTLY_SWITCHED_ON = "PartlySwitchedOn"
+    """The machine is on, but not all of its devices could be switched on."""
+    MACHINE_KEPT = "MachineKept"
+    """A machine that was to be given up comes back, since another Node object stands for it by now."""
+    WORKLOADS_FREED = "WorkloadsFreed"
+    WORKLOADS_NOT_FREED = "WorkloadsNotFreed"
+    """The licence ended before any consequence began (S6)."""
+    WORKLOADS_LEFT = "WorkloadsLeft"
+    NEEDS_HUMAN = "NeedsHuman"
+    EPISODE_ENDED = "EpisodeEnded"
+    FENCING_SKIPPED = "FencingSkipped"
+    """No episode was opened for the node although a check asks for one: a budget, the quorum, a hold-off."""
+    MACHINE_PRESERVED = "MachinePreserved"
+    PRESERVED_NOT_FENCED = "PreservedNotFenced"
+    """A machine is kept, powered, and its pods could not all be moved."""
+    PRESERVED_ISOLATED = "PreservedIsolated"
+    PRESERVED_NOT_ISOLATED = "PreservedNotIsolated"
+    """A machine that is kept is to be cut off, and something is in the way."""
+    PRESERVATION_ENDED = "PreservationEnded"
+    REMEDIATION_STEP_FAILED = "RemediationStepFailed"
+    REMEDIATION_TIMED_OUT = "RemediationTimedOut"
+    """A deletion that was asked for has not come to an end in its time; the next step may well be what lets it."""
+    REPLACEMENT_FAILED = "ReplacementFailed"
+    REPLACEMENT_LATE = "ReplacementLate"
+    REPEATED_FENCING = "RepeatedFencing"
+    """The same node for the same reason again and again (`policy/scan/repeats.py`)."""
+
+
+WARNINGS = frozenset(
+    {
+        EventReason.STEP_RETRIED,
+        EventReason.STEP_FAILED,
+        EventReason.FLOW_RESTARTED,
+        EventReason.PARTLY_SWITCHED_ON,
+        EventReason.MACHINE_KEPT,
+        EventReason.WORKLOADS_LEFT,
+        EventReason.NEEDS_HUMAN,
+        EventReason.REMEDIATION_STEP_FAILED,
+        EventReason.REMEDIATION_TIMED_OUT,
+        EventReason.REPLACEMENT_FAILED,
+        EventReason.REPLACEMENT_LATE,
+        EventReason.MACHINE_KEPT,
+        EventReason.PRESERVED_NOT_FENCED,
+        EventReason.PRESERVED_NOT_ISOLATED,
+        EventReason.REPEATED_FENCING,
+    }
+)
+"""Always of type Warning. How an episode ended is one unless the node recovered."""
+
+_OF_RECORD = {
+    ("restart", "begins"): EventReason.FLOW_RESTARTED,
+    ("free-workloads", "ok"): EventReason.WORKLOADS_FREED,
+    ("free-while-dumping", "ok"): EventReason.WORKLOADS_FREED,
+    ("free-workloads", "dropped"): EventReason.WORKLOADS_NOT_FREED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeEvent:
+    """One Event to be."""
+
+    reason: EventReason
+    message: str
+
+    @property
+    def warning(self) -> bool:
+        """Whether it is of type Warning."""
+        return self.reason in WARNINGS
+
+
+def event_of(entry: RecordEntry) -> EpisodeEvent | None:
+    """The Event that a line of the decision record is worth, None for the most."""
+    if entry.outcome == "skipped" and entry.act in set(Step):
+        return EpisodeEvent(reason=EventReason.STEP_SKIPPED, message=f"{entry.act}: {entry.detail}")
+    reason = _OF_RECORD.get((entry.act, entry.outcome))
+    return EpisodeEvent(reason=reason, message=entry.detail) if reason is not None else None
+
+
+def events_between(before: EpisodeStatus | None, after: EpisodeStatus, failure: str) -> Iterator[EpisodeEvent]:
+    """What the way from one state of an episode to the next is worth. failure: how the latest try failed, "" if none did."""
+    if not after.step or after.phase is Phase.QUEUED:
+        return
+    new_step = before is None or before.step != after.step
+    if new_step:
+        yield EpisodeEvent(reason=EventReason.STEP_STARTED, message=f"{after.step}: {after.reason}")
+    elif before is not None and after.try_number > max(before.try_number, 1):
+        why = f" after {failure}" if failure else ""
+        yield EpisodeEvent(reason=EventReason.STEP_RETRIED, message=f"{after.step}: try {after.try_number}{why}")
+    if before is None or before.phase is after.phase:
+        return
+    if after.phase is Phase.ERROR:
+        yield EpisodeEvent(reason=EventReason.STEP_FAILED, message=f"{after.step}: {after.doing}")
+    elif _ends_well(before.phase, after):
+        yield EpisodeEvent(reason=EventReason.STEP_SUCCEEDED, message=after.step)
+
+
+def _ends_well(before: Phase, after: EpisodeStatus) -> bool:
+    """Whether the new phase says that the step has done its work. One that a person let go on has yet to."""
+    if after.step == Step.ISOLATION:
+        return (before, after.phase) == (Phase.NEW, Phase.RUNNING)
+    return (after.step, after.phase) in {(Step.POWER_MANAGEMENT, Phase.DONE), (Step.RECOVERY, Phase.FINAL)}

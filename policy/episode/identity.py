@@ -1,0 +1,79 @@
+"""Whether what we see now is still the machine that an episode has pinned (S9).
+
+Pinning is `activities/cluster/`; what a difference leads to is decided by the workflows (`TargetChanged`, `replaced`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Protocol
+
+from policy.episode.messages import Pinned
+from policy.episode.observation import Observation
+
+
+class SeenMachine(Protocol):
+    """What a live read and an observation both tell of a node; "" where it does not say."""
+
+    @property
+    def uid(self) -> str: ...
+    @property
+    def provider_id(self) -> str: ...
+    @property
+    def system_uuid(self) -> str: ...
+
+
+def same_machine(pinned: Pinned, seen: SeenMachine) -> bool:
+    """Whether a Node object, perhaps a new one, stands for the pinned machine.
+
+    The same providerID and system UUID are the same machine, whatever the object's uid. Fields that one side does not know are
+    not compared; where none can be compared, only the same object is the same machine.
+    """
+    pairs = (
+        (pinned.provider_id, seen.provider_id),
+        (pinned.system_uuid.casefold(), seen.system_uuid.casefold()),
+    )
+    known = [(ours, theirs) for ours, theirs in pairs if ours and theirs]
+    if not known:
+        return bool(pinned.uid) and pinned.uid == seen.uid
+    return all(ours == theirs for ours, theirs in known)
+
+
+def compare_identity(
+    pinned: Pinned,
+    observation: Observation,
+    *,
+    destructive: bool,
+    endpoints: Collection[str] | None = None,
+    machine_uids: Collection[str] | None = None,
+) -> str:
+    """ "" when it is the pinned target, else which field differs, with both values.
+
+    Before a destructive act: uid, providerID and system UUID; a pinned value that has vanished is a difference. Before a
+    restoring one only the providerID, where the node says one, so that a Node object deleted or re-created meanwhile strands
+    no machine that is off. endpoints: those that the configuration gives now; machine_uids: those of the Machines that belong to
+    the Node now. Either is compared where it is known. A value that was empty when it was pinned is never compared: what turns up
+    later neither confirms nor denies it.
+    """
+    if endpoints is not None and set(endpoints) != set(pinned.endpoints):
+        return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"
+    if not observation.present:
+        return f"the Node object is gone: pinned uid {pinned.uid}" if destructive and pinned.uid else ""
+    if not destructive:
+        vanished = not observation.provider_id
+        return "" if vanished else _difference("providerID", pinned.provider_id, observation.provider_id)
+    if machine_uids is not None and (gone := set(pinned.machine_uids) - set(machine_uids)):
+        return f"Machine uid: pinned {_listed(gone)}, now {_listed(machine_uids)}"
+    return (
+        _difference("uid", pinned.uid, observation.uid)
+        or _difference("providerID", pinned.provider_id, observation.provider_id)
+        or _difference("systemUUID", pinned.system_uuid.casefold(), observation.system_uuid.casefold())
+    )
+
+
+def _difference(field: str, pinned: str, now: str) -> str:
+    return "" if not pinned or pinned == now else f"{field}: pinned {pinned}, now {now or 'none'}"
+
+
+def _listed(endpoints: Collection[str]) -> str:
+    return ", ".join(sorted(endpoints)) or "none"

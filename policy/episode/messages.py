@@ -1,0 +1,398 @@
+"""The nouns of an episode: why it exists, whom it holds, what it has proven, how it ended.
+
+All of them travel in workflow inputs, signals and results, so they only ever grow by fields with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.episode.needs import Need
+from policy.fence.kdump import KernelDead
+from policy.fence.power import PowerState, VolumeState
+from policy.objects.marks import NOTHING_ADDED, Added
+from policy.remediation.escalation import Step as Rung
+from policy.values.object_refs import ObjectRef
+
+
+class Kind(StrEnum):
+    """The kinds of episode; the value is the workflow type."""
+
+    FENCING = "Fencing"
+    REMEDIATION = "Remediation"
+    PRESERVATION = "Preservation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencingInput:
+    """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
+    None: the one that a health check covering the node names, else the only one in the cluster. holder: how the cluster Lease
+    names us; "" until the scanner's permit says so.
+    """
+
+    cluster: str = ""  # both have defaults so that an input without them fails the workflow clearly, instead of wedging it
+    node: str = ""
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    need: Need | None = None
+    template: ObjectRef | None = None
+    permit_granted: bool = False
+    node_uid: str = ""
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolatedBoot:
+    """The boot of a machine during which it was cut off from its volumes or its network: once it is over, what was freed
+    elsewhere has no second writer. boot_id: "" where the Node did not say. freed: whether pods were freed behind the cut. cut:
+    whether all of it has been carried out. left: what is cut, in words to end a sentence with. volumes: those that
+    were had detached, which the cloud no longer lists, with the end of the command."""
+
+    boot_id: str = ""
+    freed: bool = False
+    cut: bool = False
+    left: str = ""
+    volumes: tuple[tuple[str, datetime], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationState:
+    """What a preservation carries over continue-as-new, which leaves its workflow id taken throughout."""
+
+    started: datetime
+    record: tuple[RecordEntry, ...] = ()
+    drained: bool | None = None
+    node_uid: str = ""
+    machine_uid: str = ""
+    owner: str = ""
+    marked: bool = False
+    evidence: bool = False
+    """Whether evidence has been fetched, or was tried to be."""
+    isolated: IsolatedBoot | None = None
+    """The boot during which the machine was cut off, None where it was not begun."""
+    added: Added = NOTHING_ADDED
+    """What it has added to the Node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationInput:
+    """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
+    where the annotation stands already. automatic: because the pool's cap allows it. hold: for how long, None for the pool's
+    time-out. isolate: cut it off once it has failed. unhealthy: what a health check says of it, "" while none calls it so.
+    holder: how the cluster Lease names us.
+    """
+
+    cluster: str = ""
+    node: str = ""
+    machine: ObjectRef | None = None
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    keep: bool = True
+    automatic: bool = False
+    hold: timedelta | None = None
+    isolate: bool = False
+    unhealthy: str = ""
+    holder: str = ""
+    state: PreservationState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNews:
+    """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
+
+    unhealthy: what a health check says of the machine, "" while none calls it so. released: why the pool's cap gives it up.
+    """
+
+    unhealthy: str = ""
+    released: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTaken:
+    """A step that has had its time, and may have left something to be taken back. The fields are those of a
+    RemediationProgress. left_off: the devices by which it has switched the machine off, and not on again for all that is
+    known."""
+
+    step: int
+    began: datetime
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+    uid: str = ""
+    left_off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationProgress:
+    """Where a remediation stood in its ladder when it began a new history.
+
+    step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
+    from which on a Machine can be the successor. name, uid: of the object that was made for it. earlier: the steps before it.
+    reached: the last step that was begun, -1 for none: the step that goes on may be an earlier one. added: what the episode
+    has added to its node.
+    """
+
+    pinned: Pinned
+    step: int
+    began: datetime
+    owner: str = ""
+    check_uid: str = ""
+    control_plane: bool = False
+    healthy_delay: timedelta = timedelta(0)
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+    uid: str = ""
+    adopted_incident: str = ""
+    earlier: tuple[StepTaken, ...] = ()
+    reached: int = -1
+    added: Added = NOTHING_ADDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationInput:
+    """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
+
+    ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
+    that covers the node says, else the deletion of its Machine. failed: steps that have failed on it, or on those it replaces.
+    retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
+    adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
+    exhausted: why a person is asked before anything is done. permit_granted: the
+    scanner reserved the permit before it started us.
+
+    With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
+    that. asked: a run before this one has asked for the deletion, and its permit is ours. unclear: it may have, for all that is
+    known. progress: where a run before this one stood in the ladder.
+    """
+
+    cluster: str = ""
+    node: str = ""
+    machine: ObjectRef | None = None
+    machine_uid: str = ""
+    node_uid: str = ""
+    reason: str = ""
+    requester: str = ""
+    incident: str = ""
+    holder: str = ""
+    marked: bool = False
+    isolated: IsolatedBoot | None = None
+    unhealthy: str = ""
+    asked: bool = False
+    unclear: bool = False
+    started: datetime | None = None
+    record: tuple[RecordEntry, ...] = ()
+    need: Need | None = None
+    ladder: tuple[Rung, ...] | None = None
+    strategies: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    retry: int = 0
+    exhausted: str = ""
+    memory: str | None = None
+    adopts: str = ""
+    permit_granted: bool = False
+    progress: RemediationProgress | None = None
+
+
+class Step(StrEnum):
+    """The steps of the node-fencing proposal, in their order."""
+
+    ISOLATION = "isolation"
+    POWER_MANAGEMENT = "power-management"
+    RECOVERY = "recovery"
+
+
+class Phase(StrEnum):
+    """The states of the node-fencing automaton, and ours for waiting on people and permits."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FINAL = "final"
+    ERROR = "error"
+    NEEDS_HUMAN = "needs-human"
+    RUNNING_PRESERVED = "Running:Preserved"
+    FAILED_PRESERVED = "Failed:Preserved"
+    """As the preservation proposal writes them."""
+    TERMINATING = "Terminating"
+
+
+class Outcome(StrEnum):
+    """How an episode ended (S35). needs-human is not among them: that is a parked, open state."""
+
+    RECOVERED = "recovered"
+    REPLACED = "replaced"
+    FENCED_OFF = "fenced-off"
+    RELEASED = "released"
+    ABORTED = "aborted"
+    REFUSED = "refused"
+    """Never began: no permit was to be had. Nothing was touched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """The target as it was when the episode began; every destructive act compares all of it (S9)."""
+
+    node: str
+    uid: str
+    provider_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    zone: str = ""
+    not_ready_since: datetime | None = None
+    endpoints: tuple[str, ...] = ()
+    """Every device that this episode may touch, of power and of paths."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """The endpoints whose OFF, all of one level, is the proof (S4); none where nothing of power is configured."""
+    machine_uids: tuple[str, ...] = ()
+    """Of the Machines that belong to the Node; none where it has none."""
+    addresses: tuple[str, ...] = ()
+    """Its IP addresses, by which it may be heard of; they identify nobody and are never compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One read of one device: what it said and when it had said it (worker's clock)."""
+
+    endpoint: str
+    state: PowerState
+    at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenUpReading:
+    """One read of a cloud machine that was given up: whether that is what its cloud says, asked at that moment."""
+
+    endpoint: str
+    given_up: bool
+    at: datetime
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """A person's word that the machine is off: the only substitute for reading it (S8). All three are required."""
+
+    who: str
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffProof:
+    """`off proven`: OFF read from every device after the off command had ended (S2, S4), or a person's word (S8)."""
+
+    commanded_at: datetime | None
+    readings: tuple[Reading, ...] = ()
+    acknowledgement: Acknowledgement | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeReading:
+    """One read of one cloud volume: where it is, asked at that moment. `root`: the machine boots from it."""
+
+    volume: str
+    state: VolumeState
+    at: datetime
+    root: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathProof:
+    """`path cut proven`: a switch port read as off, or a volume read as available, after the command to cut it had ended.
+
+    Licenses consequences for pods using only what is cut.
+    """
+
+    commanded_at: datetime
+    readings: tuple[Reading, ...] = ()
+    volumes: tuple[VolumeReading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartProof:
+    """`restart proven`: a boot id first seen after our power-on, other than the pinned one. Never licenses consequences."""
+
+    boot_id: str
+    previous_boot_id: str
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordEntry:
+    """One line of the decision record: what was seen, decided or done, when, and how it ended."""
+
+    at: datetime
+    step: str
+    act: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeStatus:
+    """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else "".
+
+    requester: who asked for it, "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
+    a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
+    of the Machine that it is about. control_plane: None before the node has been looked at.
+    """
+
+    incident: str
+    cluster: str
+    node: str
+    kind: Kind
+    phase: Phase
+    step: str
+    doing: str
+    reason: str
+    started: datetime
+    zone: str = ""
+    try_number: int = 0
+    restarts: int = 0
+    problem: str = ""
+    off_proof: OffProof | None = None
+    restart_proof: RestartProof | None = None
+    path_proofs: tuple[PathProof, ...] = ()
+    permit: bool = False
+    queued: str = ""
+    waiting_until: datetime | None = None
+    control_plane: bool | None = None
+    node_uid: str = ""
+    provider_id: str = ""
+    kernel_dead: KernelDead | None = None
+    requester: str = ""
+    preserved_until: datetime | None = None
+    rung: str = ""
+    rung_until: datetime | None = None
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeResult:
+    """How an episode ended, and on what proof. `left_off`: the machine was left powered off, on purpose."""
+
+    outcome: Outcome
+    incident: str
+    cluster: str
+    node: str
+    message: str
+    started: datetime
+    ended: datetime
+    off_proof: OffProof | None = None
+    restart_proof: RestartProof | None = None
+    left_off: bool = False
+    freed_pods: int = 0
+    record: tuple[RecordEntry, ...] = ()
+    kernel_dead: KernelDead | None = None
+    """The proof on which pods were freed before off was proven, the latest one; None where none were."""

@@ -1,0 +1,98 @@
+"""The `NodeFence` of the node-fencing proposal (seed 002): how an episode is called there, for `kubectl get nodefences -w`.
+
+Only names and spellings. Temporal stays the truth: nothing of ours ever reads a NodeFence to decide anything. When one is
+written is `workflows/episode/mirror.py`, how is `activities/cluster/report/nodefences.py`, its schema `deploy/crds/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from policy.episode.messages import EpisodeStatus, Phase, RecordEntry, Step
+
+PREFIX = "node-fence-"
+LONGEST_NAME = 253
+"""Of an object in Kubernetes; a node's own name may be as long."""
+DIGEST_LENGTH = 16
+
+MAXIMUM_JOBS = 50
+
+STEPS = {
+    Step.ISOLATION.value: "Isolation",
+    Step.POWER_MANAGEMENT.value: "Power-Management",
+    Step.RECOVERY.value: "Recovery",
+}
+"""As the seed spells the steps."""
+
+STATUSES = {
+    Phase.NEW: "New",
+    Phase.QUEUED: "New",
+    Phase.RUNNING: "Running",
+    Phase.DONE: "Done",
+    Phase.FINAL: "Final",
+    Phase.ERROR: "Error",
+    Phase.NEEDS_HUMAN: "Error",
+}
+"""As the seed spells the states of its automaton; our phase, which knows two more, stands beside it."""
+
+_OF_THE_EPISODE = frozenset(
+    {
+        "abort",
+        "acknowledge-off",
+        "adopt",
+        "end",
+        "event",
+        "free-workloads",
+        "hold",
+        "last-look",
+        "look",
+        "off-proven",
+        "path-cut-proven",
+        "permit",
+        "phase",
+        "pin",
+        "plan",
+        "read-path",
+        "read-power",
+        "release-lease",
+        "restart",
+        "resume",
+        *Step,
+    }
+)
+"""What the decision record notes that is not the work of a method."""
+
+_RAN = frozenset({"ok", "sent", "unclear", "failed", "incomplete"})
+"""Outcomes of a method that was begun: what was needless, skipped or dropped is no job."""
+
+
+def node_fence_name(node: str) -> str:
+    """`node-fence-<node>`. One that is too long, or that no object could have, is cut and told apart by a digest of the whole."""
+    plain = re.sub(r"[^a-z0-9.-]", "-", node.lower())
+    if plain == node and len(PREFIX) + len(node) <= LONGEST_NAME:
+        return f"{PREFIX}{node}"
+    digest = hashlib.sha256(node.encode()).hexdigest()[:DIGEST_LENGTH]
+    room = LONGEST_NAME - len(PREFIX) - len(digest) - 1
+    return f"{PREFIX}{plain[:room].strip('.-')}-{digest}"
+
+
+def job_of(entry: RecordEntry, incident: str, before: int) -> str:
+    """How the seed would call the job that a line of the decision record is about: `<method>-<id>`; "" where it is about none.
+
+    before: how often that method has run in this incident already; from the second time on its number is added.
+    """
+    if entry.act in _OF_THE_EPISODE or entry.outcome not in _RAN:
+        return ""
+    return f"{entry.act}-{incident}" + (f"-{before + 1}" if before else "")
+
+
+def retries(status: EpisodeStatus) -> int:
+    """How often the step in hand has been tried again."""
+    return max(status.try_number - 1, 0)
+
+
+def transition(status: EpisodeStatus) -> tuple[object, ...]:
+    """Two states of an episode that are equal in this are one state of its NodeFence."""
+    problem = status.problem if status.phase is Phase.NEEDS_HUMAN else ""
+    return (status.step, status.phase, retries(status), status.restarts, problem)

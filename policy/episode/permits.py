@@ -1,0 +1,147 @@
+"""The permit table: who may disrupt a node now, and the answer to "why not?" for everyone else.
+
+The scanner is the only grantor and keeps this table in its workflow state. Admission (`policy/scan/admission.py`) reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from policy.episode.messages import Kind
+
+
+class PermitState(StrEnum):
+    """reserved: granted, its episode not yet known to be open (counts, S14). open: it runs. parked: it waits, no permit."""
+
+    RESERVED = "reserved"
+    OPEN = "open"
+    PARKED = "parked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
+
+    control_plane: None where nobody has said yet. found: its episode was found open, and nobody said which checks count it.
+    What is not known counts as it would at worst (S14, S15).
+    """
+
+    node: str
+    workflow_id: str
+    incident: str
+    kind: Kind
+    holding: PermitState
+    granted_at: datetime
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool | None = False
+    reason: str = ""
+    node_uid: str = ""
+    groups: tuple[str, ...] = ()
+    """The groups of the node when it was granted (`policy/objects/scopes.py`); what later reports say of it counts beside
+    them."""
+    checks: tuple[str, ...] = ()
+    """The health checks that limit how many of their targets are remediated at once, and count this one."""
+    owner: str = ""
+    """Kind and name of what controls its Machine, and makes another one of it."""
+    removes: bool = False
+    """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
+    found: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacing:
+    """A remediation of which another machine of the same owner comes, as long as reports may not know yet what that remembers.
+
+    since: no machine that is older can be the one. until: None while it goes on.
+    """
+
+    owner: str
+    node: str
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitRequest:
+    """An open episode asks for leave (update `request_permit` of the scanner).
+
+    by_person: a person wants it now; a program's request is refused as long as the node is held off (S19).
+    """
+
+    node: str
+    workflow_id: str
+    incident: str
+    kind: Kind = Kind.FENCING
+    reason: str = ""
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool = False
+    node_uid: str = ""
+    owner: str = ""
+    removes: bool = False
+    ready: bool = True
+    """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
+    by_person: bool = False
+
+
+class Decision(StrEnum):
+    """The scanner's answer."""
+
+    GRANTED = "granted"
+    QUEUED = "queued"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitAnswer:
+    """Granted, queued (a signal `permit_granted` follows) or refused, with the reason in a sentence.
+
+    `holder`: how the cluster Lease names the grantor; the last look compares it.
+    """
+
+    decision: Decision
+    reason: str = ""
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """An episode gives its permit back: it ended (`outcome`) or parked (`parked`, with `problem`).
+
+    cause: what ailed the node, "" where an episode was asked for by hand or touched nothing; workloads: what stood against the
+    node when it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeats.py`).
+    """
+
+    node: str
+    incident: str
+    outcome: str = ""
+    parked: bool = False
+    problem: str = ""
+    cause: str = ""
+    workloads: tuple[str, ...] = ()
+    node_uid: str = ""
+    powered_on_at: datetime | None = None
+    powered_off_at: datetime | None = None
+    """When the episode last commanded either; None where it did not."""
+    vetoed_until: datetime | None = None
+    """When the veto for which it ended is over by itself; None where nobody says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitQuestion:
+    """Whether that incident may disrupt that node now, and the answer."""
+
+    node: str
+    incident: str
+    held: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitQuestions:
+    """Question and answer of the scanner's query `holds_permits`: those of all last looks of a moment."""
+
+    questions: tuple[PermitQuestion, ...]

@@ -1,0 +1,1 @@
+"""Fence configuration in the ConfigMaps and Secrets of the node-fencing proposal."""

@@ -1,0 +1,341 @@
+"""ConfigMaps in the spellings of the node-fencing proposal and of its published demo, read for one node.
+
+Which object holds: the node's own (`fence-config-node-<name>`, or the older `fence-config-<name>`), else that of its `type`
+label, else `fence-config-default`, else what is built in. It holds as a whole (S11): nothing of another one is mixed in. Methods
+and templates are `definitions.py`, devices `devices.py`, the rules for the whole `validation.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from policy.fence.agents import ACTIONS, READING, UNREAD, driver_of, known_agent
+from policy.fence.config import INSTANCE, Action, FenceConfig, Method, Source, Step
+from policy.fence.configmaps.cluster_config import CONFIG_KEY, NAME, read_cluster_config
+from policy.fence.configmaps.definitions import METHOD_PREFIX, Definition, Definitions, require_node
+from policy.fence.configmaps.devices import DeviceLines
+from policy.fence.configmaps.instances import UnknownInstanceError, instance_driver
+from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
+from policy.fence.configmaps.shelf import ConfigMap, Shelf
+from policy.fence.drivers.contract import DriverParameters
+from policy.fence.findings import Findings
+from policy.fence.limits import LONGEST_DELAY, LONGEST_METHOD, LONGEST_OFF, MOST_LEVELS, MOST_TRIES
+from policy.fence.own import OWN_METHODS, SLIPS, OwnMethod
+from policy.fence.plan import CutStorage, PowerDevice
+from policy.fence.validation import judge
+from policy.fence.variables import VariableError, fill_in
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError, shown
+
+PREFIX = "fence-config-"
+DEFAULT_NAME = "default"
+"""What the built-in configuration is called, and with the prefix the object that replaces it."""
+
+TYPE_LABEL = "type"
+
+STEP_KEYS: Mapping[str, Step] = {
+    "isolation": Step.ISOLATION,
+    "power_management": Step.POWER_MANAGEMENT,
+    "power-management": Step.POWER_MANAGEMENT,
+    "recovery": Step.RECOVERY,
+}
+BUILT_IN: Mapping[Step, str] = {
+    Step.ISOLATION: "mark-unschedulable",
+    Step.POWER_MANAGEMENT: "restart-instance",
+    Step.RECOVERY: "mark-schedulable",
+}
+MOST_METHODS = 32
+
+_SITE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """The object that holds. holder None: the built-in configuration."""
+
+    source: Source
+    holder: ConfigMap | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the object."""
+        return self.holder.name if self.holder is not None else DEFAULT_NAME
+
+    @property
+    def subject(self) -> str:
+        """For messages."""
+        return self.holder.subject if self.holder is not None else "the default fence configuration"
+
+
+def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> Winner:
+    """The first of node, type and default that is there (S11)."""
+    newer, older = (shelf.config_map(name) for name in (f"{PREFIX}node-{node.name}", f"{PREFIX}{node.name}"))
+    if older is not None and not _is_of_node(older, node):
+        older = None
+    if newer is not None and older is not None:
+        findings.warn(older.subject, "metadata.name", f"is not used: {newer.name} holds for Node/{node.name}")
+    if (own := newer or older) is not None:
+        return Winner(source=Source.NODE, holder=own)
+    kind = node.labels.get(TYPE_LABEL, "")
+    if kind and (of_type := shelf.config_map(f"{PREFIX}type-{kind.lower()}")) is not None:
+        return Winner(source=Source.TYPE, holder=of_type)
+    return Winner(source=Source.DEFAULT, holder=shelf.config_map(f"{PREFIX}{DEFAULT_NAME}"))
+
+
+def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
+    """What holds for the node, with all that is wrong with it. Of worth only when the shelf wants nothing more."""
+    findings = Findings()
+    cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
+    winner = Winner(source=Source.DEFAULT)
+    steps: dict[Step, tuple[Method, ...]] = {}
+    with findings.collecting():
+        winner = winner_for(node, shelf, findings)
+        reader = _Methods(node, shelf, findings, winner=winner, common=cluster.common)
+        for step, (names, place) in _steps(winner, node, findings).items():
+            steps[step] = reader.read_all(step, names, place=place)
+    config = FenceConfig(
+        node=node.name,
+        name=winner.name,
+        source=winner.source.value,
+        subject=winner.subject,
+        isolation=steps.get(Step.ISOLATION, ()),
+        power_management=steps.get(Step.POWER_MANAGEMENT, ()),
+        recovery=steps.get(Step.RECOVERY, ()),
+        settings=cluster.settings,
+        warnings=findings.warnings,
+        errors=findings.errors,
+    )
+    return judge(config)
+
+
+def _looked_up(shelf: Shelf, name: str, findings: Findings) -> ConfigMap | None:
+    with findings.collecting():
+        return shelf.config_map(name)
+    return None
+
+
+def _is_of_node(found: ConfigMap, node: NodeView) -> bool:
+    """`fence-config-type-x` is a type's object, whatever a node is called; only a node_name= makes it that node's."""
+    if node.name != DEFAULT_NAME and not node.name.startswith("type-"):
+        return True
+    lines = read_lines(found, CONFIG_KEY)
+    return "node_name" in lines and lines["node_name"].value == node.name
+
+
+def _steps(winner: Winner, node: NodeView, findings: Findings) -> dict[Step, tuple[list[str], tuple[str, str]]]:
+    """The names in each step, and the place that they stand at. A step that is not written is empty."""
+    if winner.holder is None:
+        return {step: ([name], (winner.subject, step.value)) for step, name in BUILT_IN.items()}
+    lines = read_lines(winner.holder, CONFIG_KEY)
+    found: dict[Step, tuple[list[str], tuple[str, str]]] = {}
+    for written, line in lines.items():
+        with findings.collecting():
+            step = STEP_KEYS.get(written)
+            if written == "node_name":
+                require_node(line, node)
+            elif step is None:
+                raise line.refuse("is not known here; expected one of node_name, isolation, power_management, recovery")
+            elif step in found:
+                raise line.refuse("this step is written twice")
+            else:
+                found[step] = (_names(line, node), (line.subject, line.field))
+    listed = {name for names, _ in found.values() for name in names}
+    for key in winner.holder.data:
+        if key.startswith(METHOD_PREFIX) and key.removeprefix(METHOD_PREFIX) not in listed:
+            findings.warn(winner.subject, f"data[{key}]", "is not used: no step lists this method")
+        elif not key.startswith(METHOD_PREFIX) and key != CONFIG_KEY:
+            findings.refuse(winner.subject, f"data[{key}]", f"is not known here; expected {CONFIG_KEY} or {METHOD_PREFIX}<name>")
+    return found
+
+
+def _names(line: Line, node: NodeView) -> list[str]:
+    try:
+        names = fill_in(line.value, node).split()
+    except VariableError as error:
+        raise line.refuse(str(error)) from error
+    if len(names) > MOST_METHODS:
+        raise line.refuse(f"expected at most {MOST_METHODS} methods, got {len(names)}")
+    for name in names:
+        if names.count(name) > 1:
+            raise line.refuse(f"{name} is listed twice")
+    return names
+
+
+class _Methods:
+    """Reads the methods of all steps for one node."""
+
+    def __init__(self, node: NodeView, shelf: Shelf, findings: Findings, *, winner: Winner, common: Mapping[str, Line]) -> None:
+        self._node = node
+        self._shelf = shelf
+        self._findings = findings
+        self._winner = winner
+        self._common = common
+        specific = winner.source is Source.NODE
+        self._definitions = Definitions(node, shelf, findings, winner=winner.holder, specific=specific)
+        self._devices = DeviceLines(node, shelf, findings, common=common)
+
+    def read_all(self, step: Step, names: list[str], *, place: tuple[str, str]) -> tuple[Method, ...]:
+        """Those that can be read; what is wrong with the others is among the findings."""
+        found: list[Method] = []
+        for name in names:
+            with self._findings.collecting():
+                found.append(self._read(step, name, place))
+        return tuple(found)
+
+    def _read(self, step: Step, name: str, place: tuple[str, str]) -> Method:
+        if (meant := SLIPS.get((step, name))) is not None:
+            self._findings.warn(*place, f"{name} is taken as {meant}: a node that has recovered takes pods again")
+            name = meant
+        method = self._definitions.find(name, place=place)
+        own = OWN_METHODS.get(method.agent)
+        if own is None:
+            return self._of_device(step, method)
+        if step not in own.steps:
+            expected = " or ".join(each.value for each in Step if each in own.steps)
+            raise PolicyError(*place, f"{name} does not belong into {step.value}: expected it in {expected}")
+        if (line := method.control.get("action")) is not None:
+            raise line.refuse(f"{method.agent} is an action of its own: leave it out")
+        return self._of_instance(step, method, own) if own.of_instance else self._of_cluster(step, method, own)
+
+    def _of_cluster(self, step: Step, method: Definition, own: OwnMethod) -> Method:
+        return Method(
+            name=method.name,
+            action=own.action,
+            template=method.template,
+            parameters=self._told(method, own, method.parameters),
+            delay=self._delay(method),
+            timeout=self._timeout(method, LONGEST_METHOD),
+            tries=self._tries(step, method),
+        )
+
+    def _of_instance(self, step: Step, method: Definition, own: OwnMethod) -> Method:
+        try:
+            driver, takes, implied = instance_driver(self._node, method, self._common)
+        except UnknownInstanceError as error:
+            return self._of_unknown_instance(method, own, error)
+        found = self._device(step, method, driver, takes, implied=implied)
+        given = found.device.parameters if found.device is not None else {}
+        if missing := [name for name in own.required if name not in given]:
+            expected = "one of its parameters" if missing[0] in takes.names else f"another method: {driver} can't do this"
+            raise method.refuse(f"{method.name} needs {', '.join(missing)}; expected {expected}")
+        return replace(found, action=own.action, driver=driver)
+
+    def _of_unknown_instance(self, method: Definition, own: OwnMethod, error: UnknownInstanceError) -> Method:
+        """To be shown all the same. A Node that is there and says nothing is an error; one that is not there may yet say it."""
+        tell = self._findings.refuse if self._node.uid else self._findings.warn
+        tell(error.subject, error.field, error.problem)
+        nowhere = PowerDevice(driver=INSTANCE, endpoint=f"{INSTANCE} of Node/{self._node.name}")
+        return Method(name=method.name, action=own.action, driver=INSTANCE, template=method.template, device=nowhere)
+
+    def _of_device(self, step: Step, method: Definition) -> Method:
+        takes = known_agent(method.agent)
+        if isinstance(takes, str):
+            line = method.control.get("agent_name")
+            raise line.refuse(takes) if line is not None else method.refuse(takes)
+        driver = driver_of(method.agent)
+        action = self._action(step, method, takes)
+        found = self._device(step, method, driver, takes)
+        storage = self._storage(step, method, takes)
+        return replace(found, action=action, driver=driver, fabric=takes.fabric, storage=storage)
+
+    def _device(
+        self, step: Step, method: Definition, driver: str, takes: DriverParameters, *, implied: Mapping[str, str] | None = None
+    ) -> Method:
+        """The device of a method, as a method that has yet to get its action."""
+        delay, timeout = self._delay(method), self._timeout(method, LONGEST_OFF)
+        site = self._site(method)
+        found = self._devices.read(method, driver, takes, implied=implied, site=site, delay=delay, timeout=timeout)
+        return Method(
+            name=method.name,
+            action=Action.OFF,
+            template=method.template,
+            parameters=found.written,
+            device=found.device,
+            level=self._level(step, method),
+            delay=delay,
+            timeout=timeout,
+            tries=self._tries(step, method),
+        )
+
+    def _action(self, step: Step, method: Definition, takes: DriverParameters) -> Action:
+        line = method.control.get("action")
+        if line is None:
+            # What agents do by themselves where nothing is said: reboot, or off for a switch port.
+            off_or_on = Action.ON if step is Step.RECOVERY else Action.OFF
+            action = off_or_on if takes.fabric else Action.REBOOT
+            self._findings.warn(*method.place, f"{method.name} has no action=: taken as {action.value}")
+            return action
+        if line.value in READING:
+            raise line.refuse(f"{line.value} only looks: nothing executed is never success; expected off, on or reboot")
+        if line.value in UNREAD:
+            raise line.refuse(f"after a {line.value} no off can be read; expected off, on or reboot")
+        if line.value not in ACTIONS:
+            raise line.refuse("expected off, on or reboot")
+        return ACTIONS[line.value]
+
+    def _storage(self, step: Step, method: Definition, takes: DriverParameters) -> CutStorage:
+        """The volumes to which the path is the node's only way: their pods may be freed once it is cut."""
+        named: dict[str, tuple[str, ...]] = {}
+        for key in ("storage_classes", "csi_drivers", "volume_handles"):
+            line = method.control.get(key)
+            if line is None:
+                continue
+            if not takes.fabric or step is Step.POWER_MANAGEMENT:
+                raise line.refuse("says what lies behind a path: expected it with a device that carries one")
+            named[key] = tuple(dict.fromkeys(line.value.split()))
+        return CutStorage(
+            classes=named.get("storage_classes", ()),
+            drivers=named.get("csi_drivers", ()),
+            handles=named.get("volume_handles", ()),
+        )
+
+    def _told(self, method: Definition, own: OwnMethod, lines: Mapping[str, Line]) -> dict[str, str]:
+        told = {}
+        for key, line in lines.items():
+            if key not in own.parameters:
+                expected = f"expected one of {', '.join(own.parameters)}" if own.parameters else "it takes none"
+                raise line.refuse(f"is not a parameter of {method.agent}; {expected}")
+            try:
+                told[key] = fill_in(line.value, self._node)
+            except VariableError as error:
+                raise line.refuse(str(error)) from error
+            if not own.parameters[key].takes(told[key]):
+                raise line.refuse(f"expected {own.parameters[key].value}, got {shown(told[key])}")
+        if missing := [key for key in own.required if key not in told]:
+            raise method.refuse(f"{method.name} needs {', '.join(missing)}")
+        return told
+
+    def _delay(self, method: Definition) -> timedelta:
+        line = method.control.get("delay")
+        return seconds(line, maximum=LONGEST_DELAY) if line is not None else timedelta(0)
+
+    def _timeout(self, method: Definition, longest: timedelta) -> timedelta | None:
+        line = method.control.get("timeout")
+        return seconds(line, minimum=1, maximum=longest) if line is not None else None
+
+    def _tries(self, step: Step, method: Definition) -> int | None:
+        line = method.control.get("tries")
+        if line is None:
+            return None
+        if step is Step.POWER_MANAGEMENT:
+            raise line.refuse(f"how often power management is tried is giveup_retries in {NAME}")
+        return whole_number(line, minimum=1, maximum=MOST_TRIES)
+
+    def _level(self, step: Step, method: Definition) -> int:
+        line = method.control.get("level")
+        if line is None:
+            return 1
+        if step is not Step.POWER_MANAGEMENT:
+            raise line.refuse("only power management has levels")
+        return whole_number(line, minimum=1, maximum=MOST_LEVELS)
+
+    def _site(self, method: Definition) -> str:
+        line = method.control.get("site")
+        if line is None:
+            return "default"
+        if _SITE.fullmatch(line.value) is None:
+            raise line.refuse("expected lower-case letters, digits and dashes")
+        return line.value

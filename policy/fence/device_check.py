@@ -1,0 +1,283 @@
+"""Whether the devices that would fence the nodes answer: what one reading means, what is remembered of it, what is told.
+
+A device that stopped answering months ago is found out on the day it is needed, unless somebody reads it before. Nothing here
+acts or licenses anything: no reading of a check is ever a proof (S2). The order of it all is
+`workflows/definitions/device_check.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from policy.fence.plan import Act, FencingPlan, PowerDevice
+from policy.fence.power import PowerState
+from policy.values.moments import written
+
+MOST_ROWS = 2000
+"""Devices in one report; those with a problem first. A report must fit into one message, whatever the size of the cluster."""
+
+LONGEST_PROBLEM = 300
+
+MOST_CHARACTERS = 1_000_000
+"""What is remembered travels in one message, too: half of what Temporal takes."""
+
+
+class Answer(StrEnum):
+    """What a reading says of the device. unread: nothing, since nobody could ask it (no worker, told to come back later), or it
+    named no state (a machine that is just being started). Only silence counts as silence."""
+
+    ANSWERS = "answers"
+    SILENT = "silent"
+    UNREAD = "unread"
+
+
+class DeviceEventReason(StrEnum):
+    """Reasons of Events about a fence device, on the Node that it is for. A published one is never renamed."""
+
+    FENCE_DEVICE_SILENT = "FenceDeviceSilent"
+    FENCE_DEVICE_ANSWERS = "FenceDeviceAnswers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceToCheck:
+    """One device of a node's fence configuration. path: off is a cut path, not a machine without power. deadline: of an act."""
+
+    device: PowerDevice
+    path: bool = False
+    deadline: timedelta = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeToCheck:
+    """A node with its devices. problem: why there are none to read. held: an open episode's incident, or "".
+
+    tells: somebody configured it, or wants nodes of this cluster to be looked after, so that silence is told by Events.
+    """
+
+    node: str
+    uid: str = ""
+    ready: bool = False
+    held: str = ""
+    tells: bool = False
+    devices: tuple[DeviceToCheck, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAnswer:
+    """What came of reading one device. latency None where it gave no answer."""
+
+    endpoint: str
+    answer: Answer
+    at: datetime
+    state: PowerState = PowerState.UNKNOWN
+    latency: timedelta | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """One line for people. endpoint "" where a node has no usable configuration. last_success None where none is known.
+
+    problem: why the node could not be fenced by it now. warning: what looks wrong although the device answers.
+    """
+
+    node: str
+    endpoint: str = ""
+    driver: str = ""
+    site: str = ""
+    answer: Answer = Answer.UNREAD
+    state: PowerState = PowerState.UNKNOWN
+    latency_ms: int | None = None
+    last_success: datetime | None = None
+    problem: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReport:
+    """The outcome of a check. problems: lines with one, shown or left out; none means that every node can be fenced as it is
+    configured, as far as reading tells."""
+
+    cluster: str
+    began: datetime
+    ended: datetime
+    nodes: int = 0
+    devices: int = 0
+    answering: int = 0
+    problems: int = 0
+    rows: tuple[DeviceRow, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTidings:
+    """A device that fell silent, or that is back. since: its last success before, None where it has never answered."""
+
+    node: str
+    node_uid: str
+    endpoint: str
+    reason: DeviceEventReason
+    since: datetime | None = None
+    problem: str = ""
+
+    @property
+    def message(self) -> str:
+        """For people."""
+        last = f"its last answer was at {written(self.since)}" if self.since is not None else "it has not answered before"
+        if self.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
+            return f"the node could not be fenced by {self.endpoint}: {self.problem}; {last}"
+        return f"{self.endpoint} answers again; {last}"
+
+    @property
+    def identity(self) -> str:
+        """The same for every repetition of the same tidings, whatever the message says."""
+        return f"{self.endpoint} {written(self.since) if self.since is not None else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
+    endpoint of devices whose silence has been told."""
+
+    answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    silent: tuple[tuple[str, str], ...] = ()
+
+
+def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
+    """Every device that the plan may touch, each once."""
+    found: dict[str, DeviceToCheck] = {}
+    for device in plan.devices:
+        found.setdefault(device.endpoint, DeviceToCheck(device=device, deadline=plan.act_deadline))
+    for method in (*plan.isolation, *plan.recovery):
+        if method.device is not None:
+            path = method.act in {Act.CUT_PATH, Act.RESTORE_PATH}
+            found.setdefault(method.device.endpoint, DeviceToCheck(device=method.device, path=path, deadline=plan.act_deadline))
+    return tuple(found.values())
+
+
+def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer, last_success: datetime | None) -> DeviceRow:
+    """The line of one device."""
+    return DeviceRow(
+        node=node.node,
+        endpoint=checked.device.endpoint,
+        driver=checked.device.driver,
+        site=checked.device.site,
+        answer=answer.answer,
+        state=answer.state,
+        latency_ms=round(answer.latency / timedelta(milliseconds=1)) if answer.latency is not None else None,
+        last_success=last_success,
+        problem=answer.problem[:LONGEST_PROBLEM],
+        warning=_warning(node, checked, answer),
+    )
+
+
+def row_without_device(node: NodeToCheck) -> DeviceRow:
+    """The line of a node that has none that could be read."""
+    return DeviceRow(node=node.node, problem=node.problem[:LONGEST_PROBLEM])
+
+
+def held_row(node: NodeToCheck) -> DeviceRow:
+    """The line of a node whose devices are left to its open episode."""
+    return DeviceRow(node=node.node, warning=f"not read: incident {node.held} is open")
+
+
+def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
+    if node.held:
+        return f"incident {node.held} is open"
+    if answer.state is PowerState.OFF and node.ready:
+        return "cut although the node is Ready" if checked.path else "off although the node is Ready: is it the right machine?"
+    return ""
+
+
+class Remembered:
+    """When each device last answered, and whose silence has been told. Bounded by the devices that there are."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self._answered = {node: dict(endpoints) for node, endpoints in memory.answered.items()}
+        self._silent = set(memory.silent)
+
+    def last_success(self, node: str, endpoint: str) -> datetime | None:
+        """None where none is known."""
+        seconds = self._answered.get(node, {}).get(endpoint)
+        return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+
+    def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceTidings | None:
+        """Take one answer in. What there is to tell of it, until `told` says that it has been."""
+        key, since = (node.node, answer.endpoint), self.last_success(node.node, answer.endpoint)
+        if answer.answer is Answer.ANSWERS:
+            self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
+        edge = {Answer.ANSWERS: key in self._silent, Answer.SILENT: key not in self._silent and node.tells}
+        if node.held or not edge.get(answer.answer, False):
+            return None
+        silent = answer.answer is Answer.SILENT
+        return DeviceTidings(
+            node=node.node,
+            node_uid=node.uid,
+            endpoint=answer.endpoint,
+            reason=DeviceEventReason.FENCE_DEVICE_SILENT if silent else DeviceEventReason.FENCE_DEVICE_ANSWERS,
+            since=since,
+            problem=answer.problem[:LONGEST_PROBLEM],
+        )
+
+    def told(self, tidings: DeviceTidings) -> None:
+        """People have heard it: not again until it changes."""
+        key = (tidings.node, tidings.endpoint)
+        if tidings.reason is DeviceEventReason.FENCE_DEVICE_SILENT:
+            self._silent.add(key)
+        else:
+            self._silent.discard(key)
+
+    def keep_devices(self, node: str, endpoints: Collection[str]) -> None:
+        """Forget what a node's configuration no longer names. Not for one that could not be read: it may name them still."""
+        known = self._answered.get(node, {})
+        for endpoint in [each for each in known if each not in endpoints]:
+            del known[endpoint]
+        self._silent -= {key for key in self._silent if key[0] == node and key[1] not in endpoints}
+
+    def keep_nodes(self, nodes: Collection[str]) -> None:
+        """Forget nodes that are no more."""
+        for node in [each for each in self._answered if each not in nodes]:
+            del self._answered[node]
+        self._silent -= {key for key in self._silent if key[0] not in nodes}
+
+    def carried(self, most: int = MOST_CHARACTERS) -> DeviceMemory:
+        """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
+        check; whose silence has been told is kept."""
+        room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in self._silent)
+        answered: dict[str, dict[str, int]] = {}
+        for node, endpoints in sorted(self._answered.items()):
+            room -= len(node) + 6 + sum(len(endpoint) + 14 for endpoint in endpoints)
+            if room < 0:
+                break
+            if endpoints:
+                answered[node] = dict(endpoints)
+        return DeviceMemory(answered=answered, silent=tuple(sorted(self._silent)))
+
+
+def report_of(
+    cluster: str, rows: Iterable[DeviceRow], *, began: datetime, ended: datetime, nodes: int, most: int = MOST_ROWS
+) -> DeviceReport:
+    """The report, its problems first; what is left out answers, unless even the problems are too many."""
+    ordered = sorted(rows, key=_worst_first)
+    return DeviceReport(
+        cluster=cluster,
+        began=began,
+        ended=ended,
+        nodes=nodes,
+        devices=sum(1 for row in ordered if row.endpoint),
+        answering=sum(1 for row in ordered if row.answer is Answer.ANSWERS),
+        problems=sum(1 for row in ordered if row.problem),
+        rows=tuple(ordered[:most]),
+        left_out=max(0, len(ordered) - most),
+    )
+
+
+def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]], str]:
+    """Of two nodes, node-2 comes before node-10."""
+    parts = [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", row.node) if part]
+    return not row.problem, not row.warning, parts, row.endpoint

@@ -1,0 +1,47 @@
+"""What each power driver is told: its parameters, which of them identify a device, and the one spelling of its endpoint.
+
+Known here so that a plan which no driver could carry out is refused before anything is done, and so that the endpoint that is
+pinned is the one its driver compares (S9). The drivers themselves are `activities/power/`; they are given what is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policy.fence.drivers import fence_agents
+from policy.fence.drivers.contract import DriverParameters
+from policy.fence.drivers.ec2 import EC2
+from policy.fence.drivers.gce import GCE
+from policy.fence.drivers.ipmi import IPMI
+from policy.fence.drivers.redfish import REDFISH
+
+DRIVERS: Mapping[str, DriverParameters] = {
+    "ec2": EC2,
+    "gce": GCE,
+    "ipmi": IPMI,
+    "redfish": REDFISH,
+}
+"""Those with a name of their own; every agent of the fence-agents package is one more, under its name."""
+
+
+def canonical(driver: str) -> str:
+    """The one spelling of a driver's name: agents are written with dashes, too."""
+    return fence_agents.canonical(driver) or driver
+
+
+def parameters_of(driver: str) -> DriverParameters | None:
+    """What a driver of that name takes; None where there is none."""
+    return DRIVERS.get(driver) or fence_agents.parameters_of(driver)
+
+
+def known_drivers() -> str:
+    """The names that a plan may use, for people."""
+    return ", ".join(sorted(DRIVERS))
+
+
+def unknown(driver: str) -> str:
+    """Why a plan may not use this name, for people."""
+    reason = fence_agents.refusal(driver)
+    if reason is not None:
+        return f"{driver} can't be used: {reason}"
+    return f"expected one of {known_drivers()}, got {driver!r}; or an agent of fence-agents by its name, such as fence_apc_snmp"

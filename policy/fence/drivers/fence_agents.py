@@ -1,0 +1,214 @@
+"""The agents of ClusterLabs' fence-agents package, each a driver under its own name: what is known of them without running one.
+
+Which parameters an agent has is in its metadata, which only a worker can ask for (`agent_metadata.py` judges by it). Known here:
+which agents may be used at all, what tells one node's device from another's (S10), and the one spelling of it (S9).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache, partial
+
+from policy.fence.drivers.agent_parameters import canonical_parameters
+from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
+
+_AGENT = re.compile(r"fence_[a-z0-9]+(_[a-z0-9]+)*")
+
+
+def _agents(names: str) -> frozenset[str]:
+    return frozenset(f"fence_{name}" for name in names.split())
+
+
+FABRIC_AGENTS = _agents("brocade cisco_mds ifmib sanbox2")
+"""Off switches a port off: a path is cut, and the machine runs on."""
+
+SINGLE_MACHINE_AGENTS = _agents(
+    "alom amt amt_ws drac idrac ilo ilo2 ilo3 ilo3_ssh ilo4 ilo4_ssh ilo5 ilo5_ssh ilo_mp ilo_ssh imm ipmilan ipmilanplus "
+    "redfish rsa rsb"
+)
+"""Their device is one machine's own: its address tells it apart, and there is no plug."""
+
+_PLUG_AGENTS = _agents(
+    "aliyun apc apc_snmp azure_arm bladecenter cdu cisco_ucs crosslink cyberpower_ssh docker drac5 eaton_snmp eaton_ssh ecloud "
+    "emerson eps epsr2 gce hds_cb hetzner_cloud hpblade ibm_powervs ibm_vpc ibmblade ibmz ilo_moonshot intelmodular ipdu ironic "
+    "kubevirt ldom lindypdu lpar netio nutanix_ahv openstack ovm powerman pve raritan raritan_px3 rhevm shelly_gen2 skalar "
+    "tripplite_snmp vbox virsh virt vmware vmware_rest vmware_soap vmware_vcloud wti xenapi zvm zvmip"
+)
+
+NOT_BY_DEFAULT: Mapping[str, str] = {
+    "fence_amt": "it puts the password into the environment of its tool; fence_amt_ws does not",
+    "fence_dummy": "it has no device and only pretends; a file that is missing it calls off",
+    "fence_ironic": "it puts the password into the environment of its tool",
+    "fence_vmware": "it puts the password into the arguments of its tool; fence_vmware_rest and fence_vmware_soap do not",
+}
+"""Agents that a worker takes only where its setting names them."""
+
+_NEVER: Mapping[str, str] = {
+    "fence_ack_manual": "a person's word is given to nodewarden itself (acknowledge)",
+    "fence_manual": "a person's word is given to nodewarden itself (acknowledge)",
+    "fence_aws": "it refuses to work outside of EC2; the driver ec2 does the same from anywhere",
+    "fence_aws_vpc_net": "it cuts the network and leaves the machine running",
+    "fence_compute": "it tells OpenStack that a host is down and switches nothing off",
+    "fence_evacuate": "it tells OpenStack that a host is down and switches nothing off",
+    "fence_heuristics_ping": "it is a question to ask before fencing, and no device",
+    "fence_kdump": "it waits for a crash dump and switches nothing off",
+    "fence_mpath": "it takes a node's reservation away, and the machine runs on",
+    "fence_ovh": "its device's state can't be read, so nothing it does could be proven",
+    "fence_rcd_serial": "its device's state can't be read, so nothing it does could be proven",
+    "fence_sbd": "it leaves a message for the machine, and its state is that message",
+    "fence_scsi": "it takes a node's reservation away, and the machine runs on",
+}
+
+PUBLISHED = (SINGLE_MACHINE_AGENTS | _PLUG_AGENTS | FABRIC_AGENTS) - frozenset(NOT_BY_DEFAULT)
+"""What a worker may run without being told so: the published agents that switch a device and can read it."""
+
+_PORTS: Mapping[int, str] = {
+    22: "alom ilo_moonshot ldom lpar vbox virsh",
+    23: "apc bladecenter brocade cdu drac drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh raritan raritan_px3 rsa "
+    "sanbox2 wti",
+    80: "cisco_ucs eps rhevm skalar vmware_rest vmware_soap vmware_vcloud",
+    161: "apc_snmp cisco_mds eaton_snmp emerson ibmblade ifmib intelmodular ipdu lindypdu tripplite_snmp",
+    443: "docker ilo ilo2 redfish",
+    623: "idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus",
+    1234: "netio",
+    3172: "rsb",
+    6794: "ibmz",
+    8006: "pve",
+    10101: "powerman",
+    44444: "zvmip",
+}
+"""The agents' own default ports, so that a port left out and the same one written are one spelling."""
+_DEFAULT_PORT = {agent: port for port, names in _PORTS.items() for agent in _agents(names)}
+_MOVED_BY_SSH = _agents("apc bladecenter brocade drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh rsa wti")
+_MOVED_BY_TLS = _agents(_PORTS[80]) - {"fence_eps"}
+_SWITCHED = _agents("apc apc_snmp tripplite_snmp")
+"""Strips in a chain: the plug may be written `2:5`, or as plug 5 of switch 2; 1 is the switch where none is written."""
+
+_PLACES = tuple(
+    sorted(
+        {
+            *("auth_url", "baremetalsolution", "cloud", "crn", "crosscableip", "devices", "domain", "hidden_page", "instance"),
+            *("managed", "namespace", "node_name", "page", "project", "project_name", "region", "region_name", "resourceGroup"),
+            *("serial_port", "session_url", "status_file", "suborg", "subscriptionId", "switch", "systems_uri", "target"),
+            *("tenant_name", "vmtype", "vmware_datacenter", "zone"),
+        }
+    )
+)
+"""Parameters that say in which part of a device, a site or an account a plug is to be found."""
+
+_DIAGNOSTIC = _agents("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus redfish")
+
+
+def canonical(driver: str) -> str | None:
+    """An agent's name in its own spelling, with underscores; None where no agent could have that name."""
+    name = driver.replace("-", "_")
+    return name if _AGENT.fullmatch(name) is not None else None
+
+
+def refusal(driver: str) -> str | None:
+    """Why this agent is never used, for people; None where it is none or may be."""
+    return _NEVER.get(canonical(driver) or "")
+
+
+def pulses_interrupt(agent: str) -> bool:
+    """Whether the agent knows the action `diag`, a diagnostic interrupt."""
+    return agent in _DIAGNOSTIC
+
+
+@cache
+def parameters_of(driver: str) -> DriverParameters | None:
+    """What is known of an agent, None where it is none or is never used. One that only a worker's setting adds is not told
+    from a misspelt one here; the worker refuses it."""
+    agent = canonical(driver)
+    if agent is None or agent in _NEVER:
+        return None
+    return DriverParameters(
+        names=("ip", "ipport", "plug"),
+        identifying=_identifying(agent),
+        secret=frozenset({"username", "login", "password", "passwd", "identity_file", "identity-file"}),
+        endpoint=partial(endpoint, agent),
+        any_name=True,
+        fabric=agent in FABRIC_AGENTS,
+    )
+
+
+def has_plugs(agent: str) -> bool:
+    """Whether it is known to tell machines apart by their plugs, whatever its metadata make of that parameter."""
+    return agent in _PLUG_AGENTS
+
+
+def chooses_a_device(name: str) -> bool:
+    """Whether the (canonical) parameter of any agent says which device or plug it is."""
+    return name in {"ip", "ipport", "plug", "uuid", *_PLACES}
+
+
+def _identifying(agent: str) -> frozenset[str]:
+    address, plug = frozenset({"ip", "ipaddr"}), frozenset({"plug", "port"})
+    if agent in SINGLE_MACHINE_AGENTS:
+        return address | {"ipport", "target", "systems_uri", "systems-uri"}
+    if agent == "fence_dummy":
+        return plug | {"status_file", "status-file"}
+    if agent == "fence_openstack":
+        return plug | {"uuid"}
+    if agent == "fence_drac5" or agent not in PUBLISHED:
+        return plug | address  # one that may have plugs or not; what it has, its metadata say on the worker
+    return plug
+
+
+def endpoint(agent: str, parameters: Mapping[str, str]) -> str:
+    """Agent, address and plug in one spelling, with whatever else tells where the plug is. Raises ParameterError."""
+    given = canonical_parameters(agent, parameters)
+    host = ""
+    if "ip" in given or agent in _DEFAULT_PORT or agent in SINGLE_MACHINE_AGENTS:
+        host = host_of(given, "ip", what="device")
+        port = _port(agent, given)
+        host = authority(host, port) if port is not None else f"[{host}]" if ":" in host else host
+    plug = _plug(agent, given)
+    written_in_plug = {"switch"} if agent in _SWITCHED else set()
+    places = "&".join(f"{name}={_quoted(given[name])}" for name in _PLACES if name in given and name not in written_in_plug)
+    if not host and not plug and not places:
+        raise ParameterError("plug", f"expected ip or plug of the device, got neither for {agent}")
+    return f"{agent}://{host}{f'/{_quoted(plug)}' if plug else ''}{f'?{places}' if places else ''}"
+
+
+def _port(agent: str, given: Mapping[str, str]) -> int | None:
+    default = _DEFAULT_PORT.get(agent)
+    if agent in _MOVED_BY_SSH and _is_true(given.get("ssh", "")):
+        default = 22
+    if agent in _MOVED_BY_TLS and any(_is_true(given.get(name, "")) for name in ("ssl", "ssl_secure", "ssl_insecure")):
+        default = 443
+    if default is None and "ipport" not in given:
+        return None
+    return port_of(given, "ipport", default or 0)
+
+
+def _plug(agent: str, given: Mapping[str, str]) -> str:
+    name = "uuid" if agent == "fence_openstack" and "uuid" in given else "plug"
+    plug = given.get(name, "")
+    if agent in SINGLE_MACHINE_AGENTS:
+        if plug:
+            raise ParameterError("plug", f"{agent} has no plugs, it would be ignored: expected the machine's own ip")
+        return ""
+    if not plug:
+        if agent == "fence_drac5" or agent not in PUBLISHED:
+            return ""
+        raise ParameterError("plug", "expected the plug or the name of the machine as the agent lists it, got nothing")
+    if "," in plug:
+        raise ParameterError("plug", f"expected one plug, got {plug!r}: each plug that feeds the node is a device of its own")
+    if agent in _SWITCHED:
+        switch, colon, outlet = plug.rpartition(":")
+        switch = switch if colon else given.get("switch", "1")
+        return outlet if switch == "1" else f"{switch}:{outlet}"
+    return plug
+
+
+def _is_true(value: str) -> bool:
+    return value.lower() in {"1", "on", "yes", "true"}
+
+
+def _quoted(text: str) -> str:
+    def escape(match: re.Match[str]) -> str:
+        return "".join(f"%{byte:02X}" for byte in match[0].encode())
+
+    return re.sub(r"[^A-Za-z0-9._~:-]", escape, text)

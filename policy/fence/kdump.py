@@ -1,0 +1,185 @@
+"""How long power-off waits for a node that writes its crash dump, and what else its messages may mean: the rules for fence_kdump.
+
+The messages are unauthenticated datagrams, so by themselves they only delay, and never for longer than a bound of ours: whoever
+forges them can put a power-off off by that much, and nobody can make one happen. They prove nothing about off (S2). The reading
+of the node-fencing proposal, that a kernel which dumps runs no pods any more, is an option for networks in which nobody forges
+them (`trusted`); it holds only for moments after a message, since after the dump the machine boots. Hearing them is
+`activities/evidence/kdump.py`, asking and waiting the workflow's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.values.durations import format_duration
+from policy.values.moments import later
+
+BEFORE_NOT_READY = timedelta(minutes=2)
+"""A kernel that crashes dumps at once; that the node is not Ready is noticed later. What was heard before that is of another
+crash."""
+
+STILL_DEAD = timedelta(seconds=15)
+"""For how long one message says that the kernel is dead. The next one is due after 10 s; no machine ends its dump, boots and has
+its pods write again before that time is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KdumpRule:
+    """window: how long the first message may take from NotReady on. silence: a dump is over when nothing was heard for that long
+    (the sender speaks every 10 s). longest: bound of the whole wait, from the moment power-off was due.
+
+    trusted: messages also say that the node's kernel is dead. Raises ValueError for a rule that would never wait, or for ever.
+    """
+
+    window: timedelta = timedelta(seconds=60)
+    silence: timedelta = timedelta(seconds=30)
+    longest: timedelta = timedelta(minutes=10)
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("window", self.window), ("silence", self.silence), ("longest", self.longest)):
+            if not timedelta(0) < value <= timedelta(days=1):
+                raise ValueError(f"{name}: expected more than 0 and at most a day, got {format_duration(value)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KdumpReading:
+    """What a listener has heard of a node up to `at`. first, last: of the messages of one dump, None where there were none.
+
+    All moments are by the listener's clock. listening: since when it has listened without a break; address: from where it heard.
+    """
+
+    at: datetime
+    listening: datetime
+    address: str = ""
+    first: datetime | None = None
+    last: datetime | None = None
+    messages: int = 0
+
+    def by_another_clock(self, at: datetime) -> KdumpReading:
+        """The same, where that clock shows `at` when the listener's shows its own."""
+        ahead = self.at - at
+        first, last = (moment - ahead if moment is not None else None for moment in (self.first, self.last))
+        return replace(self, at=at, listening=self.listening - ahead, first=first, last=last)
+
+
+class Kdump(StrEnum):
+    """How it stands. Only `awaited`, `dumping` and, for a while, `deaf` hold power-off back."""
+
+    AWAITED = "awaited"
+    DUMPING = "dumping"
+    ENDED = "ended"
+    NOT_HEARD = "not-heard"
+    DEAF = "deaf"
+    OVERDUE = "overdue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KdumpAnswer:
+    """wait: how long until it is to be asked again before power is switched off; 0: go on."""
+
+    state: Kdump
+    wait: timedelta
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelDead:
+    """`kernel dead (fence_kdump, trusted network)`: a message from the node's own address, later than `after`, which is when the
+    node stopped being Ready or the episode began.
+
+    Licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), where the configuration trusts the network; never
+    `off proven`. `last` and `heard_at` are by the clock of the listener.
+    """
+
+    address: str
+    messages: int
+    last: datetime
+    heard_at: datetime
+    after: datetime
+
+    def __str__(self) -> str:
+        told = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
+        return f"kernel dead (fence_kdump, trusted network): {told}"
+
+
+def kdump_wait(
+    rule: KdumpRule, reading: KdumpReading | None, *, not_ready_since: datetime | None, due: datetime, now: datetime
+) -> KdumpAnswer:
+    """Whether power-off waits. reading None: no listener answered. due: when power-off would have begun without any of this.
+
+    not_ready_since None: not known, then it counts from `due`.
+    """
+    began = min(not_ready_since or due, due)
+    left = later(due, rule.longest) - now
+    if reading is None:
+        return _until(Kdump.DEAF, min(later(due, rule.window) - now, left), "no listener of kdump messages answers")
+    last = reading.last
+    if last is not None and last >= later(began, -BEFORE_NOT_READY):
+        told = f"{reading.messages} kdump messages from {reading.address}, the last one {_ago(reading.at - last)}"
+        quiet = rule.silence - (reading.at - last)
+        if quiet <= timedelta(0):
+            return KdumpAnswer(state=Kdump.ENDED, wait=timedelta(0), reason=f"{told}: the dump is over")
+        if left <= timedelta(0):
+            bound = format_duration(rule.longest)
+            reason = f"{told}, but power-off has waited {bound} for it"
+            return KdumpAnswer(state=Kdump.OVERDUE, wait=timedelta(0), reason=reason)
+        return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=told)
+    # What was said before the listener was there, it has not heard.
+    window = rule.window - (reading.at - max(began, reading.listening))
+    answer = _until(Kdump.AWAITED, min(window, left), "no kdump message was heard")
+    return answer if answer.wait else KdumpAnswer(state=Kdump.NOT_HEARD, wait=answer.wait, reason=answer.reason)
+
+
+def kernel_dead(
+    rule: KdumpRule,
+    reading: KdumpReading | None,
+    *,
+    addresses: Iterable[str],
+    not_ready_since: datetime | None,
+    began: datetime,
+) -> KernelDead | None:
+    """Whether the node's kernel is dead by its own word, where that is trusted; None where it is not, or not known (S2, S3).
+
+    addresses: the node's. began: when the episode did. What was heard before that, or while the node was Ready, is of another
+    crash.
+    """
+    if not rule.trusted or reading is None or reading.last is None or not_ready_since is None:
+        return None
+    proof = KernelDead(
+        address=reading.address,
+        messages=reading.messages,
+        last=reading.last,
+        heard_at=reading.at,
+        after=max(not_ready_since, began),
+    )
+    return proof if dead_stands(proof, not_ready_since=not_ready_since, addresses=addresses) else None
+
+
+def dead_stands(proof: KernelDead, *, not_ready_since: datetime | None, addresses: Iterable[str]) -> bool:
+    """Whether a proof is whole: by an address of the node, after it stopped being Ready, and young when it was read (S1)."""
+    ours = {normal_address(address) for address in addresses} - {""}
+    is_of_this_crash = not_ready_since is not None and not_ready_since <= proof.after < proof.last
+    return is_of_this_crash and proof.address in ours and timedelta(0) <= proof.heard_at - proof.last <= STILL_DEAD
+
+
+def normal_address(address: str) -> str:
+    """One spelling per address, "" for what is none: IPv4 as such though it came over an IPv6 socket, and without a zone."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)
+
+
+def _until(state: Kdump, wait: timedelta, reason: str) -> KdumpAnswer:
+    return KdumpAnswer(state=state, wait=max(wait, timedelta(0)), reason=reason)
+
+
+def _ago(age: timedelta) -> str:
+    return f"{format_duration(timedelta(seconds=max(int(age.total_seconds()), 0)))} ago"

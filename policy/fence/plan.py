@@ -1,0 +1,207 @@
+"""What a fencing would do to one node: resolved, validated, and free of secrets (references only, S12).
+
+A plan is made once at the start of an episode (`activities/cluster/live/plans.py` reads the objects, `policy/fence/templates.py`
+turns them into this) and is kept for the whole of it, so that an edit of a template never changes a running episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from policy.fence.kdump import KdumpRule
+
+WITH_VOLUMES = frozenset({"ec2", "gce"})
+"""The drivers that list and detach the volumes of a machine."""
+
+
+class Freeing(StrEnum):
+    """How workloads of a node that is proven off are freed. `automatic`: by the taint where the server acts on it."""
+
+    AUTOMATIC = "automatic"
+    OUT_OF_SERVICE_TAINT = "out-of-service-taint"
+    DELETION = "deletion"
+    NONE = "none"
+
+
+class CredentialKind(StrEnum):
+    """What a reference to a credential leads to. `file` and `env` are read on the power worker itself."""
+
+    SECRET = "Secret"  # noqa: S105 - a kind of object
+    CONFIG_MAP = "ConfigMap"
+    FILE = "file"
+    ENVIRONMENT = "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialRef:
+    """Where parameters that are secret live. Only ever the reference travels; the power worker resolves it at the moment of use.
+
+    keys: which driver parameter is in which key of the object's data; empty: every key is the parameter of that name. For `file`
+    and `env` the values are the path and the variable, and name and namespace are empty. properties: the values are lines
+    `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes passwords there).
+    """
+
+    kind: CredentialKind = CredentialKind.SECRET
+    name: str = ""
+    namespace: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    properties: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerDevice:
+    """One device that feeds the node. `endpoint` identifies device and plug and is pinned for the episode (S9).
+
+    `site` names the task queue of the workers that can reach it (`power.<site>`). credentials: a later reference wins, parameter
+    by parameter; none where the driver's worker has an identity of its own (a cloud account).
+    """
+
+    driver: str
+    endpoint: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    credentials: tuple[CredentialRef, ...] = ()
+    site: str = "default"
+    delay: timedelta = timedelta(0)
+    """Waited before its off: the loser of a race for a shared device should not be both (Pacemaker's delay)."""
+    off_timeout: timedelta | None = None
+    """How long it may take until it reads off; None: as the plan says for all."""
+
+
+class Act(StrEnum):
+    """What one method of isolation or recovery does. The values are the words of records, tables and `fence plan`."""
+
+    CORDON = "mark-unschedulable"
+    TAINT = "taint"
+    DRAIN = "drain"
+    CHECK_VOLUMES = "check-volumes"
+    CUT_PATH = "cut-path"
+    DETACH_VOLUMES = "detach-volumes"
+    QUARANTINE = "quarantine"
+    FREE_CUT_PODS = "free-cut-pods"
+    RESTORE_PATH = "restore-path"
+    LIFT_QUARANTINE = "lift-quarantine"
+    UNCORDON = "mark-schedulable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutStorage:
+    """The volumes to which a cut path was the node's only way: those of storage classes, of CSI drivers, or named by their
+    handles."""
+
+    classes: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    handles: tuple[str, ...] = ()
+
+    def __or__(self, other: CutStorage) -> CutStorage:
+        """What either covers."""
+        return CutStorage(
+            classes=tuple(dict.fromkeys((*self.classes, *other.classes))),
+            drivers=tuple(dict.fromkeys((*self.drivers, *other.drivers))),
+            handles=tuple(dict.fromkeys((*self.handles, *other.handles))),
+        )
+
+    def covers(self, *, storage_class: str, driver: str, handle: str) -> bool:
+        """Whether a volume lies behind the cut. What a volume does not say covers nothing."""
+        return (
+            (bool(storage_class) and storage_class in self.classes)
+            or (bool(driver) and driver in self.drivers)
+            or (bool(handle) and handle in self.handles)
+        )
+
+
+UNSPECIFIED = "/UNSPECIFIED/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Of a node's volumes and pods those that a method is about, and no others.
+
+    handles: volumes as their cloud calls them; volumes: the same as PersistentVolumes, whose every pod is meant. pods: uids of
+    further pods.
+    """
+
+    handles: tuple[str, ...]
+    volumes: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+
+    def has(self, volume: str) -> bool:
+        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out where a disk is, or only name
+        it."""
+        name = volume.rpartition("/")[2]
+        vague = (each for each in self.handles if "/" not in each or UNSPECIFIED in each)
+        return volume in self.handles or any(each.rpartition("/")[2] == name for each in vague)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMethod:
+    """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
+
+    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what
+    is done to cluster objects. storage: what lies behind the path. parameters: what the method itself was told (a taint, the
+    filters of a drain). only: which volumes and pods it is about, None: whichever there are.
+    """
+
+    name: str
+    act: Act
+    device: PowerDevice | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    storage: CutStorage = field(default_factory=CutStorage)
+    delay: timedelta = timedelta(0)
+    timeout: timedelta | None = None
+    tries: int | None = None
+    only: Chosen | None = None
+
+
+CORDON = PlannedMethod(name=Act.CORDON.value, act=Act.CORDON)
+UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencingPlan:
+    """Everything a fencing episode needs to know beforehand.
+
+    levels: the first level whose devices are *all* proven off fences the node (Pacemaker's topology, S4); the next is tried
+    where one fails. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node
+    stopped being Ready. tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries.
+    boot_timeout: from power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as
+    fenced-off.
+    """
+
+    source: str
+    levels: tuple[tuple[PowerDevice, ...], ...]
+    isolation: tuple[PlannedMethod, ...] = (CORDON,)
+    recovery: tuple[PlannedMethod, ...] = (UNCORDON,)
+    wait_before_isolation: timedelta = timedelta(0)
+    wait_before_power: timedelta = timedelta(minutes=5)
+    tries: int = 3
+    restarts: int = 1
+    retry_interval: timedelta = timedelta(seconds=5)
+    act_deadline: timedelta = timedelta(seconds=15)
+    off_timeout: timedelta = timedelta(seconds=60)
+    free_timeout: timedelta = timedelta(minutes=5)
+    boot_timeout: timedelta = timedelta(minutes=10)
+    freeing: Freeing = Freeing.AUTOMATIC
+    taint_honoured: bool = True
+    """Whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer)."""
+    kdump: KdumpRule | None = None
+    """How long power-off waits for a crash dump; None: nobody listens for any."""
+    power_on: bool = True
+    delete_node: bool = False
+    """Delete the Node object as the last consequence: for those who never want the machine back under this name."""
+    terminate_instance: bool = False
+    """Give the cloud machine up for good once it is proven off."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[PowerDevice, ...]:
+        """Every power device, of all levels."""
+        return tuple(device for level in self.levels for device in level)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Every device that may be touched, pinned for the episode (S9): those of power and those of paths."""
+        paths = (method.device for method in (*self.isolation, *self.recovery) if method.device is not None)
+        return tuple(dict.fromkeys(device.endpoint for device in (*self.devices, *paths)))

@@ -1,0 +1,131 @@
+"""Our mark on a node: who holds it, since when, and what exactly we added, so that only that is ever removed. Beside it our claim
+that its Machine is being deleted, for as long as that takes.
+
+The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
+this?". Writing it with preconditions is `activities/cluster/objects/marks.py`; this module only reads and composes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from policy.objects.nodes import MARK_ANNOTATION, NodeView
+from policy.values.errors import PolicyError
+from policy.values.moments import written
+
+TERMINATING_ANNOTATION = "nodewarden.io/terminating"
+"""On the Node: since when the deletion of its Machine is being asked for, and by which incident."""
+
+LONGEST_SHOWN = 120
+"""Of a value that is not ours: an annotation may be 256 KB, and what is wrong with it goes into every report and history."""
+
+LONGEST_NAME = 1000
+"""Incident, kind and workflow id go there too, and no id that Temporal takes is longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What an episode has added to its node, for all that it knows; taints as kubectl writes them, paths by their endpoints."""
+
+    cordoned: bool = False
+    taints: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def __or__(self, other: Added) -> Added:
+        return Added(
+            cordoned=self.cordoned or other.cordoned,
+            taints=tuple(dict.fromkeys((*self.taints, *other.taints))),
+            paths=tuple(dict.fromkeys((*self.paths, *other.paths))),
+        )
+
+
+NOTHING_ADDED = Added()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What an episode left on a node. `cordoned`/`out_of_service`: whether *we* added the cordon or that taint.
+
+    taints: other taints that we added, as kubectl writes them (`key=value:effect`). off_proven: since when the node is proven off
+    with no power-on since, "" where it is not; for whoever looks at the node, it licenses nothing (S2). `since` and `off_proven`
+    are RFC 3339. A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
+    """
+
+    incident: str
+    kind: str
+    workflow_id: str
+    run_id: str = ""
+    since: str = ""
+    cordoned: bool = False
+    out_of_service: bool = False
+    paths: tuple[str, ...] = ()
+    """Endpoints of paths that we have cut, or were about to."""
+    taints: tuple[str, ...] = ()
+    off_proven: str = ""
+
+    @property
+    def added(self) -> Added:
+        """What it says that we have added."""
+        return Added(cordoned=self.cordoned, taints=self.taints, paths=self.paths)
+
+    def to_json(self) -> str:
+        """The annotation's value; keys sorted, so that equal marks are equal strings."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def parse_mark(value: str, *, node: str) -> Mark:
+    """The mark in an annotation's value. Unknown keys are ignored (a newer nodewarden may have written them).
+
+    Raises PolicyError naming the node where the value is not ours to read.
+    """
+    subject, field = f"Node/{node}", f"metadata.annotations[{MARK_ANNOTATION}]"
+    try:
+        raw = json.loads(value)
+    except (ValueError, RecursionError) as error:  # also for a number too long and for brackets too deep
+        raise PolicyError(subject, field, f"expected the JSON of a mark, got {_shown(value)} ({error})") from error
+    names = [raw.get(key) for key in ("incident", "kind", "workflow_id")] if isinstance(raw, dict) else [None]
+    if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
+        expected = f"an object with incident, kind and workflow_id of at most {LONGEST_NAME} characters"
+        raise PolicyError(subject, field, f"expected {expected}, got {_shown(value)}")
+    return Mark(
+        incident=raw["incident"],
+        kind=raw["kind"],
+        workflow_id=raw["workflow_id"],
+        run_id=str(raw.get("run_id", "")),
+        since=str(raw.get("since", "")),
+        cordoned=raw.get("cordoned") is True,
+        out_of_service=raw.get("out_of_service") is True,
+        paths=_texts(raw.get("paths"), "paths to be a list of endpoints", subject, field),
+        taints=_texts(raw.get("taints"), "taints to be a list of taints", subject, field),
+        off_proven=off_proven if isinstance(off_proven := raw.get("off_proven"), str) else "",
+    )
+
+
+def _texts(value: object, expected: str, subject: str, field: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) and len(each) <= LONGEST_NAME for each in value):
+        raise PolicyError(subject, field, f"expected {expected}, got {_shown(json.dumps(value))}")
+    return tuple(str(each) for each in value)
+
+
+def mark_of(node: NodeView) -> Mark | None:
+    """The mark a node carries, or None. Raises PolicyError for one that cannot be read."""
+    value = node.annotations.get(MARK_ANNOTATION)
+    return None if value is None else parse_mark(value, node=node.name)
+
+
+def claim_of(since: datetime, incident: str) -> str:
+    """The claim's value."""
+    return f"{written(since)} by incident {incident}"
+
+
+def is_deleted_by(node: NodeView, incident: str) -> bool:
+    """Whether it is that incident which has its Machine deleted."""
+    return node.annotations.get(TERMINATING_ANNOTATION, "").endswith(f" by incident {incident}")
+
+
+def _shown(value: str) -> str:
+    return repr(value) if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]!r}... ({len(value)} characters)"

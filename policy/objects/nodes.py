@@ -1,0 +1,97 @@
+"""What is known of one node: the fields of a Kubernetes Node that decisions use, and nothing else.
+
+A `NodeView` is a snapshot. It comes from the watch cache (for verdicts) or from a live read (for the last look); which of
+the two is the caller's business and never told apart here. How it is decoded: `activities/cluster/objects/decoding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+READY = "Ready"
+
+MARK_ANNOTATION = "nodewarden.io/episode"
+"""Our mark: JSON of `policy.objects.marks.Mark`, written by an episode's first act, removed by its end."""
+
+EXCLUDE_LABEL = "remediation.medik8s.io/exclude-from-remediation"
+"""The medik8s label by which people and node-maintenance keep a node out of remediation (`true`)."""
+
+PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
+"""Gardener's preservation request; `now`, `when-failed`, `auto-preserved` and the seed's `true` veto a fencing before off."""
+
+CONTROL_PLANE_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+ZONE_LABEL = "topology.kubernetes.io/zone"
+OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One entry of `status.conditions`. `since` is lastTransitionTime; None where the object has none.
+
+    message: only of the types that something reads it of: those of fifty thousand nodes are most of what they weigh.
+    """
+
+    type: str
+    status: str
+    since: datetime | None = None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """One entry of `spec.taints`."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node as last seen. Empty strings mean that the object does not carry the field.
+
+    unreadable: why hardly anything is known of a Node that is there all the same, "" for all others.
+    """
+
+    name: str
+    uid: str
+    resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    deleting: bool = False
+    provider_id: str = ""
+    boot_id: str = ""
+    system_uuid: str = ""
+    unreadable: str = ""
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, or None where the node does not report it."""
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the node says Ready=True. Unknown and absent are not ready."""
+        condition = self.condition(READY)
+        return condition is not None and condition.status == "True"
+
+    @property
+    def ready_since(self) -> datetime | None:
+        """When Ready took its present value; None where that is not known."""
+        condition = self.condition(READY)
+        return condition.since if condition else None
+
+    @property
+    def zone(self) -> str:
+        """The failure domain the node says it is in, "" where unlabelled."""
+        return self.labels.get(ZONE_LABEL, "")
+
+    @property
+    def control_plane(self) -> bool:
+        """Whether the node carries a control-plane role label (old or new spelling)."""
+        return any(label in self.labels for label in CONTROL_PLANE_LABELS)

@@ -1,0 +1,57 @@
+"""What a cluster does at the moment that makes every node's health doubtful: upgrades, and who guards etcd.
+
+Facts only, each with the words that people see; which check they hold back is said in `policy/checks/brakes.py`. All are
+OpenShift's: nothing else tells of an upgrade in a way that could be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policy.objects.nodes import NodeView
+
+CURRENT_CONFIG_ANNOTATION = "machineconfiguration.openshift.io/currentConfig"
+DESIRED_CONFIG_ANNOTATION = "machineconfiguration.openshift.io/desiredConfig"
+
+ETCD_NAMESPACE = "openshift-etcd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdGuard:
+    """OpenShift's guard of etcd: its PodDisruptionBudgets' allowances, and whether each node's guard pod says Ready.
+
+    A node without an entry has no guard pod. `known` False: this is no OpenShift, or nobody looked. Known without a budget and
+    without a guard pod: who looked saw neither.
+    """
+
+    known: bool = False
+    disruptions_allowed: tuple[int, ...] = ()
+    guards: Mapping[str, str] = field(default_factory=dict)
+
+    def objection(self, node: str) -> str:
+        """Why that control-plane node may not be disrupted, "" when it may; the rule of the NodeHealthCheck operator."""
+        if not self.known:
+            return ""
+        if not (self.disruptions_allowed or self.guards):
+            seen = f"neither a PodDisruptionBudget nor a guard pod of etcd can be seen in {ETCD_NAMESPACE}"
+            return f"{seen}: nobody knows what etcd can do without"
+        if len(self.disruptions_allowed) != 1:
+            return f"expected one PodDisruptionBudget in {ETCD_NAMESPACE}, found {len(self.disruptions_allowed)}"
+        if self.disruptions_allowed[0] >= 1 or self.guards.get(node) not in {"True", "Unknown"}:
+            return ""
+        return "etcd's PodDisruptionBudget allows no disruption and the node's guard pod says that its member is well"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Of one cluster. `upgrade`: what is being upgraded, "" where nothing is."""
+
+    upgrade: str = ""
+    etcd: EtcdGuard = EtcdGuard()
+
+
+def being_updated(node: NodeView) -> bool:
+    """Whether the node is on its way to another machine config: it is expected to go away and come back."""
+    desired = node.annotations.get(DESIRED_CONFIG_ANNOTATION)
+    return bool(desired) and desired != node.annotations.get(CURRENT_CONFIG_ANNOTATION)

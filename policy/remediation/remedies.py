@@ -1,0 +1,153 @@
+"""What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
+
+Pure choice. Whether the brake is open is `policy/checks/brakes.py`; who goes first is `policy/scan/candidates.py` and
+`policy/scan/admission.py`, and what follows where this first step fails is the ladder of `policy/remediation/`. An object that
+exists already is never asked for twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules.medik8s import HEALTHY_DELAYED
+from policy.checks.targets import Target
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.fence.templates import is_own_template
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
+from policy.objects.remediations import Remediation, kind_of
+from policy.remediation.escalation import Strategy
+from policy.remediation.ladder import OWN_STRATEGIES, body_of, possible
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, ObjectRef
+
+OWNER_REMEDIATED = "OwnerRemediated"
+
+
+class Action(StrEnum):
+    """An act on one target; the values are part of the interface of `nodewarden evaluate`."""
+
+    NONE = "none"
+    DELETE_MACHINE = "delete-machine"
+    CREATE_REMEDIATION = "create-remediation"
+    DELETE_REMEDIATION = "delete-remediation"
+    REQUEST_OWNER_REMEDIATION = "request-owner-remediation"
+    ANNOTATE_EXTERNAL = "annotate-external"
+    SKIP_NO_OWNER = "skip-no-owner"
+    FENCE = "fence"
+    REBOOT = "reboot"
+    DETACH_VOLUMES = "detach-volumes"
+    PRESERVE = "preserve"
+
+
+RESTORING = frozenset({Action.DELETE_REMEDIATION})
+"""Acts that no brake may hold back (S17)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """The act, and what stands in its way already where there is none."""
+
+    action: Action
+    message: str = ""
+
+
+NOTHING = Remedy(action=Action.NONE)
+
+_OWN_ACTS = {
+    Strategy.FENCE: Action.FENCE,
+    Strategy.REBOOT: Action.REBOOT,
+    Strategy.DETACH_VOLUMES: Action.DETACH_VOLUMES,
+    Strategy.DELETE_MACHINE: Action.DELETE_MACHINE,
+}
+"""Strategies that need nobody else's object or word."""
+
+
+def remedy(check: HealthCheck, target: Target, verdict: Verdict) -> Remedy:
+    """What the dialect does about the verdict. An open brake is assumed."""
+    present = [each for each in target.remediations if check.makes(each)]
+    if verdict.health is Health.HEALTHY:
+        return _give_back(check, verdict, present)
+    if verdict.standing is not Standing.UNHEALTHY:
+        return NOTHING
+    if check.escalation:
+        return _by_ladder(check, target, present)
+    if check.template is not None:
+        return _by_template(check.template, check, target, present)
+    if check.dialect is Dialect.NODE_FENCING:
+        return Remedy(action=Action.FENCE)
+    return _request(target) if check.dialect is Dialect.CLUSTER_API else _delete(check, target)
+
+
+def orphaned(remediation: Remediation, check: HealthCheck) -> bool:
+    """Whether an own remediation object is to be deleted because the check no longer selects its node (medik8s).
+
+    Not where the node was expected to go for good and the remediation has not succeeded yet: it is still at work.
+    """
+    if remediation.deleting or not check.makes(remediation) or not check.owns(remediation):
+        return False
+    return remediation.permanent_node_deletion_expected != "True" or remediation.succeeded == "True"
+
+
+def _give_back(check: HealthCheck, verdict: Verdict, present: list[Remediation]) -> Remedy:
+    if check.template is None or verdict.reason == HEALTHY_DELAYED:
+        return NOTHING
+    mine = present if check.of_machines else [each for each in present if check.owns(each)]
+    waiting = [each for each in mine if not each.deleting]
+    return Remedy(action=Action.DELETE_REMEDIATION, message=f"{waiting[0].ref.kind} is no longer needed") if waiting else NOTHING
+
+
+def _by_ladder(check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+    """The first step that is possible, of those that the check's annotation names."""
+    body = body_of(target)
+    try:
+        steps, refused = possible(check, body)
+    except PolicyError as error:
+        return Remedy(action=Action.NONE, message=str(error))
+    if not steps:
+        return Remedy(action=Action.SKIP_NO_OWNER if body.phase is not None and not body.owner else Action.NONE, message=refused)
+    first = steps[0]
+    if first.strategy in _OWN_ACTS:
+        return Remedy(action=_OWN_ACTS[first.strategy])
+    if first.strategy is Strategy.REQUEST_OWNER:
+        return _request(target)
+    if first.strategy is Strategy.ANNOTATE_EXTERNAL:
+        return _annotate(target)
+    assert first.template is not None, "a step that makes an object is possible only with its template"
+    return _by_template(first.template, check, target, present)
+
+
+def _by_template(template: ObjectRef, check: HealthCheck, target: Target, present: list[Remediation]) -> Remedy:
+    if is_own_template(template):
+        return Remedy(action=_OWN_ACTS[OWN_STRATEGIES[template.kind]])
+    if present:
+        whose = "" if check.of_machines or check.owns(present[0]) else " that this check did not create"
+        return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")
+    return Remedy(action=Action.CREATE_REMEDIATION, message=f"{kind_of(template)[1]} {target.name}")
+
+
+def _request(target: Target) -> Remedy:
+    """Cluster API: the Machine's owner remediates; it is asked by a condition, and again once an earlier one is done."""
+    assert target.machine is not None
+    asked = target.machine.condition(OWNER_REMEDIATED)
+    if asked is not None and asked.status != "True":
+        return Remedy(action=Action.NONE, message=f"its owner has been asked: OwnerRemediated is {asked.status}, {asked.reason}")
+    return Remedy(action=Action.REQUEST_OWNER_REMEDIATION)
+
+
+def _delete(check: HealthCheck, target: Target) -> Remedy:
+    """OpenShift: the Machine is deleted, unless nobody would replace it."""
+    machine = target.machine
+    assert machine is not None
+    if check.external_strategy and machine.phase != FAILED:
+        return _annotate(target)
+    if not machine.controller:
+        return Remedy(action=Action.SKIP_NO_OWNER, message="no controller owns the Machine: nobody would replace it")
+    return Remedy(action=Action.DELETE_MACHINE)
+
+
+def _annotate(target: Target) -> Remedy:
+    if target.machine is not None and EXTERNAL_REMEDIATION_ANNOTATION in target.machine.annotations:
+        return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
+    return Remedy(action=Action.ANNOTATE_EXTERNAL)

@@ -1,0 +1,500 @@
+"""Who may be disrupted now: the scanner's decision over one report and its permit table, with the reason for every "no".
+
+Pure: the same report, table and moment give the same answer, so a scanner may decide again at any time. What counts as
+unhealthy, and under which brakes, has been judged before (`policy/scan/ledger.py`); the live look before an act comes after
+(`activities/cluster/`). Restoring acts never pass through here (S17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from policy.checks.brakes import Closed
+from policy.checks.fence_policies import PowerMoment, quiet_left
+from policy.episode.needs import NeedKind
+from policy.episode.observation import Observation
+from policy.episode.permits import Decision, Permit, PermitAnswer, PermitRequest, PermitState, Replacing
+from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
+from policy.remediation.ladder import removes
+from policy.scan.report import Candidate, CheckReport, ScanReport
+from policy.values.durations import format_duration
+from policy.values.object_refs import ObjectRef
+
+CLOCKS_APART = timedelta(seconds=30)
+"""By how much the API server's clock and Temporal's may differ."""
+
+
+class Because(StrEnum):
+    """The machine's word for a refusal. `in-hand` is none of people's business: an episode of the node is under way."""
+
+    IN_HAND = "InHand"
+    NODE_HELD = "NodeHeld"
+    NOT_CARRIED_OUT = "NotCarriedOut"
+    HELD_OFF = "HeldOff"
+    STALE_VIEW = "StaleView"
+    NO_CLUSTER_LEASE = "NoClusterLease"
+    SHORT_CIRCUIT = "ShortCircuit"
+    THRESHOLD = "Threshold"
+    CONTROL_PLANE = "ControlPlaneGuard"
+    CAP = "CapReached"
+    BAD_POLICIES = "FencePoliciesUnusable"
+    SWITCHED_OFF = "FencingSwitchedOff"
+    STORAGE_DOWN = "StorageDown"
+    SCOPE_STORM = "ScopeStorm"
+    SCOPE_CAP = "ScopeCapReached"
+    QUIET_TIME = "QuietTime"
+    RETRY_LATER = "RetryLater"
+    IN_FLIGHT = "InFlightLimit"
+    REPLACEMENT = "ReplacementUnderWay"
+
+
+class BackedOff(Protocol):
+    """A node that gets no new episode for now (S19). `until` None: until somebody lifts it."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def until(self) -> datetime | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A candidate that may not be acted on now, and why."""
+
+    node: str
+    check: ObjectRef
+    reason: Because
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Every candidate of the report is in exactly one of these. exhausted: nothing but a person's word helps them any more, so
+    that one is asked. again: when the first of those that wait for nothing but their time is due."""
+
+    admitted: tuple[Candidate, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    exhausted: tuple[Candidate, ...] = ()
+    again: datetime | None = None
+
+
+def admit(
+    report: ScanReport,
+    permits: Iterable[Permit],
+    *,
+    cap: int,
+    now: datetime,
+    held_off: Iterable[BackedOff] = (),
+    power: Iterable[PowerMoment] = (),
+    replaced: Iterable[Replacing] = (),
+) -> Admission:
+    """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14).
+
+    cap: at once in the whole cluster, unless the fence policies say another number. power: the last power command of nodes whose
+    episode has ended. replaced: remediations that have ended lately.
+    """
+    replaced = tuple(replaced)
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced)
+    admitted: list[Candidate] = []
+    refused: list[Refused] = []
+    exhausted: list[Candidate] = []
+    due: list[datetime] = []
+    for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
+        reason, message = table.objection(candidate) or (None, "")
+        if reason is None and candidate.exhausted:
+            exhausted.append(candidate)
+        elif reason is None:
+            table.reserve(candidate)
+            admitted.append(candidate)
+        else:
+            refused.append(Refused(node=candidate.node, check=candidate.check, reason=reason, message=message))
+        if reason is Because.RETRY_LATER and candidate.not_before is not None:
+            due.append(candidate.not_before)
+        if reason is Because.REPLACEMENT:
+            due += [each.until for each in replaced if each.until is not None and _may_be_the_successor(candidate, each)]
+    return Admission(admitted=tuple(admitted), refused=tuple(refused), exhausted=tuple(exhausted), again=min(due, default=None))
+
+
+def answer_request(
+    report: ScanReport | None,
+    permits: Iterable[Permit],
+    request: PermitRequest,
+    *,
+    cap: int,
+    ahead: int = 0,
+    now: datetime | None = None,
+    power: Iterable[PowerMoment] = (),
+    held_off: Iterable[BackedOff] = (),
+) -> PermitAnswer:
+    """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
+
+    Nobody knows which checks cover the node of such a request, so any check in short circuit refuses it. A check that selects
+    nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
+    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19).
+    """
+    permits = tuple(permits)
+    for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
+        if holder.incident != request.incident:
+            return _refusal(_held_by(request.node, holder))
+        if holder.holding is not PermitState.PARKED:
+            return PermitAnswer(decision=Decision.GRANTED, reason="the permit is held already")
+    if report is None:
+        return _refusal("the scanner has not seen the cluster yet; ask again in a moment")
+    if unlicensed := _unlicensed(report):
+        return _refusal(unlicensed[1])
+    if not request.by_person and (held := next((each for each in held_off if each.node == request.node), None)) is not None:
+        return _refusal(f"held off: {held.reason}")
+    for check in report.checks:
+        if _in_short_circuit(check):
+            return _refusal(f"{check.ref.key} is in short circuit: {check.message}")
+    groups = groups_of(report, request.node)
+    if braked := _braked(report, groups):
+        return _refusal(braked[1])
+    if request.control_plane:
+        others = {permit.node for permit in permits if permit.control_plane is not False and permit.node != request.node}
+        members, ready = report.control_plane.members, report.control_plane.ready
+        guard = control_plane_guard(
+            members,
+            ready,
+            target_ready=request.ready,
+            open_member_episodes=others,
+            removes=request.removes,
+            is_member=bool(request.node_uid),
+        )
+        if guard:
+            return _refusal(guard)
+    if now is not None and (quiet := _quiet(report, request.node, power, now)):
+        return _refusal(quiet[1])
+    counted, cap = [permit for permit in permits if permit.holding is not PermitState.PARKED], report.policies.cap or cap
+    if full := _ScopeBudgets(report, counted).objection(groups):
+        return PermitAnswer(decision=Decision.QUEUED, reason=full)
+    if len(counted) + ahead >= cap:
+        waiting = f", {ahead} asked before" if ahead else ""
+        return PermitAnswer(decision=Decision.QUEUED, reason=_cap_reached(counted, cap) + waiting)
+    return PermitAnswer(decision=Decision.GRANTED, reason=f"{len(counted) + 1} of {cap} permits are held now")
+
+
+def control_plane_guard(
+    members: int,
+    ready: int,
+    *,
+    target_ready: bool,
+    open_member_episodes: Collection[str],
+    removes: bool = False,
+    is_member: bool = True,
+) -> str:
+    """Why a control-plane member may not be taken, "" when it may (S15).
+
+    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
+    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
+    are left then, so that one of two may be. is_member False: it never had a Node, and nobody counts on it.
+    """
+    if open_member_episodes:
+        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    if not is_member and removes:
+        return "" if members else "no control-plane member is seen"
+    if members <= 1:
+        return "it is the only control-plane member"
+    counted = members - 1 if removes else members
+    left, quorum = ready - (1 if target_ready else 0), counted // 2 + 1
+    if left < quorum:
+        return f"{left} of {counted} control-plane members would be left Ready, a quorum needs {quorum}"
+    return ""
+
+
+def orphans(observations: Iterable[Observation], known_open: Collection[str]) -> tuple[Observation, ...]:
+    """Nodes that carry the mark of an incident that is not open although nothing ails them: candidates for a clean-up (S35).
+
+    A node that is not Ready, or whose timeout runs, is left alone: its marks are adopted by the episode that it gets if it stays
+    so. A mark that can't be read is a person's case, and one on a node that is preserved may be of that. known_open: the
+    incidents of all permits, parked ones too.
+    """
+    return tuple(
+        seen
+        for seen in sorted(observations, key=lambda seen: seen.node)
+        if seen.present and seen.incident and not seen.mark_problem and seen.incident not in known_open
+        and seen.ready and not seen.unhealthy and not seen.soon and not seen.preserved
+    )  # fmt: skip
+
+
+def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
+    """The groups of a node that was watched, none where it was not seen."""
+    return next((seen.groups for seen in report.observations if seen.node == node), ())
+
+
+def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> bool:
+    """Whether the caps of all scopes leave room for an episode of the node that is found to be open."""
+    others = [permit for permit in permits if permit.holding is not PermitState.PARKED and permit.node != node]
+    return not _ScopeBudgets(report, others).objection(groups_of(report, node))
+
+
+class _Table:
+    """The permit table while one admission goes on: every reservation counts against those after it."""
+
+    def __init__(
+        self,
+        report: ScanReport,
+        permits: tuple[Permit, ...],
+        *,
+        cap: int,
+        now: datetime,
+        held_off: Iterable[BackedOff],
+        power: Iterable[PowerMoment],
+        replaced: Iterable[Replacing],
+    ) -> None:
+        self._report = report
+        self._permits = permits
+        self._cap = report.policies.cap or cap
+        self._now = now
+        self._power = tuple(power)
+        self._replacing = [
+            *(Replacing(owner=each.owner, node=each.node, since=each.granted_at) for each in permits if each.owner),
+            *replaced,
+        ]
+        self._budgets = _ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
+        self._unlicensed = _unlicensed(report)
+        self._checks = {check.ref.key: check for check in report.checks}
+        self._control_plane = report.control_plane
+        self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}
+        self._counted = [permit.node for permit in permits if permit.holding is not PermitState.PARKED]
+        self._members = {permit.node for permit in permits if permit.control_plane is not False}
+        self._taken: list[Candidate] = []
+        self._remaining = {key: check.remaining for key, check in self._checks.items()}
+        for candidate in report.candidates:
+            if self._holders(candidate):
+                # Granted already and not marked yet: the report still counts it as healthy under these.
+                self._spend(candidate)
+
+    def objection(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """The first reason against it; reasons of the node itself go before those of the cluster."""
+        holders = self._holders(candidate)
+        if holders:
+            mine = all(holder.node == candidate.node for holder in holders)
+            return (Because.IN_HAND if mine else Because.NODE_HELD), _held_by(candidate.node, holders[0])
+        if any(_same_target(candidate, taken) for taken in self._taken):
+            return Because.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
+        if candidate.refused:
+            return Because.NOT_CARRIED_OUT, candidate.refused
+        if (held := self._held_off.get(candidate.node)) is not None:
+            return Because.HELD_OFF, f"held off: {held.reason}"
+        if candidate.exhausted:
+            return self._unlicensed  # nothing is done about it but to ask a person
+        return (
+            self._unlicensed
+            or self._put_off(candidate)
+            or self._closed_brake(candidate)
+            or _braked(self._report, candidate.groups)
+            or self._guarded(candidate)
+            or _quiet(self._report, candidate.node, self._power, self._now)
+            or self._under_way(candidate)
+            or self._full(candidate)
+        )
+
+    def _put_off(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """Its next try is not due yet; or it may be what an open remediation waits for, and will be told what to remember."""
+        if candidate.not_before is not None and self._now < candidate.not_before:
+            return Because.RETRY_LATER, candidate.waits or f"its next remediation is put off until {candidate.not_before}"
+        for each in self._replacing:
+            over = each.until is not None and each.until <= self._now
+            if _may_be_the_successor(candidate, each) and not over:
+                return Because.REPLACEMENT, f"it may be what {each.owner} has made in the place of {each.node}"
+        return None
+
+    def _under_way(self, candidate: Candidate) -> tuple[Because, str] | None:
+        """A check's own limit, whatever the cluster's (`nodewarden.io/max-in-flight`)."""
+        for key, most in candidate.in_flight:
+            held = [permit for permit in self._permits if permit.holding is not PermitState.PARKED]
+            busy = [permit.node for permit in held if permit.found or key in permit.checks]
+            busy += [taken.node for taken in self._taken if any(key == each for each, _ in taken.in_flight)]
+            if len(busy) >= most:
+                return Because.IN_FLIGHT, f"{key} lets {most} be remediated at once: {_names(busy) or 'none'}"
+        return None
+
+    def reserve(self, candidate: Candidate) -> None:
+        """Count it from now on (S14)."""
+        self._taken.append(candidate)
+        self._counted.append(candidate.node)
+        self._budgets.spend(candidate.node, candidate.groups)
+        if candidate.control_plane:
+            self._members.add(candidate.node)
+        self._spend(candidate)
+
+    def _closed_brake(self, candidate: Candidate) -> tuple[Because, str] | None:
+        if candidate.need is NeedKind.FOREIGN_OBJECT:
+            # As for a person's request. That the operator which asks us looks after its own checks is no short circuit.
+            for closed in self._checks.values():
+                if _in_short_circuit(closed) and (closed.reason != Closed.OBSERVE_ONLY or closed.breached):
+                    return Because.SHORT_CIRCUIT, f"{closed.ref.key} is in short circuit: {_why_closed(closed)}"
+        elif (check := self._checks.get(candidate.check.key)) is None or not check.allowed:
+            return Because.SHORT_CIRCUIT, f"{candidate.check.key}: {_why_closed(check)}"
+        for key in candidate.healthy_under:
+            other = self._checks.get(key)
+            if other is None or not other.allowed:
+                return Because.SHORT_CIRCUIT, f"{key}: {_why_closed(other)}"
+            if self._remaining[key] < 1:
+                return Because.THRESHOLD, f"{key} counts the node as healthy and can spare no more: {other.message}"
+        return None
+
+    def _guarded(self, candidate: Candidate) -> tuple[Because, str] | None:
+        if not candidate.control_plane:
+            return None
+        guard = control_plane_guard(
+            self._control_plane.members,
+            self._control_plane.ready,
+            target_ready=candidate.ready,
+            open_member_episodes=self._members - {candidate.node},
+            removes=removes(candidate.ladder),
+            is_member=bool(candidate.uid),
+        )
+        return (Because.CONTROL_PLANE, guard) if guard else None
+
+    def _full(self, candidate: Candidate) -> tuple[Because, str] | None:
+        if len(self._counted) < self._cap:
+            full = self._budgets.objection(candidate.groups)
+            return (Because.SCOPE_CAP, full) if full else None
+        return Because.CAP, f"{len(self._counted)} of {self._cap} permits are held: {_names(self._counted)}"
+
+    def _spend(self, candidate: Candidate) -> None:
+        for key in candidate.healthy_under:
+            if key in self._remaining:
+                self._remaining[key] -= 1
+
+    def _holders(self, candidate: Candidate) -> list[Permit]:
+        return _holders(self._permits, candidate.node, candidate.uid, candidate.provider_id)
+
+
+def _may_be_the_successor(candidate: Candidate, replacing: Replacing) -> bool:
+    """Whether it is young enough, and knows of nothing yet. One that knows counts by what it knows."""
+    if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
+        return False
+    return candidate.created >= replacing.since - CLOCKS_APART
+
+
+class _ScopeBudgets:
+    """Who holds permits in which group, against the caps of the fence policies (S14).
+
+    A holder counts in the groups that it was granted in and in those that it is seen in now. One of which a scope's group is not
+    known (its line was taken in from an open episode, its Node is gone) counts in all groups of that scope.
+    """
+
+    def __init__(self, report: ScanReport, counted: Iterable[Permit]) -> None:
+        self._caps = report.policies.caps
+        self._seen = {seen.node: seen.groups for seen in report.observations}
+        self._holders: list[tuple[str, frozenset[str]]] = []
+        for permit in counted:
+            self.spend(permit.node, (*permit.groups, *self._seen.get(permit.node, ())))
+
+    def spend(self, node: str, groups: Collection[str]) -> None:
+        """Count a holder from now on."""
+        self._holders.append((node, frozenset(groups)))
+
+    def objection(self, groups: Collection[str]) -> str:
+        """Which group has no room for one more, "" where all have."""
+        for each in self._caps:
+            mine = {group for group in groups if scope_of(group) == each.scope}
+            holders = [node for node, theirs in self._holders if _meet(each.scope, mine, theirs)]
+            if len(holders) >= each.cap:
+                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
+                return f"{len(holders)} of {each.cap} permits of {where} are held: {_names(holders)}"
+        return ""
+
+
+def _meet(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
+    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
+    them = {group for group in theirs if scope_of(group) == scope}
+    return not mine or not them or bool(them.intersection(mine))
+
+
+def _braked(report: ScanReport, groups: Collection[str]) -> tuple[Because, str] | None:
+    """Which fence policy forbids new episodes in these groups (S17). A group that was not counted may be in a storm."""
+    policies, counts = report.policies, {count.group: count for count in report.groups}
+    if off := policies.off_for(groups):
+        return Because.SWITCHED_OFF, off
+    cluster = counts.get(CLUSTER, GroupCount(group=CLUSTER))
+    if down := policies.storage_down(cluster):
+        return Because.STORAGE_DOWN, down
+    for rule in policies.storms:
+        mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
+        if not mine or any(group not in counts for group in mine):
+            return Because.SCOPE_STORM, f"the policy {rule.name} needs its {rule.scope}, which this scan has not counted"
+        for group in mine:
+            if rule.closed(counts[group]):
+                return Because.SCOPE_STORM, rule.said(counts[group])
+    return None
+
+
+def _quiet(report: ScanReport, node: str, power: Iterable[PowerMoment], now: datetime) -> tuple[Because, str] | None:
+    """Whether the node was switched on so lately that it may not be switched off again."""
+    last = next((moment for moment in power if moment.node == node), None)
+    left = quiet_left(last, on=False, quiet_time=report.policies.quiet_time, now=now)
+    if last is None or left <= timedelta(0):
+        return None
+    seconds = format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))
+    return Because.QUIET_TIME, f"{node} was switched on at {last.at:%H:%M:%S}; it is left alone for another {seconds}"
+
+
+def _unlicensed(report: ScanReport) -> tuple[Because, str] | None:
+    """What forbids every new episode, whoever asks (S18, S38)."""
+    if not report.view.synced or report.view.stale:
+        return Because.STALE_VIEW, f"the view of the cluster is stale: {report.view.stale or 'not synced'}"
+    if not report.lease.held:
+        held_by = f", {report.lease.holder} holds it" if report.lease.holder else ""
+        trouble = f" ({report.lease.problem})" if report.lease.problem else ""
+        return Because.NO_CLUSTER_LEASE, f"the cluster Lease is not ours{held_by}{trouble}"
+    if report.policies.problem:
+        return Because.BAD_POLICIES, f"the fence policies can't be used: {report.policies.problem}"
+    return None
+
+
+def _in_short_circuit(check: CheckReport) -> bool:
+    """Whether a check speaks against what does not come from it. One that selects nothing, can't be read or is looked after from
+    elsewhere stands in nobody's way."""
+    return not check.allowed and not check.error and bool(check.total) and check.reason != Closed.ELSEWHERE
+
+
+def _why_closed(check: CheckReport | None) -> str:
+    return "the check is gone" if check is None else check.error or check.message
+
+
+def _holders(permits: Iterable[Permit], node: str, uid: str, provider_id: str) -> list[Permit]:
+    """Lines of the same node, Node object or machine (S13): a machine that came back under a new name is the same one."""
+    return [
+        permit
+        for permit in permits
+        if permit.node == node
+        or (uid and permit.node_uid == uid)
+        or (provider_id and permit.provider_id == provider_id)
+    ]  # fmt: skip
+
+
+def _same_target(candidate: Candidate, other: Candidate) -> bool:
+    return (
+        candidate.node == other.node
+        or bool(candidate.uid and candidate.uid == other.uid)
+        or bool(candidate.provider_id and candidate.provider_id == other.provider_id)
+    )
+
+
+def _held_by(node: str, holder: Permit) -> str:
+    under = "" if holder.node == node else f" under the name {holder.node}"
+    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.holding})"
+
+
+def _cap_reached(counted: Collection[Permit], cap: int) -> str:
+    return f"{len(counted)} of {cap} permits are held: {_names([permit.node for permit in counted]) or 'none'}"
+
+
+def _names(nodes: Collection[str]) -> str:
+    """Some names for a sentence, never a fleet."""
+    shown = sorted(nodes)[:3]
+    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+
+
+def _refusal(reason: str) -> PermitAnswer:
+    return PermitAnswer(decision=Decision.REFUSED, reason=reason)

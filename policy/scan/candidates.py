@@ -1,0 +1,368 @@
+"""Who is to be acted on first, under which check, and what keeps others from being acted on at all.
+
+Every victim that something ails, and every wish of another system, in the order in which they go into a report; cut to its size.
+Who of them is really admitted is `policy/scan/admission.py`; what else a report shows `policy/scan/reporting.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import nsmallest
+
+from policy.checks.brakes import Closed
+from policy.checks.fence_policies import switched_off_node
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.overlaps import Overlap
+from policy.checks.targets import NEVER, Target
+from policy.checks.verdicts import Standing, Verdict
+from policy.episode.fencing_requests import FencingRequest, Stage
+from policy.episode.needs import NeedKind
+from policy.episode.vetoes import going
+from policy.objects.machines import MachineView
+from policy.objects.nodes import EXCLUDE_LABEL, NodeView
+from policy.objects.remediations import Remediation
+from policy.objects.scopes import CLUSTER, group_of, scope_of
+from policy.remediation.in_flight import most_at_once
+from policy.remediation.ladder import body_of, fences_only, possible
+from policy.remediation.lineage import turn_of
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
+from policy.scan.known import Known
+from policy.scan.report import MAXIMUM_CANDIDATES, Candidate
+from policy.values.errors import PolicyError
+
+_Ranked = tuple[int, datetime, str, str, str]
+"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The candidates, how many more there are, and of each check by which others how many of its targets are held back."""
+
+    candidates: tuple[Candidate, ...]
+    left_out: int
+    waiting: Mapping[str, Counter[str]]
+
+
+def choose(known: Known, watching: frozenset[str]) -> Choice:
+    """Those that go into a report. watching: nodes whose episodes are open."""
+    ranked, waiting = _rank(known, watching)
+    ranked += _rank_requests(known, watching)
+    chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
+    candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
+    return Choice(candidates=candidates, left_out=len(ranked) - len(candidates), waiting=waiting)
+
+
+def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
+    """The candidates in brief, and for each check by which others its targets are held back.
+
+    Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
+    on go first, then those whose episode is open already, those that a brake of their scope or their own past holds back, and
+    those that can't be acted on, so that none of the latter crowds out the first.
+    """
+    ranked: list[_Ranked] = []
+    waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for target, said, offended, closed in _offending(known, {key for key, brake in known.brakes.items() if brake.allowed}):
+        victim, name = target.victim, target.victim_name
+        if closed:
+            for key in offended:
+                waiting[key][closed[0]] += 1
+            continue
+        if name in known.spared.unsettled:
+            continue
+        since, key, refused = _under_which(known, said, offended)
+        refused = left_alone(known, victim) or known.spared.kept.get(name, "") or refused
+        for other in offended:
+            if other != key:
+                waiting[other][key] += 1
+        waits = braked(known, victim) or _put_off(known, target, offended)
+        rank = 3 if refused else 1 if name in watching else 2 if waits else 0
+        ranked.append((rank, since, victim, key, refused))
+    return ranked, waiting
+
+
+def _put_off(known: Known, target: Target, offended: Iterable[str]) -> bool:
+    """Whether its next remediation is not due yet. Rare: only what was remediated before is asked about at all."""
+    turn = turn_of(target, [known.checks[key] for key in offended], known.now, retries=known.retries)
+    return turn.not_before is not None and turn.not_before > known.now
+
+
+def _offending(
+    known: Known, acting: Collection[str]
+) -> Iterator[tuple[Target, Mapping[str, list[tuple[Target, Verdict]]], list[str], list[str]]]:
+    """Each victim that one of the checks in `acting` would have acted on: one of its targets, what all checks say of it, which of
+    those in `acting` would, and which others that hold them back."""
+    if not acting:
+        return
+    seen: set[str] = set()
+    for target in known.sick.values():
+        if target.victim in seen:
+            continue
+        seen.add(target.victim)
+        said = known.say(target.victim)
+        offended = [key for key, pairs in said.items() if key in acting and any(verdict.calls_for_action for _, verdict in pairs)]
+        if offended:
+            closed = sorted(key for key in said if key not in acting) if known.overlap is Overlap.STRICTEST else []
+            yield target, said, offended, closed
+
+
+def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None]:
+    """Whom a check calls unhealthy and nothing but a pool would keep from being acted on, by name, and since when it does.
+
+    Under a closed brake nobody is acted on, so that nobody has to be kept from it: no preservation begins in a storm (S17). Where
+    another controller acts on the check, whom that would act on is meant. watching: nodes that an episode holds, or that are held
+    off after one: what was decided of their failure stands.
+    """
+    acting = {
+        key
+        for key, brake in known.brakes.items()
+        if brake.allowed or (brake.reason is Closed.OBSERVE_ONLY and not brake.breached)
+    }
+    found: dict[str, datetime | None] = {}
+    for target, said, offended, closed in _offending(known, acting):
+        victim = target.victim
+        if closed or target.unseen or target.victim_name in watching:
+            continue
+        if left_alone(known, victim) or braked(known, victim):
+            continue
+        verdicts = [verdict for key in offended for _, verdict in said[key] if verdict.standing is Standing.UNHEALTHY]
+        moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
+        if verdicts:
+            found[target.victim_name] = min(moments, default=None)
+    return found
+
+
+def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
+    """Where a group may only have so many episodes at once, as many of each group go before the next ones of any: a rack whose
+    nodes have all been ill for longest must not take every place on the list."""
+    caps = known.policies.caps
+    if not caps or len(ranked) <= MAXIMUM_CANDIDATES:
+        return ranked
+    before: Counter[str] = Counter()
+    placed = []
+    for each in sorted(ranked):
+        rounds = 0
+        for cap, group in ((each_cap, group_of(each_cap.scope, node)) for each_cap in caps for node in known.nodes_of(each[2])):
+            rounds = max(rounds, before[group] // cap.cap)
+            before[group] += 1
+        placed.append((each[0], rounds, each))
+    return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
+
+
+def braked(known: Known, victim: str) -> str:
+    """Which fence policy keeps new fencing from the victim, in words; "" where none does. Caps and quiet times are not among
+    them: only the scanner knows who holds permits."""
+    policies, tally = known.policies, known.groups
+    if policies.problem:
+        return f"the fence policies can't be used: {policies.problem}"
+    groups = [group for node in known.nodes_of(victim) for group in (CLUSTER, *tally.groups_of(node))]
+    if off := policies.off_for(groups):
+        return off
+    if down := policies.storage_down(tally.of(CLUSTER)):
+        return down
+    for rule in policies.storms:
+        for group in groups:
+            if scope_of(group) == rule.scope and rule.closed(tally.of(group)):
+                return rule.said(tally.of(group))
+    return ""
+
+
+def lost_its_storage(known: Known, victim: str) -> str:
+    """Why the victim is left alone as one that can't reach its storage, "" where it is not."""
+    return next((why for node in known.nodes_of(victim) if (why := known.policies.host_lost_storage(node))), "")
+
+
+def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
+    """What other systems ask for. Their own brakes have let them ask; ours are admission's."""
+    ranked = []
+    for key, request in known.requests.items():
+        if request.asks:
+            if request.node in known.spared.unsettled:
+                continue
+            refused = why_not_asked_for(known, request) or known.spared.kept.get(request.node, "")
+            rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
+            ranked.append((rank, request.created or NEVER, request.node, key, refused))
+    return ranked
+
+
+def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None:
+    """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
+    given where the view of the nodes is whole."""
+    if not request.asks or request.taken_up or known.requests_held:
+        return None
+    if request.node not in known.nodes:
+        return Stage.NODE_NOT_FOUND
+    return Stage.FAILED if request.problem else None
+
+
+def why_not_asked_for(known: Known, request: FencingRequest) -> str:
+    """Why a request can't be carried out, "" where it can."""
+    if known.requests_held:
+        return known.requests_held
+    if request.taken_up:
+        return f"another controller has it in its hands: its finalizer is on {request.ref.key}"
+    target = known.nodes.get(request.node)
+    if target is None:
+        return f"{request.ref.key} is about node {request.node}, which does not exist"
+    return request.problem or target.unreadable or left_alone(known, request.node)
+
+
+def gives_the_remedy(known: Known, victim: str) -> str:
+    """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
+    said = known.say(victim)
+    offended = [
+        key
+        for key, pairs in said.items()
+        if known.brakes[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
+    ]
+    return _under_which(known, said, offended)[1] if offended else ""
+
+
+def _under_which(
+    known: Known, said: Mapping[str, list[tuple[Target, Verdict]]], offended: Iterable[str]
+) -> tuple[datetime, str, str]:
+    """Since when, under which check, and why not: of several checks the one whose deadline expired first, ties by name."""
+    choices = []
+    for key in offended:
+        for target, verdict in said[key]:
+            if not verdict.calls_for_action:
+                continue
+            refused = _impossible(known.checks[key], target)
+            choices.append((verdict.expired or NEVER, key, verdict.since or target.changed, refused))
+    _, key, since, refused = min(choices)
+    return since, key, refused
+
+
+def left_alone(known: Known, victim: str) -> str:
+    """Who keeps programs from the victim, whichever check calls for it: a person, its own state, or another system that is taking
+    it away at this moment; "" where nobody does."""
+    taken = (going(target.node, target.machine) for target in known.together(victim))
+    return excluded(known, victim) or next(filter(None, taken), "") or lost_its_storage(known, victim)
+
+
+def excluded(known: Known, victim: str) -> str:
+    """A person's word that keeps the victim out of remediation, "" where there is none: it holds under every check, also under
+    those that do not know the label or annotation."""
+    for target in known.together(victim):
+        if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
+            return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
+        if target.node is not None and (off := switched_off_node(target.node)):
+            return off
+        if target.machine is not None and target.machine.kept_out:
+            return target.machine.kept_out
+    return ""
+
+
+def _impossible(check: HealthCheck, target: Target) -> str:
+    """Why nothing that the check wants can be done, or may be beside what others do already; "" else."""
+    try:
+        _, refused = possible(check, body_of(target))
+    except PolicyError as error:
+        return str(error)
+    if refused:
+        return refused
+    foreign = next((each for each in target.remediations if check.makes(each) and _is_anothers(each, check)), None)
+    if foreign is not None:
+        return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
+    return ""
+
+
+def _is_anothers(remediation: Remediation, check: HealthCheck) -> bool:
+    """Of a check of Machines the Machine is the owner, and whoever made the object made it for that."""
+    return not check.of_machines and not check.owns(remediation)
+
+
+def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
+    if key in known.requests:
+        return _asked_for(known, known.requests[key], refused)
+    check, said = known.checks[key], known.say(victim)
+    target, verdict = min(
+        said[key], key=lambda pair: (not pair[1].calls_for_action, pair[1].since or pair[0].changed, pair[0].key)
+    )
+    view, machine = target.node, target.machine
+    steps, _ = possible(check, body_of(target)) if not refused else ((), "")
+    ladder = () if fences_only(check, steps) else steps
+    offended = [known.checks[each] for each, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)]
+    turn = turn_of(target, offended, known.now, retries=known.retries) if ladder else None
+    uninitialized = target.cluster is not None and not target.cluster.control_plane_initialized
+    return Candidate(
+        node=target.victim_name,
+        uid=view.uid if view else "",
+        check=check.ref,
+        since=verdict.since or target.changed,
+        dated=verdict.since is not None,
+        reason=verdict.reason,
+        message=verdict.message,
+        template=check.template,
+        provider_id=(view.provider_id if view else "") or (machine.provider_id if machine else ""),
+        zone=view.zone if view else "",
+        # Before a control plane is initialized there is nothing of it yet that could be lost (S15).
+        control_plane=any(each.control_plane for each in known.together(victim)) and not uninitialized,
+        refused=refused,
+        ready=view.ready if view else False,
+        healthy_under=_healthy_under(known, victim),
+        machine=f"{machine.namespace}/{machine.name}" if machine else "",
+        groups=known.groups.groups_of(view) if view else (),
+        ladder=ladder,
+        retry=turn.retry if turn else 0,
+        not_before=turn.not_before if turn else None,
+        waits=turn.why if turn else "",
+        exhausted=turn.exhausted if turn else "",
+        failed=turn.failed if turn else (),
+        machine_ref=check.machine_ref(machine.namespace, machine.name) if machine and ladder else None,
+        machine_uid=machine.uid if machine and ladder else "",
+        owner=machine.controller if machine and ladder else "",
+        memory=memory_text(machine, view) if ladder else "",
+        fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
+        created=machine.created if machine and ladder else None,
+        in_flight=tuple(
+            sorted(
+                (each.ref.key, most_at_once(each.max_in_flight, known.counts[each.ref.key].total))
+                for each in offended
+                if each.max_in_flight
+            )
+        ),
+    )
+
+
+def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
+    """What stands there to be remembered, of its Machine where it has one."""
+    annotations = machine.annotations if machine is not None else node.annotations if node is not None else {}
+    return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
+
+
+def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:
+    target = known.nodes.get(request.node)
+    view = target.node if target is not None else None
+    return Candidate(
+        node=request.node,
+        uid=view.uid if view else "",
+        check=request.ref,
+        since=request.created or NEVER,
+        reason=request.ref.kind,
+        message=f"asked for by {request.requester}" if request.requester else "asked for by nobody's health check",
+        provider_id=view.provider_id if view else "",
+        zone=view.zone if view else "",
+        control_plane=any(each.control_plane for each in known.together(request.node)),
+        refused=refused,
+        ready=view.ready if view else False,
+        healthy_under=_healthy_under(known, request.node),
+        groups=known.groups.groups_of(view) if view else (),
+        need=NeedKind.FOREIGN_OBJECT,
+        object_uid=request.uid,
+        delegate=request.delegate,
+    )
+
+
+def _healthy_under(known: Known, victim: str) -> tuple[str, ...]:
+    """The checks whose number of healthy targets an act on the victim would lower."""
+    if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
+        return ()
+    return tuple(sorted(key for key, pairs in known.say(victim).items() if counts_as_healthy(pairs)))
+
+
+def counts_as_healthy(pairs: Iterable[tuple[Target, Verdict]]) -> bool:
+    """Whether a check counts the victim among its healthy targets."""
+    return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)

@@ -1,0 +1,404 @@
+"""When Kubernetes will take volumes away from a node that nobody has proven off, and so when people must know (S36).
+
+The attach-detach controller of Kubernetes is a clock of its own: six minutes after nothing wants a volume of a NotReady node any
+more it detaches it by force, whether or not the machine still writes to it. A pod stops wanting its volumes when its deletion is
+requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, episode or not, brake
+or not.
+
+A prediction is not enough: somebody may delete a pod sooner. But no deletion leads to a detachment before those six minutes are
+over, so whoever looks at the pods once in less than six minutes misses none. Reading pods and telling people
+is `activities/cluster/report/at_risk.py`; that no deletion is requested by *us* before off is proven is elsewhere.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from heapq import nsmallest
+from typing import Protocol
+
+from policy.checks.targets import NEVER
+from policy.objects.marks import mark_of
+from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, READY, NodeView
+from policy.scan.report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk
+from policy.values.errors import PolicyError
+from policy.values.moments import later
+
+FORCE_DETACH_AFTER = timedelta(minutes=6)
+"""What the attach-detach controller waits for an unmount that never comes; the constant is in its code, no flag changes it."""
+
+DEFAULT_TOLERATION = timedelta(seconds=300)
+"""What admission gives every pod for each of the two taints below. Where that plugin is off, a pod without them is deleted at
+once, and the next look at the pods sees that in time."""
+
+TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Kubernetes sets one or the other on a node that is not Ready; which one may change while it is down, so the shorter of the two
+tolerations counts."""
+
+TRY_AGAIN_AFTER = timedelta(seconds=30)
+"""Until pods are asked for again that could not be read, and people told again who could not be told."""
+
+_SPARE_ENTRIES = 1024
+
+
+class Toleration(Protocol):
+    """One entry of a pod's `spec.tolerations`, in the words of core/v1."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+    @property
+    def toleration_seconds(self) -> int | None: ...
+
+
+def patience_of(tolerations: Iterable[Toleration]) -> timedelta | None:
+    """How long after NotReady Kubernetes asks for the deletion of a pod with these tolerations; None: never.
+
+    Of several that match one taint the first counts, as in the taint manager; a negative time is none at all.
+    """
+    given = tuple(tolerations)
+    waits = [wait for taint in TAINTS if (wait := _tolerated(given, taint)) is not None]
+    return min(waits, default=None)
+
+
+def _tolerated(tolerations: Sequence[Toleration], taint: str) -> timedelta | None:
+    for each in tolerations:
+        by_key = each.key == taint and (each.operator == "Exists" or not each.value)
+        by_any = not each.key and each.operator == "Exists"
+        if each.effect in {"", "NoExecute"} and (by_key or by_any):
+            return None if each.toleration_seconds is None else timedelta(seconds=max(each.toleration_seconds, 0))
+    return DEFAULT_TOLERATION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodStay:
+    """How long a pod keeps its volumes wanted. requested: when its deletion was asked for, None where nobody has.
+
+    volumes: names of its claims, or of its disks, the same for pods that share one. patience: see `patience_of`.
+    """
+
+    uid: str
+    volumes: frozenset[str]
+    requested: datetime | None = None
+    patience: timedelta | None = DEFAULT_TOLERATION
+
+
+def deadline(since: datetime, requested: datetime | None, patience: timedelta | None, *, margin: timedelta) -> datetime | None:
+    """When people must know: so long before the earliest forced detachment. None: pods tolerate it for ever, nobody deletes them.
+
+    since: when the node stopped being Ready. requested: the earliest request for the deletion of a pod with volumes. patience:
+    the shortest of its pods', None: none of them runs out.
+    """
+    ends = [requested] if requested is not None else []
+    if patience is not None:
+        ends.append(later(since, patience))
+    return later(min(ends), FORCE_DETACH_AFTER, -margin) if ends else None
+
+
+def vouched_off(node: NodeView) -> bool:
+    """Whether our mark on the node says that it is proven off, or carries the taint that we set under no other condition (S32).
+
+    A mark that can't be read says nothing, and neither does an out-of-service taint of somebody else's.
+    """
+    if MARK_ANNOTATION not in node.annotations:
+        return False
+    try:
+        mark = mark_of(node)
+    except PolicyError:
+        return False
+    if mark is None:
+        return False
+    tainted = mark.out_of_service and any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.taints)
+    return tainted or bool(mark.off_proven)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """What people are to be told now: the node, since when it is down, how many volumes, and when they may be taken away.
+
+    counted: it could not be told before, and the metric knows of it already.
+    """
+
+    node: str
+    uid: str
+    since: datetime
+    volumes: int
+    detached_at: datetime
+    counted: bool = False
+
+
+class _Incident:
+    """A NotReady node with volumes attached, not proven off. look_due, tell_due: None while that is in hand, or has no moment.
+
+    tried: its pods were asked for, with or without an answer. pods: the uids of those with volumes at the last look.
+    """
+
+    __slots__ = (
+        "counted",
+        "deadline",
+        "look_due",
+        "looked_at",
+        "node",
+        "patience",
+        "pods",
+        "requested",
+        "since",
+        "tell_due",
+        "told_at",
+        "tried",
+        "uid",
+    )
+
+    def __init__(self, node: str, uid: str, since: datetime) -> None:
+        self.node = node
+        self.uid = uid
+        self.since = since
+        self.look_due: datetime | None = None
+        self.tell_due: datetime | None = None
+        self.tried = False
+        self.looked_at: datetime | None = None
+        self.requested: datetime | None = None
+        self.patience: timedelta | None = None
+        self.pods: frozenset[str] = frozenset()
+        self.deadline: datetime | None = None
+        self.told_at: datetime | None = None
+        self.counted = False
+
+
+class DataAtRisk:
+    """All NotReady nodes of one cluster that have volumes attached. It has no clock, and nodes that are well cost nothing.
+
+    margin: how long before the forced detachment people are told. repeat: how often again while nothing changes. forced False:
+    kube-controller-manager runs with `--disable-force-detach-on-timeout`, so that no such clock runs and nothing is ever at risk.
+    """
+
+    def __init__(
+        self,
+        *,
+        margin: timedelta = timedelta(minutes=1),
+        repeat: timedelta = timedelta(minutes=30),
+        forced: bool = True,
+    ) -> None:
+        self.forced = forced
+        self.repeat = repeat
+        self.version = 0
+        """Another number after each change of which nodes are at risk."""
+        self._margin = margin
+        self._down: dict[str, tuple[str, datetime, bool]] = {}
+        self._attached_to: dict[str, str] = {}
+        self._attachments: dict[str, tuple[str, ...]] = {}
+        self._incidents: dict[str, _Incident] = {}
+        self._looks: list[tuple[datetime, str]] = []
+        self._tellings: list[tuple[datetime, str]] = []
+
+    @property
+    def next_due(self) -> datetime | None:
+        """The next moment at which `to_look_at` or `to_tell` has something, None while there is nothing to wait for."""
+        self._drop_stale()
+        moments = [heap[0][0] for heap in (self._looks, self._tellings) if heap]
+        return min(moments, default=None)
+
+    # What the watches say -------------------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeView, now: datetime) -> None:
+        """A Node as last seen. One that says nothing of Ready is not known to be down; one that can't be read is as it was."""
+        if node.unreadable:
+            return
+        ready = node.condition(READY)
+        if ready is None or ready.status == "True":
+            self.remove_node(node.name)
+            return
+        known = self._down.get(node.name)
+        since = min(ready.since or now, now)
+        if known is not None and known[0] == node.uid:
+            since = min(known[1], since)  # from False to Unknown is no new beginning: the taint manager counts on
+        elif known is not None:
+            self._end(node.name)
+        self._down[node.name] = (node.uid, since, vouched_off(node))
+        self._weigh(node.name, now)
+
+    def remove_node(self, name: str) -> None:
+        """A Node that is Ready again, or gone."""
+        if self._down.pop(name, None) is not None:
+            self._end(name)
+
+    def put_attachment(self, name: str, node: str, now: datetime) -> None:
+        """A VolumeAttachment, confirmed or not: what may be attached is not "not attached"."""
+        before = self._attached_to.get(name)
+        if before == node:
+            return
+        if before is not None:
+            self._detach(name, before)
+        self._attached_to[name] = node
+        self._attachments[node] = (*self._attachments.get(node, ()), name)
+        if node in self._down:
+            self._weigh(node, now)
+
+    def remove_attachment(self, name: str) -> None:
+        """A VolumeAttachment that is gone."""
+        node = self._attached_to.pop(name, None)
+        if node is not None:
+            self._detach(name, node)
+
+    # What is to be done about it ------------------------------------------------------------------------------------
+
+    def to_look_at(self, now: datetime, limit: int) -> list[str]:
+        """Nodes whose pods are to be read now; each is in hand until `looked` or `not_looked` is said of it."""
+        chosen = list[str]()
+        while len(chosen) < limit and (incident := self._first(self._looks, now)) is not None:
+            incident.look_due = None
+            chosen.append(incident.node)
+        return chosen
+
+    def looked(self, node: str, pods: Iterable[PodStay], at: datetime) -> None:
+        """The pods with volumes that were bound to the node at that moment, finished ones left out.
+
+        One that is gone since the last look was asked to go right after that, for all we know. Where more is attached than they
+        all have, something is attached that none of them wants; at the first look, since the node went down.
+        """
+        incident = self._incidents.get(node)
+        if incident is None:
+            return
+        found = tuple(pods)
+        requests = [pod.requested for pod in found if pod.requested is not None]
+        wanted = {volume for pod in found for volume in pod.volumes}
+        if incident.pods - {pod.uid for pod in found} or len(wanted) < len(self._attachments[node]):
+            requests.append(incident.looked_at or incident.since)
+        if incident.requested is not None:
+            requests.append(incident.requested)
+        incident.requested = min(requests, default=None)
+        incident.patience = min((pod.patience for pod in found if pod.patience is not None), default=None)
+        incident.pods = frozenset(pod.uid for pod in found)
+        incident.looked_at, incident.tried = at, True
+        # No deletion after this look leads to a detachment before the next one.
+        self._plan_look(incident, later(at, FORCE_DETACH_AFTER, -self._margin))
+        self._set_deadline(incident)
+
+    def not_looked(self, node: str, now: datetime) -> None:
+        """The pods could not be read: what was known holds; where nothing was, the default toleration does."""
+        incident = self._incidents.get(node)
+        if incident is None:
+            return
+        if not incident.tried:
+            incident.patience, incident.tried = DEFAULT_TOLERATION, True
+        self._plan_look(incident, later(now, TRY_AGAIN_AFTER))
+        self._set_deadline(incident)
+
+    def to_tell(self, now: datetime, limit: int) -> list[Warned]:
+        """What people are to be told now; each is in hand until `told` or `not_told` is said of it."""
+        chosen = list[Warned]()
+        while len(chosen) < limit and (incident := self._first(self._tellings, now)) is not None:
+            incident.tell_due = None
+            assert incident.deadline is not None, "only what has a deadline is to be told"
+            warned = Warned(
+                node=incident.node,
+                uid=incident.uid,
+                since=incident.since,
+                volumes=len(self._attachments[incident.node]),
+                detached_at=later(incident.deadline, self._margin),
+                counted=incident.counted,
+            )
+            chosen.append(warned)
+        return chosen
+
+    def told(self, node: str, at: datetime) -> None:
+        """People have been told; again after `repeat`."""
+        incident = self._incidents.get(node)
+        if incident is not None:
+            incident.told_at, incident.counted = at, False
+            incident.look_due = None  # a look could only make it known sooner
+            self._plan_telling(incident, later(at, self.repeat))
+
+    def not_told(self, node: str, now: datetime) -> None:
+        """People could not be told; again soon."""
+        incident = self._incidents.get(node)
+        if incident is not None:
+            incident.counted = True
+            self._plan_telling(incident, later(now, TRY_AGAIN_AFTER))
+
+    def report(self) -> AtRisk:
+        """How many there are, and those that come first."""
+        first = nsmallest(MAXIMUM_AT_RISK, self._incidents.values(), key=lambda each: (each.deadline or NEVER, each.node))
+        rows = tuple(
+            NodeAtRisk(node=each.node, since=each.since, volumes=len(self._attachments[each.node]), due=each.deadline)
+            for each in first
+        )
+        unread = sum(not each.tried for each in self._incidents.values())
+        return AtRisk(nodes=len(self._incidents), unread=unread, nearest=rows)
+
+    # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _weigh(self, node: str, now: datetime) -> None:
+        """Whether there is an incident, by what the watches say."""
+        uid, since, off = self._down[node]
+        if off or not self.forced or node not in self._attachments:
+            self._end(node)
+            return
+        incident = self._incidents.get(node)
+        if incident is None:
+            incident = self._incidents[node] = _Incident(node, uid, since)
+            self.version += 1
+            self._plan_look(incident, now)
+
+    def _detach(self, name: str, node: str) -> None:
+        left = tuple(each for each in self._attachments[node] if each != name)
+        if left:
+            self._attachments[node] = left
+        else:
+            del self._attachments[node]
+            self._end(node)
+
+    def _end(self, node: str) -> None:
+        if self._incidents.pop(node, None) is not None:
+            self.version += 1
+
+    def _set_deadline(self, incident: _Incident) -> None:
+        incident.deadline = deadline(incident.since, incident.requested, incident.patience, margin=self._margin)
+        if incident.told_at is None and incident.deadline is not None:
+            self._plan_telling(incident, incident.deadline)
+        elif incident.told_at is None:
+            incident.tell_due = None
+
+    def _plan_look(self, incident: _Incident, moment: datetime) -> None:
+        if incident.told_at is not None:
+            return
+        incident.look_due = moment
+        self._looks = self._with(self._looks, (moment, incident.node), lambda each: each.look_due)
+
+    def _plan_telling(self, incident: _Incident, moment: datetime) -> None:
+        incident.tell_due = moment
+        self._tellings = self._with(self._tellings, (moment, incident.node), lambda each: each.tell_due)
+
+    def _with(
+        self, heap: list[tuple[datetime, str]], entry: tuple[datetime, str], due: Callable[[_Incident], datetime | None]
+    ) -> list[tuple[datetime, str]]:
+        """The heap with one more entry. A flapping node leaves stale ones, which must not pile up until they would be due."""
+        if len(heap) > _SPARE_ENTRIES + 4 * len(self._incidents):
+            heap = [each for each in heap if (found := self._incidents.get(each[1])) is not None and due(found) == each[0]]
+            heapq.heapify(heap)
+        heapq.heappush(heap, entry)
+        return heap
+
+    def _first(self, heap: list[tuple[datetime, str]], now: datetime) -> _Incident | None:
+        """Take the first incident off a heap whose moment has come, None where none has."""
+        self._drop_stale()
+        if not heap or heap[0][0] > now:
+            return None
+        return self._incidents[heapq.heappop(heap)[1]]
+
+    def _drop_stale(self) -> None:
+        while self._looks and not self._stands(self._looks[0], lambda each: each.look_due):
+            heapq.heappop(self._looks)
+        while self._tellings and not self._stands(self._tellings[0], lambda each: each.tell_due):
+            heapq.heappop(self._tellings)
+
+    def _stands(self, entry: tuple[datetime, str], due: Callable[[_Incident], datetime | None]) -> bool:
+        incident = self._incidents.get(entry[1])
+        return incident is not None and due(incident) == entry[0]

@@ -1,0 +1,286 @@
+"""What every check thinks of every target, and what it would have done: the long answer, for `evaluate` and `explain`.
+
+Where a report (`policy/scan/reporting.py`) is bounded and drawn up with every change, an evaluation names everybody and is made
+only when somebody asks. Both read the same ledger, so they can't disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from policy.checks.brakes import Brake, Closed, Counts
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.overlaps import Overlap
+from policy.checks.storms import Storm, over
+from policy.checks.targets import NEVER, Target
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.objects.nodes import EXCLUDE_LABEL
+from policy.remediation.remedies import RESTORING, Action, orphaned, remedy
+from policy.scan.admission import Because, control_plane_guard
+from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, left_alone
+from policy.scan.known import Known
+from policy.scan.reporting import notices, overlapping
+from policy.values.object_refs import Dialect
+
+LONGEST_PAUSE = timedelta(hours=1)
+"""OpenShift's controller looks again at least that often while a timeout runs."""
+
+LOOK_AGAIN = timedelta(minutes=1)
+"""How soon medik8s looks again where an upgrade or the control plane's guard holds it back."""
+
+ORPHANED = "NotSelected"
+"""The reason of a verdict on a remediation object whose node the check does not select (any more)."""
+
+SPARES_NO_MORE = "counts it as healthy and can spare no more"
+
+_ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEvaluation:
+    """One check's opinion of one target. node, machine: names, "" where there is none.
+
+    due_in: how soon time alone can change the verdict, or somebody would look again; None where neither. held_by: what keeps the
+    action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key of
+    the check whose doing that is, "" where it is no check's.
+    """
+
+    target: str
+    node: str
+    machine: str
+    verdict: Verdict
+    due_in: timedelta | None
+    action: Action
+    held_by: str = ""
+    held_under: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckEvaluation:
+    """One check with all its verdicts, sorted by target. next_look: how soon anything can change by itself."""
+
+    check: HealthCheck
+    counts: Counts
+    brake: Brake
+    storm: Storm
+    verdicts: tuple[TargetEvaluation, ...]
+    next_look: timedelta | None
+    warnings: tuple[str, ...] = ()
+
+
+def evaluate(known: Known, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
+    """The evaluation of all checks, or of those with these keys, sorted by key."""
+    chosen = sorted(known.checks if keys is None else known.checks.keys() & set(keys))
+    overlaps = overlapping(known)
+    guard = _ControlPlaneGuard(known)
+    return tuple(_evaluate(known, key, guard, overlaps.get(key, ())) for key in chosen)
+
+
+def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
+    check, brake, counts = known.checks[key], known.brakes[key], known.counts[key]
+    storm = known.storms.get(key, Storm())
+    targets = [target for target in (known.machines if check.of_machines else known.nodes).values() if key in target.verdicts]
+    targets.sort(key=lambda target: (target.verdicts[key].since or NEVER, target.key))
+    judged = [_judge(known, check, brake, target, guard) for target in targets]
+    judged += _orphans(known, check)
+    judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
+    warnings = (
+        *check.warnings,
+        *notices(check, counts, overlaps),
+        *_blind(known, check, targets),
+        *_unheard(targets),
+    )
+    return CheckEvaluation(
+        check=check,
+        counts=counts,
+        brake=brake,
+        storm=storm,
+        verdicts=tuple(judged),
+        next_look=_next_look(known.now, check, brake, storm, judged),
+        warnings=warnings,
+    )
+
+
+def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple[str, ...]:
+    """The warning that whoever gave the objects forgot some of them, or that the selector is not what was meant."""
+    targets = tuple(targets)
+    if not targets:
+        there = len(known.machines if check.of_machines else known.nodes)
+        kind = "Machine" if check.of_machines else "Node"
+        return (f"it selects none of the {there} {kind}s here" if there else f"there is no {kind} here",)
+    if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
+        return ()
+    return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
+
+
+def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:
+    """The warning that somebody's label does not do what it seems to."""
+    nodes = (target.node for target in targets if target.node is not None)
+    found = [node.name for node in nodes if node.labels.get(EXCLUDE_LABEL, "true") != "true"]
+    named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
+
+
+def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:
+    verdict = target.verdicts[check.ref.key]
+    wanted = remedy(check, target, verdict)
+    action, held_by, held_under = wanted.action, "", ""
+    if action in RESTORING and brake.reason is Closed.PAUSED and check.of_machines:
+        action, held_by, held_under = (
+            Action.NONE,
+            brake.message,
+            check.ref.key,
+        )  # a paused MachineHealthCheck touches nothing, not even to give back
+    if action in _ACTS:
+        held_by, held_under = _held_by(known, check, brake, target)
+        if held_by:
+            action = Action.NONE
+        else:
+            held_by = guard.objection(check, target)
+    message = verdict.message
+    if wanted.message and (wanted.action in {Action.NONE, Action.SKIP_NO_OWNER} or not message):
+        message = f"{message}; {wanted.message}" if message and check.dialect is not Dialect.CLUSTER_API else wanted.message
+    return TargetEvaluation(
+        target=target.name,
+        node=target.node_name,
+        machine=target.machine.name if target.machine is not None else "",
+        verdict=verdict,
+        due_in=_due_in(known.now, check, verdict),
+        action=action,
+        held_by=held_by,
+        held_under=held_under,
+        message=message,
+    )
+
+
+def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> tuple[str, str]:
+    """Why the check may not have its remedy carried out now, and under which check: its own brake, another check's, or another
+    check's remedy."""
+    if not brake.allowed:
+        return f"{brake.reason}: {brake.message}", check.ref.key
+    victim, key = target.victim, check.ref.key
+    said = known.say(victim)
+    if word := left_alone(known, victim):
+        return word, ""
+    if known.overlap is Overlap.STRICTEST:
+        closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
+        if closed:
+            return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}", closed[0]
+        for other, pairs in sorted(said.items()):
+            if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
+                return f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other
+    if word := braked(known, victim):
+        return word, ""
+    first = gives_the_remedy(known, victim)
+    if first and first != key:
+        deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
+        why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
+        return f"{first} gives the remedy: {why}", first
+    if target.marked and target.node is not None:
+        return "an episode of it is open already", ""
+    return "", ""
+
+
+def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | None:
+    if (verdict.due is None and verdict.again is None) or verdict.standing is Standing.UNHEALTHY:
+        return None  # what is unhealthy stays so, whatever else expires
+    wait = max(verdict.due - now, timedelta(0)) if verdict.due is not None else verdict.again
+    assert wait is not None
+    return min(wait, LONGEST_PAUSE) if check.dialect is Dialect.OPENSHIFT else wait
+
+
+def _next_look(
+    now: datetime, check: HealthCheck, brake: Brake, storm: Storm, judged: Iterable[TargetEvaluation]
+) -> timedelta | None:
+    judged = tuple(judged)
+    waits = [each.due_in for each in judged if each.due_in is not None]
+    # What is unhealthy stays so, but another clock of it may still change what is said of it.
+    waits += [
+        max(each.verdict.due - now, timedelta(0)) for each in judged if each.due_in is None and each.verdict.due is not None
+    ]
+    if (end := over(storm, check.storm_cooldown)) is not None:
+        waits.append(max(end - now, timedelta(0)))
+    if check.dialect is Dialect.MEDIK8S:
+        held = any(each.held_by and each.action in _ACTS for each in judged)
+        if held or brake.reason is Closed.UPGRADE:
+            waits.append(LOOK_AGAIN)
+    return min(waits, default=None)
+
+
+def _orphans(known: Known, check: HealthCheck) -> list[TargetEvaluation]:
+    """Own remediation objects of nodes that the check does not select: they are taken back (medik8s)."""
+    if check.of_machines:
+        return []
+    found = []
+    for remediation in known.remediations.values():
+        node = known.nodes.get(remediation.target)
+        if (node is not None and check.ref.key in node.verdicts) or not check.owns(remediation):
+            continue
+        expected = orphaned(remediation, check)
+        why = "is no longer needed" if expected else "is still at work, or on its way out"
+        message = f"the check does not select a node of that name: its {remediation.ref.kind} {why}"
+        verdict = Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=ORPHANED, message=message)
+        found.append(
+            TargetEvaluation(
+                target=remediation.target,
+                node=remediation.target if node is not None else "",
+                machine="",
+                verdict=verdict,
+                due_in=None,
+                action=Action.DELETE_REMEDIATION if expected else Action.NONE,
+                message=message,
+            )
+        )
+    return found
+
+
+class _ControlPlaneGuard:
+    """Whether a control-plane member may be taken, asked target by target in the order in which they would be acted on.
+
+    One at a time. Then the rule of the NodeHealthCheck operator where OpenShift says how its etcd is, else the quorum of the
+    members that are Ready (S15). Before a Cluster API control plane is initialized there is nothing to guard.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._taken = sorted(
+            target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
+        )
+
+    def objection(self, check: HealthCheck, target: Target) -> str:
+        """Why not, "" where it may be taken; then it counts as taken."""
+        if not any(each.control_plane for each in (target, *self._known.together(target.victim))):
+            return ""
+        if target.cluster is not None and not target.cluster.control_plane_initialized:
+            return ""
+        name = target.victim
+        others = [taken for taken in self._taken if taken != name]
+        if others:
+            return f"{Because.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
+        objection = self._of_etcd(check, target)
+        if objection:
+            return f"{Because.CONTROL_PLANE}: {objection}"
+        self._taken.append(name)
+        return ""
+
+    def _of_etcd(self, check: HealthCheck, target: Target) -> str:
+        etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
+        if etcd.known and check.dialect is not Dialect.CLUSTER_API:
+            return etcd.objection(target.node_name)
+        # Members that have no Node yet, or whose Nodes nobody gave us, are members all the same.
+        machines = [each for each in self._known.machines.values() if each.control_plane and _of_one_group(each, target)]
+        members = max(nodes.members, len(machines))
+        ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
+        target_ready = target.node is not None and target.node.ready
+        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=())
+
+
+def _of_one_group(one: Target, other: Target) -> bool:
+    """Whether two Machines are of one cluster."""
+    if one.machine is None or other.machine is None:
+        return False
+    mine, theirs = one.machine, other.machine
+    return (mine.dialect, mine.namespace, mine.cluster_name) == (theirs.dialect, theirs.namespace, theirs.cluster_name)

@@ -1,0 +1,494 @@
+"""What every health check thinks of every target, kept up to date change by change: the memory behind a scan.
+
+A change of one object costs as much as there are checks that cover its targets, and time costs only the targets whose timeout has
+expired, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: every call that needs the time is given it. What
+it says depends only on the objects and the moment, never on the way there, so any worker says the same.
+
+Which objects there are and which belong together is `policy/checks/inventory.py`. Judging one target is `policy/checks/rules/`,
+the brakes are `policy/checks/brakes.py`; what a report shows of all this is drawn up in `policy/scan/reporting.py`, what one
+check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache that feeds it is `activities/cluster/`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from policy.checks.brakes import Brake, Circumstances, Closed, brake, threshold_breached
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.inventory import Inventory, Touched
+from policy.checks.overlaps import Overlap
+from policy.checks.retries import RetryRules
+from policy.checks.rules import Rules, rules_of
+from policy.checks.storms import Storm, advance, over, stricter
+from policy.checks.tallies import Tally
+from policy.checks.targets import MACHINE, Target
+from policy.checks.verdicts import HEALTHY, Health, Standing
+from policy.episode.fencing_requests import FencingRequest
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.nodes import NodeView
+from policy.objects.remediations import Remediation
+from policy.objects.surroundings import Surroundings
+from policy.preservation.spared import NOBODY_SPARED, Spared
+from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.scan.candidates import failing
+from policy.scan.known import BadCheck, Known
+from policy.scan.report import ReportParts
+from policy.scan.reporting import draw_up, shown
+from policy.values.object_refs import Dialect, ObjectRef
+
+_SPARE_DEADLINES = 1024
+
+
+class Ledger:
+    """Checks, and their verdicts on an inventory. Not thread-safe: one event loop owns it. `sees_all_nodes`: see `Inventory`.
+    retries: see `Known`."""
+
+    def __init__(
+        self, *, sees_all_nodes: bool = True, overlap: Overlap = Overlap.STRICTEST, retries: RetryRules = DEFAULT_RETRIES
+    ) -> None:
+        self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
+        self._overlap = overlap
+        self._retries = retries
+        self._checks: dict[str, HealthCheck] = {}
+        self._rules: dict[str, Rules] = {}
+        self._bad: dict[str, BadCheck] = {}
+        self._surroundings = Surroundings()
+        self._policies = NO_POLICIES
+        self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
+        self._requests: dict[str, FencingRequest] = {}
+        self._requests_held = ""
+        self._storms: dict[str, Storm] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._sick: dict[str, Target] = {}
+        self._deadlines: list[tuple[datetime, str, str]] = []
+        self._now: datetime | None = None
+        self._blind = False
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Another number after each change of something that a report shows or a decision depends on."""
+        return self._version
+
+    @property
+    def next_due(self) -> datetime | None:
+        """The first moment at which `advance` will change something, None while no time runs."""
+        self._drop_stale_deadlines()
+        moments = [self._deadlines[0][0]] if self._deadlines else []
+        for key, storm in self._storms.items():
+            if not self._blind and (end := over(storm, self._checks[key].storm_cooldown)) is not None:
+                moments.append(end)
+        return min(moments, default=None)
+
+    def __len__(self) -> int:
+        return len(self._inventory.nodes)
+
+    def __contains__(self, node: str) -> bool:
+        """Whether there is a Node object of that name."""
+        return node in self._inventory.nodes
+
+    # Checks ---------------------------------------------------------------------------------------------------------
+
+    def put_check(self, check: HealthCheck) -> None:
+        """A check that is new or has changed. Only a change of what it selects or looks for costs a walk over the targets."""
+        key = check.ref.key
+        known = self._checks.get(key)
+        if known == check:
+            return
+        self._version += 1
+        self._bad.pop(key, None)
+        self._checks[key] = check
+        if known is None:
+            self._storms[key] = check.storm
+        elif known.storm != check.storm:
+            # What the object says may be the echo of what we wrote a moment ago, and older than what we know.
+            self._storms[key] = stricter(self._storms[key], check.storm)
+        if known is not None and _judged_by(known) == _judged_by(check):
+            return
+        self._forget(key)
+        self._rules[key] = rules = rules_of(check)
+        self._tallies[key] = Tally()
+        for target in (self._inventory.machines if check.of_machines else self._inventory.nodes).values():
+            if rules.covers(target):
+                self._judge(target, key, rules)
+                target.shown_as = None  # whatever it shows next is news
+
+    def put_bad_check(self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0) -> None:
+        """A check that can't be used as written. It selects nothing and admits nothing; what it said before is forgotten, so
+        that every worker says the same, and the other checks go on."""
+        bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation)
+        if self._bad.get(ref.key) == bad:
+            return
+        self._version += 1
+        self._drop(ref.key)
+        self._bad[ref.key] = bad
+
+    def remove_check(self, key: str) -> None:
+        """A check that was deleted, good or bad."""
+        bad = self._bad.pop(key, None)
+        if self._drop(key) or bad is not None:
+            self._version += 1
+
+    # Objects --------------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeView, now: datetime) -> None:
+        """A Node as last seen, new or changed."""
+        self._hear(now)
+        seen = self._inventory.clusters_seen, self._inventory.groups.version
+        self._judge_touched(self._inventory.put_node(node))
+        self._version += seen != (self._inventory.clusters_seen, self._inventory.groups.version)
+
+    def remove_node(self, name: str) -> None:
+        """A Node object that is gone."""
+        target, touched = self._inventory.remove_node(name)
+        if target is not None:
+            self._remove(target)
+            self._judge_touched(touched)
+
+    def put_machine(self, machine: MachineView, now: datetime) -> None:
+        """A Machine as last seen, new or changed; together with the Node it refers to it is a target."""
+        self._hear(now)
+        self._judge_touched(self._inventory.put_machine(machine))
+
+    def remove_machine(self, key: str) -> None:
+        """A Machine object that is gone."""
+        if (target := self._inventory.remove_machine(key)) is not None:
+            self._remove(target)
+
+    def put_cluster(self, cluster: WorkloadCluster, now: datetime) -> None:
+        """A Cluster API Cluster; what it says of itself decides whether its Machines are judged at all."""
+        self._hear(now)
+        self._judge_because(self._inventory.put_cluster(cluster))
+
+    def remove_cluster(self, key: str) -> None:
+        """A Cluster that is gone: nothing is admitted for its Machines any more."""
+        self._judge_because(self._inventory.remove_cluster(key))
+
+    def put_remediation(self, remediation: Remediation, now: datetime) -> None:
+        """A remediation object, whoever created it."""
+        self._hear(now)
+        self._judge_because(self._inventory.put_remediation(remediation))
+
+    def remove_remediation(self, key: str) -> None:
+        """A remediation object that is gone."""
+        self._judge_because(self._inventory.remove_remediation(key))
+
+    def put_request(self, request: FencingRequest) -> None:
+        """An object of another system that asks for a node, as last seen."""
+        if self._requests.get(request.ref.key) != request:
+            self._version += 1
+            self._requests[request.ref.key] = request
+
+    def remove_request(self, key: str) -> None:
+        """Such an object that is gone."""
+        if self._requests.pop(key, None) is not None:
+            self._version += 1
+
+    # What holds checks back -------------------------------------------------------------------------------------------
+
+    def surround(self, surroundings: Surroundings) -> None:
+        """What the cluster does at the moment."""
+        if self._surroundings != surroundings:
+            self._surroundings = surroundings
+            self._version += 1
+
+    def follow(self, policies: FencePolicies) -> None:
+        """The fence policies of the cluster. Other scopes than before cost a walk over the nodes."""
+        if self._policies == policies:
+            return
+        self._policies = policies
+        self._version += 1
+        nodes = (target.node for target in self._inventory.nodes.values() if target.node is not None)
+        self._inventory.groups.count_by(policies.scopes, policies.storage_said_by, nodes)
+
+    def hold(self, dialect: Dialect, reason: Closed, why: str) -> None:
+        """A hold on all checks of a dialect, "" lifts it: they are judged, and nothing is admitted. OBSERVE_ONLY: another
+        controller acts on them. STALE_MACHINES: something that they are judged by can't be followed."""
+        known = self._holds[dialect]
+        if known.get(reason, "") == why:
+            return
+        self._version += 1
+        if why:
+            known[reason] = why
+        else:
+            known.pop(reason, None)
+
+    def hold_requests(self, why: str) -> None:
+        """The same for all objects of other systems that ask for a node."""
+        if self._requests_held != why:
+            self._requests_held = why
+            self._version += 1
+
+    # Time -----------------------------------------------------------------------------------------------------------
+
+    def advance(self, now: datetime) -> None:
+        """Judge again whatever time alone has changed. Where the clock has stepped back, that is every target that ails."""
+        stepped_back = self._now is not None and now < self._now
+        self._now = now
+        if stepped_back:
+            for target in tuple(self._sick.values()):
+                self._judge_again(target, tuple(target.verdicts))
+        while self._deadlines and self._deadlines[0][0] <= now:
+            due, key, check = heapq.heappop(self._deadlines)
+            ailing = self._sick.get(key)
+            if ailing is not None and ailing.due(check) == due:
+                self._judge_again(ailing, (check,))
+        self._advance_storms(now)
+
+    def blind(self) -> None:
+        """Nothing is heard of the cluster: until `sees` no cooldown of a storm ends, since nobody sees that all stays well."""
+        self._blind = True
+
+    def sees(self, now: datetime) -> None:
+        """The cluster is heard again, or as ever: a cooldown that ran while we were blind begins anew."""
+        if not self._blind:
+            return
+        self._blind = False
+        for key, storm in self._storms.items():
+            if storm.cooling is not None:
+                self._storms[key] = replace(storm, cooling=now.replace(microsecond=0))
+                self._version += 1
+
+    def report_parts(self, now: datetime, watching: Collection[str] = (), spared: Spared = NOBODY_SPARED) -> ReportParts:
+        """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
+        known = replace(self.known(now), spared=spared)
+        return draw_up(known, watching=frozenset(watching), names=self._inventory.names())
+
+    def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
+        """Whom a check would have acted on now unless a pool keeps it, by name, and since when it is called unhealthy."""
+        return failing(self.known(now), frozenset(watching))
+
+    @property
+    def sick_nodes(self) -> list[str]:
+        """The names of the Nodes that something ails, and of Machines without one."""
+        return [target.victim_name for target in self._sick.values()]
+
+    def sickness_of(self, node: str) -> str:
+        """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does. node: or
+        the name under which a Machine without one is a victim."""
+        inventory = self._inventory
+        targets = [inventory.nodes.get(node), *inventory.machines_of.get(node, {}).values()]
+        if node.startswith(MACHINE):
+            targets += [inventory.machines.get(f"{dialect}/{node.removeprefix(MACHINE)}") for dialect in Dialect]
+        for target in targets:
+            for key, verdict in sorted(target.verdicts.items()) if target is not None else ():
+                if verdict.health is Health.UNHEALTHY:
+                    return f"{key} calls it unhealthy: {verdict.reason}"
+        return ""
+
+    def known(self, now: datetime) -> Known:
+        """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""
+        self.advance(now)
+        inventory = self._inventory
+        return Known(
+            now=now,
+            checks=self._checks,
+            bad=self._bad,
+            counts={key: tally.counts() for key, tally in self._tallies.items()},
+            brakes=self._brakes(),
+            storms=self._storms,
+            nodes=inventory.nodes,
+            machines=inventory.machines,
+            machines_of=inventory.machines_of,
+            sick=self._sick,
+            marked=inventory.marked,
+            remediations=inventory.remediations,
+            requests=self._requests,
+            requests_held=self._requests_held,
+            surroundings=self._surroundings,
+            control_plane=inventory.control_plane,
+            overlap=self._overlap,
+            next_due=self.next_due,
+            policies=self._policies,
+            groups=inventory.groups,
+            controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(Closed.OBSERVE_ONLY, ""))},
+            retries=self._retries,
+        )
+
+    def covered(self, key: str, names: Iterable[str]) -> set[str]:
+        """Those of the nodes that a good check covers, by themselves or by a Machine that refers to them."""
+        covered: set[str] = set()
+        for name in names:
+            node = self._inventory.nodes.get(name)
+            ties = self._inventory.machines_of.get(name, {}).values()
+            if (node is not None and key in node.verdicts) or any(key in target.verdicts for target in ties):
+                covered.add(name)
+        return covered
+
+    def targets_of(self, key: str) -> list[str]:
+        """The names of all targets in a check's total; for the dialect that lists them, and whose groups are small."""
+        check = self._checks.get(key)
+        if check is None or check.dialect is not Dialect.CLUSTER_API:
+            return []
+        found = (target for target in self._inventory.machines.values() if key in target.verdicts)
+        return [target.name for target in found if target.verdicts[key].standing is not Standing.LEFT_OUT]
+
+    def made_by(self, key: str) -> dict[str, list[Remediation]]:
+        """The remediation objects that a check of Nodes has had made, by the name of their node."""
+        check, found = self._checks.get(key), defaultdict[str, list[Remediation]](list)
+        if check is None or check.of_machines:
+            return {}
+        for each in self._inventory.remediations.values():
+            if check.makes(each) and check.owns(each):
+                found[each.target].append(each)
+        return {node: sorted(objects, key=lambda each: each.ref.key) for node, objects in found.items()}
+
+    # Inside: brakes ---------------------------------------------------------------------------------------------------
+
+    def _brakes(self) -> dict[str, Brake]:
+        return {
+            key: brake(check, self._tallies[key].counts(), self._circumstances(key, check)) for key, check in self._checks.items()
+        }
+
+    def _circumstances(self, key: str, check: HealthCheck) -> Circumstances:
+        cluster = f"{check.ref.namespace}/{check.cluster_name}" if check.cluster_name else ""
+        held = next(iter(sorted(self._holds[check.dialect].items())), None)
+        if cluster and self._inventory.unseen(cluster):
+            held = (Closed.ELSEWHERE, f"no Node here belongs to the Cluster {cluster}: it is looked after from elsewhere")
+        return Circumstances(
+            surroundings=self._surroundings,
+            cluster=self._inventory.clusters.get(cluster),
+            storm=self._storms.get(key, Storm()),
+            held=held,
+        )
+
+    def _advance_storms(self, now: datetime) -> None:
+        for key, storm in self._storms.items():
+            check = self._checks[key]
+            breached = threshold_breached(check, self._tallies[key].counts())
+            if self._blind and storm.cooling is not None and not breached:
+                continue
+            after = advance(storm, check.storm_cooldown, breached=breached, now=now)
+            if after != storm:
+                self._storms[key] = after
+                self._version += 1
+
+    # Inside: judging --------------------------------------------------------------------------------------------------
+
+    def _hear(self, now: datetime) -> None:
+        self._now = now if self._now is None else max(self._now, now)
+
+    def _judge_because(self, touched: list[Touched] | None) -> None:
+        """Something beside the targets themselves has changed, None: it has not."""
+        if touched is not None:
+            self._version += 1
+            self._judge_touched(touched)
+
+    def _judge_touched(self, touched: list[Touched]) -> None:
+        for each in touched:
+            target = each.target
+            if each.relabelled:
+                self._select(target)
+            else:
+                for key in tuple(target.verdicts):
+                    self._judge(target, key, self._rules[key])
+            self._note(target)
+
+    def _select(self, target: Target) -> None:
+        """Judge a target by all checks that cover it; it is new, or has other labels."""
+        for key, rules in self._rules.items():
+            if rules.covers(target):
+                self._judge(target, key, rules)
+            elif key in target.verdicts:
+                self._withdraw(target, key)
+
+    def _judge_again(self, target: Target, keys: Collection[str]) -> None:
+        for key in keys:
+            self._judge(target, key, self._rules[key])
+        self._note(target)
+
+    def _note(self, target: Target) -> None:
+        """Count a change where what is shown of the target is another thing than when it was last looked at."""
+        seen = shown(target)
+        if target.shown_as != seen:
+            target.shown_as = seen
+            self._version += 1
+
+    def _judge(self, target: Target, key: str, rules: Rules) -> None:
+        assert self._now is not None, "an object was put, so the time is known"
+        verdict = rules.judge(target, self._now)
+        tally = self._tallies[key]
+        before = target.verdicts.get(key)
+        if before is not None:
+            if verdict == before and not tally.restates(target, verdict):
+                return
+            tally.remove(target, before)
+        tally.add(target, verdict)
+        target.verdicts[key] = verdict
+        if verdict is not HEALTHY and (verdict.standing is not Standing.HEALTHY or verdict.due is not None):
+            self._sick[target.key] = target
+        elif before is not None and not target.sick:
+            self._sick.pop(target.key, None)
+        if verdict.due is not None and (before is None or before.due != verdict.due):
+            self._drop_surplus_deadlines()
+            heapq.heappush(self._deadlines, (verdict.due, target.key, key))
+
+    def _withdraw(self, target: Target, key: str) -> None:
+        self._tallies[key].remove(target, target.verdicts.pop(key))
+        if not target.sick:
+            self._sick.pop(target.key, None)
+
+    def _remove(self, target: Target) -> None:
+        self._version += 1
+        for key in tuple(target.verdicts):
+            self._withdraw(target, key)
+        self._sick.pop(target.key, None)
+
+    def _drop(self, key: str) -> bool:
+        """Forget a good check altogether; whether there was one."""
+        if self._checks.pop(key, None) is None:
+            return False
+        self._storms.pop(key, None)
+        self._forget(key)
+        return True
+
+    def _forget(self, key: str) -> None:
+        """Forget what a check has said."""
+        self._rules.pop(key, None)
+        if self._tallies.pop(key, None) is None:
+            return
+        for targets in (self._inventory.nodes, self._inventory.machines):
+            for target in targets.values():
+                if target.verdicts.pop(key, None) is not None and target.key in self._sick and not target.sick:
+                    del self._sick[target.key]
+
+    # Inside: deadlines ------------------------------------------------------------------------------------------------
+
+    def _runs(self, deadline: tuple[datetime, str, str]) -> bool:
+        due, key, check = deadline
+        target = self._sick.get(key)
+        return target is not None and target.due(check) == due
+
+    def _drop_stale_deadlines(self) -> None:
+        while self._deadlines and not self._runs(self._deadlines[0]):
+            heapq.heappop(self._deadlines)
+
+    def _drop_surplus_deadlines(self) -> None:
+        """A flapping node leaves a stale deadline with every flap; they must not pile up until they would be due."""
+        if len(self._deadlines) > _SPARE_DEADLINES + 4 * len(self._sick):
+            self._deadlines = [deadline for deadline in self._deadlines if self._runs(deadline)]
+            heapq.heapify(self._deadlines)
+
+
+def _judged_by(check: HealthCheck) -> tuple[object, ...]:
+    """All of a check that decides which targets it covers and what it thinks of each."""
+    return (
+        check.dialect,
+        check.uid,
+        check.selector,
+        check.conditions,
+        check.machine_conditions,
+        check.startup_timeout,
+        check.cluster_name,
+        check.healthy_delay,
+        check.rungs,
+        check.escalation,
+        check.retry,
+        check.max_in_flight,
+        check.autoscaler_patience,
+    )

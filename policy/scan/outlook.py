@@ -1,0 +1,242 @@
+"""How a node or machine would be remediated, for people who ask: its steps, what is remembered of it, when the next try is due.
+
+Drawn from what decides (`policy/remediation/`) as `policy/scan/candidates.py` hands it to the scanner, and deciding nothing
+itself. What a KubeadmControlPlane says of its own remediations is only explained here: nobody but that carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.retries import RetryRules
+from policy.checks.targets import Target
+from policy.remediation.escalation import Step, Strategy, first_step
+from policy.remediation.in_flight import most_at_once
+from policy.remediation.ladder import Body, body_of, fences_only, impossible, ladder_of
+from policy.remediation.lineage import OWNERS_OWN, last_of, rules_for, turn_of
+from policy.remediation.memory import LastRemediation, NextRemediation, next_turn
+from policy.scan.candidates import gives_the_remedy
+from policy.scan.known import Known
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect
+from policy.values.thresholds import Threshold
+
+NO_TURN = NextRemediation(retry=0)
+
+_BY_HAND = (Dialect.MEDIK8S, Dialect.OPENSHIFT, Dialect.CLUSTER_API)
+"""In this order the checks that cover a node are asked for the steps of a person's wish."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """One step of the ladder. failed: in this sequence of retries, so that it is passed over. impossible: why it can't be carried
+    out, "" where it can. next: this one would be tried. doubtful: what only a look at that moment can tell.
+    """
+
+    step: Step
+    failed: bool = False
+    impossible: str = ""
+    next: bool = False
+    doubtful: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnersRules:
+    """The remediationStrategy of a KubeadmControlPlane; rules None where it can't be read, and problem says why."""
+
+    rules: RetryRules | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnersOwn:
+    """What the owner does by its own rules. turn: the next one by them, None where they are not known."""
+
+    owner: str
+    rules: RetryRules | None = None
+    turn: NextRemediation | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """How many of a check's targets at once: the limit as it is written, and as a number of the total."""
+
+    check: str
+    limit: Threshold
+    most: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """All of it. victim: how its episode is called. check: whose steps these are, "" for nobody's.
+
+    problem: why there are no steps. plain: it is fenced, without a ladder; nothing of that is remembered or put off. machine:
+    namespace and name, owner: kind and name of what controls it. last: what it remembers; rules, turn: by which and when the next
+    one is due. owners_own: None where the owner has no rules of its own.
+    """
+
+    victim: str
+    check: str = ""
+    steps: tuple[PlannedStep, ...] = ()
+    problem: str = ""
+    plain: bool = False
+    machine: str = ""
+    owner: str = ""
+    last: LastRemediation | None = None
+    rules: RetryRules | None = None
+    turn: NextRemediation = NO_TURN
+    in_flight: tuple[InFlight, ...] = ()
+    owners_own: OwnersOwn | None = None
+
+
+def targets_named(known: Known, name: str) -> list[Target]:
+    """Of a Node, of a Machine, or of the name by which a Machine without a Node is a victim."""
+    found = list(known.together(name))
+    alike = (target for target in known.machines.values() if name in {target.name, target.victim_name})
+    return found + [target for target in alike if target not in found]
+
+
+def outlook(known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
+    """How the scanner would have it remediated; None where no check covers it, so that it would not. owners: by namespace and
+    name of the KubeadmControlPlane."""
+    targets = targets_named(known, name)
+    said = known.say(targets[0].victim) if targets else {}
+    if not said:
+        return None
+    offended = [key for key, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*said]
+    key = gives_the_remedy(known, targets[0].victim) or min(offended)
+    target = min((each for each, _ in said[key]), key=lambda each: each.key)
+    checks = [known.checks[each] for each in offended]
+    turn = turn_of(target, checks, known.now, retries=known.retries)
+    found = _drawn(known.checks[key], target.victim_name, body_of(target), None, turn.failed, live=False)
+    if found.plain:
+        turn = NO_TURN
+    return _remembering(
+        found,
+        known,
+        target,
+        rules=None if found.plain else rules_for(target, checks, known.retries),
+        turn=turn,
+        in_flight=tuple(_in_flight(known, check) for check in checks if check.max_in_flight is not None),
+        owners=owners or {},
+    )
+
+
+def outlook_by_hand(
+    known: Known,
+    name: str,
+    *,
+    named: tuple[Step, ...] | None = None,
+    body: Body | None = None,
+    owners: Mapping[str, OwnersRules] | None = None,
+) -> Outlook | None:
+    """How a person would have it remediated: from the first step, whatever has failed, and at once. None: there is no such thing.
+
+    named: the steps that were asked for. body: as a look at the cluster has found it, None where only what is known here tells.
+    """
+    targets = targets_named(known, name)
+    if not targets and body is None:
+        return None
+    victim = targets[0].victim_name if targets else name
+    said = [known.checks[key] for key in (known.say(targets[0].victim) if targets else ())]
+    covering = sorted(
+        (check for check in said if check.dialect in _BY_HAND), key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key)
+    )
+    target = next((each for each in targets if each.machine is not None), targets[0] if targets else None)
+    has_node = target is not None and target.node is not None if body is None else body.has_node
+    check = covering[0] if covering and has_node else None
+    seen = body or (body_of(target) if target is not None else Body(has_node=False))
+    found = _drawn(check, victim, seen, named, (), live=body is not None)
+    if target is None:
+        return found
+    return _remembering(found, known, target, rules=None, turn=NO_TURN, in_flight=(), owners=owners or {})
+
+
+def _drawn(
+    check: HealthCheck | None,
+    victim: str,
+    body: Body,
+    named: tuple[Step, ...] | None,
+    failed: tuple[str, ...],
+    *,
+    live: bool,
+) -> Outlook:
+    key = check.ref.key if check is not None else ""
+    try:
+        ladder = ladder_of(check, body, named)
+    except PolicyError as error:
+        return Outlook(victim=victim, check=key, problem=str(error))
+    refusals = {step.name: impossible(step, body, live=live) for step in ladder}
+    possible = tuple(step for step in ladder if not refusals[step.name])
+    first = first_step(possible, failed)
+    chosen = possible[first].name if first is not None else ""
+    unknown = not live and body.phase is None
+    steps = tuple(
+        PlannedStep(
+            step=step,
+            failed=step.name in failed,
+            impossible=refusals[step.name],
+            next=step.name == chosen,
+            doubtful="if it then belongs to a Machine that a controller owns"
+            if unknown and step.strategy is Strategy.DELETE_MACHINE
+            else "",
+        )
+        for step in ladder
+    )
+    problem = "" if possible else next(iter(refusals.values()), "its check names no way to remediate")
+    plain = check is not None and named is None and bool(possible) and fences_only(check, possible)
+    return Outlook(victim=victim, check=key, steps=steps, problem=problem, plain=plain, owner=body.owner)
+
+
+def _remembering(
+    found: Outlook,
+    known: Known,
+    target: Target,
+    *,
+    rules: RetryRules | None,
+    turn: NextRemediation,
+    in_flight: tuple[InFlight, ...],
+    owners: Mapping[str, OwnersRules],
+) -> Outlook:
+    machine = target.machine
+    try:
+        last = last_of(target)
+    except PolicyError:
+        last = None  # what is wrong with it is what the turn says
+    return Outlook(
+        victim=found.victim,
+        check=found.check,
+        steps=found.steps,
+        problem=found.problem,
+        plain=found.plain,
+        machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
+        owner=machine.controller if machine is not None else found.owner,
+        last=last,
+        rules=rules,
+        turn=turn,
+        in_flight=in_flight,
+        owners_own=_owners_own(known, target, last, owners),
+    )
+
+
+def _owners_own(
+    known: Known, target: Target, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
+) -> OwnersOwn | None:
+    machine = target.machine
+    kind, _, name = machine.controller.partition("/") if machine is not None else ("", "", "")
+    if machine is None or kind != OWNERS_OWN:
+        return None
+    found = owners.get(f"{machine.namespace}/{name}", OwnersRules(problem="it is not among the objects that were read"))
+    if found.rules is None:
+        return OwnersOwn(owner=machine.controller, problem=found.problem)
+    return OwnersOwn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
+
+
+def _in_flight(known: Known, check: HealthCheck) -> InFlight:
+    assert check.max_in_flight is not None
+    total = known.counts[check.ref.key].total
+    return InFlight(check=check.ref.key, limit=check.max_in_flight, most=most_at_once(check.max_in_flight, total), total=total)

@@ -1,0 +1,314 @@
+"""What a report shows of a ledger: which checks may act, what episodes see of their nodes, and what people see.
+
+Drawn up from the targets that something ails, never from all of them, and cut to the sizes of `policy/scan/report.py`. Keeping
+the verdicts is `policy/scan/ledger.py`; who is to be acted on first is `policy/scan/candidates.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from heapq import nsmallest
+from itertools import islice
+
+from policy.checks.brakes import Counts
+from policy.checks.fence_policies import switched_off_node
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.checks.storms import Storm
+from policy.checks.targets import NEVER, SICKNESS, Target
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.episode.observation import Observation
+from policy.episode.vetoes import chosen, going, kept
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.objects.marks import mark_of
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
+from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
+from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.scan.candidates import choose
+from policy.scan.known import Known
+from policy.scan.left_over import left_over
+from policy.scan.report import MAXIMUM_GROUPS, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, Candidate, CheckReport, ReportParts, TargetRow
+from policy.values.errors import PolicyError
+from policy.values.object_refs import dialect_of
+
+NOT_COVERED = "NotCovered"
+"""The reason in the row of a node that no health check covers."""
+
+MAXIMUM_OTHERS = 500
+"""Characters of what is said of a watched node's Machines."""
+
+MAXIMUM_OVERLAPS = 5
+"""Of other checks named in one check's report."""
+
+
+_SHOWN_ANNOTATIONS = (EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION)
+
+
+def shown(target: Target) -> object:
+    """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
+    verdicts, machine, view = dict(target.verdicts), target.machine, target.node
+    of_machine = (
+        (
+            *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
+            *(annotation in machine.annotations for annotation in _SHOWN_ANNOTATIONS),
+            machine.annotations.get(LAST_REMEDIATION_ANNOTATION),
+            machine.condition(OWNER_REMEDIATED),
+            chosen(machine.name, machine.annotations),
+        )
+        if machine is not None
+        else None
+    )
+    if view is None:
+        return verdicts, of_machine, target.unseen
+    ready = view.condition(READY)
+    return (
+        verdicts,
+        of_machine,
+        target.unseen,
+        (ready.status, ready.since) if ready else None,
+        (view.uid, view.boot_id, view.provider_id, view.system_uuid),
+        (view.zone, view.control_plane, view.unschedulable, target.updating),
+        (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL), switched_off_node(view)),
+        view.annotations.get(LAST_REMEDIATION_ANNOTATION),
+        going(view),
+    )
+
+
+def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> ReportParts:
+    """The report's parts. `names`: all names of Nodes in order."""
+    choice = choose(known, watching)
+    observations = _observations(known, watching)
+    overlaps = overlapping(known)
+    reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
+    reports += [
+        CheckReport(
+            ref=bad.ref,
+            uid=bad.uid,
+            generation=bad.generation,
+            dialect=dialect_of(bad.ref),
+            reason="InvalidObject",
+            message=bad.error,
+            error=bad.error,
+            another_controller=known.controllers.get(dialect_of(bad.ref), ""),
+        )
+        for bad in known.bad.values()
+    ]
+    return ReportParts(
+        inventory=len(known.nodes),
+        checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
+        candidates=choice.candidates,
+        candidates_left_out=choice.left_out,
+        observations=observations,
+        control_plane=known.control_plane,
+        rows=_rows(known, watching, names),
+        next_due=known.next_due,
+        policies=known.policies,
+        groups=_groups(known, choice.candidates, observations),
+        left_over=left_over(known, watching),
+    )
+
+
+def _groups(known: Known, candidates: Iterable[Candidate], observations: Iterable[Observation]) -> tuple[GroupCount, ...]:
+    """The cluster, then whatever a decision may ask for, then groups that are closed, for people. Without policies: nothing."""
+    policies, tally = known.policies, known.groups
+    if not policies.storms and policies.storage_percentage is None:
+        return ()
+    told = (*(each.groups for each in candidates), *(each.groups for each in observations))
+    wanted = dict.fromkeys((CLUSTER, *(group for groups in told for group in groups)))
+    closed = (
+        count.group
+        for count in tally.all()
+        if any(scope_of(count.group) == rule.scope and rule.closed(count) for rule in policies.storms)
+    )
+    wanted |= dict.fromkeys(closed)
+    return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def overlapping(known: Known) -> dict[str, tuple[str, ...]]:
+    """Which checks share a sick victim with which others. Only what ails is looked at: healthy overlaps do no harm yet."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for target in known.sick.values():
+        if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
+            continue
+        keys = known.say(target.victim).keys()
+        if len(keys) > 1:
+            for key in keys:
+                found[key] |= keys - {key}
+    return {key: tuple(sorted(others)) for key, others in found.items()}
+
+
+def _check_report(known: Known, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
+    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
+    held_back = [
+        f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
+        + ("gives the remedy" if known.brakes[other].allowed else "may not act now")
+        for other, number in sorted(waiting.items())
+    ]
+    storm = known.storms.get(key, Storm())
+    return CheckReport(
+        ref=check.ref,
+        uid=check.uid,
+        generation=check.generation,
+        dialect=check.dialect,
+        total=counts.total,
+        healthy=counts.healthy,
+        soon=counts.soon,
+        starting=counts.starting,
+        unhealthy=counts.unhealthy,
+        deleting=counts.deleting,
+        excluded=counts.excluded,
+        left_out=counts.left_out,
+        recovering=counts.recovering,
+        remaining=brake.remaining,
+        allowed=brake.allowed,
+        paused=check.paused,
+        reason=brake.reason.value,
+        message="; ".join((brake.message, *held_back)),
+        warnings=(*check.warnings, *notices(check, counts, overlaps)),
+        overlaps=overlaps[:MAXIMUM_OVERLAPS],
+        mixed_control_plane=mixed_control_plane(check, counts),
+        storm_active=storm.active,
+        storm_cooling=storm.cooling,
+        another_controller=known.controllers.get(check.dialect, ""),
+        breached=brake.breached,
+    )
+
+
+def notices(check: HealthCheck, counts: Counts, overlaps: tuple[str, ...]) -> tuple[str, ...]:
+    """What its owner should know of a check that is in use: other checks cover its sick targets, or its budget could cost
+    quorum."""
+    found = []
+    if overlaps:
+        more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
+        found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
+    if mixed_control_plane(check, counts):
+        found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
+    return tuple(found)
+
+
+def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
+    """Whether a check of Machines mixes control plane and workers. With maxUnhealthy 1 that is safe: the proposal's own
+    exception."""
+    if not check.of_machines or not 0 < counts.control_plane < counts.total:
+        return False
+    limit = check.max_unhealthy
+    return limit is None or limit.percent or limit.value > 1 or check.unhealthy_range is not None
+
+
+# What episodes see --------------------------------------------------------------------------------------------------
+
+
+def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, ...]:
+    """Watched nodes first: an open episode must hear of its node whatever the number of stray marks. Of those the kept ones
+    last: there may be thousands, for days, and they must not hide the one on which an episode acts (S14)."""
+    room = max(MAXIMUM_OBSERVATIONS - len(watching), 0)
+    marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
+    strays = nsmallest(room, (each for each in marked if each[1] not in watching))
+    names = [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *(name for _, name in strays)]
+    return tuple(_observation(known, name) for name in names)
+
+
+def _observation(known: Known, name: str) -> Observation:
+    target = known.nodes.get(name)
+    # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
+    asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
+    if target is None or target.node is None:
+        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name))
+    view, incident, problem = target.node, "", ""
+    try:
+        mark = mark_of(view)
+        incident = mark.incident if mark else ""
+    except PolicyError as error:
+        problem = str(error)
+    verdicts = [verdict for pairs in known.say(name).values() for _, verdict in pairs]
+    unhealthy = any(verdict.calls_for_action for verdict in verdicts)
+    return Observation(
+        node=name,
+        uid=view.uid,
+        ready=view.ready,
+        ready_since=view.ready_since,
+        boot_id=view.boot_id,
+        provider_id=view.provider_id,
+        system_uuid=view.system_uuid,
+        unhealthy=unhealthy,
+        incident=incident,
+        mark_problem=problem,
+        soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
+        groups=known.groups.groups_of(view),
+        asked_by=asked_by,
+        preserved=kept(view),
+        confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
+        others=_others(known, name),
+    )
+
+
+def _others(known: Known, name: str) -> str:
+    """What the Machines and the remediation objects of a victim say: at a change an episode that waits for them looks again."""
+    said: list[str] = []
+    for target in known.called(name):
+        if (machine := target.machine) is not None:
+            asked = machine.condition(OWNER_REMEDIATED)
+            owner = f"{asked.status} {asked.reason}" if asked is not None else ""
+            said.append(
+                f"{machine.name} {machine.phase}{' deleting' if machine.deleting else ''} {machine.node_name} {owner}".strip()
+            )
+        for each in target.remediations:
+            state = f"{each.succeeded}{' deleting' if each.deleting else ''}{each.permanent_node_deletion_expected}"
+            said.append(f"{each.ref.key} {state}".strip())
+    return "; ".join(sorted(set(said)))[:MAXIMUM_OTHERS]
+
+
+# What people see ----------------------------------------------------------------------------------------------------
+
+
+def _rows(known: Known, watching: frozenset[str], names: Iterator[str]) -> tuple[TargetRow, ...]:
+    """The sickest first, then those in an episode, then as many others as there is room for."""
+    sick = {target.victim for target in known.sick.values()}
+    shown_first = nsmallest(MAXIMUM_ROWS, (_sickness(known, victim) for victim in sick))
+    chosen = [victim for *_, victim in shown_first]
+    in_hand = sorted(name for name in watching.union(known.marked) if name in known.nodes and name not in sick)
+    chosen += in_hand[: MAXIMUM_ROWS - len(chosen)]
+    seen = set(chosen)
+    chosen += islice((name for name in names if name not in sick and name not in seen), MAXIMUM_ROWS - len(chosen))
+    return tuple(_row(known, victim) for victim in chosen)
+
+
+def worst(known: Known, victim: str) -> tuple[str, Target, Verdict] | None:
+    """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
+    choices = [(key, target, verdict) for key, pairs in known.say(victim).items() for target, verdict in pairs]
+    if not choices:
+        return None
+    return min(choices, key=lambda each: (SICKNESS[each[2].health], each[2].since or NEVER, each[0], each[1].key))
+
+
+def _sickness(known: Known, victim: str) -> tuple[int, datetime, str]:
+    gravest = worst(known, victim)
+    if gravest is None:
+        return SICKNESS[Health.SKIPPED], NEVER, victim  # left out of every total
+    return SICKNESS[gravest[2].health], gravest[2].since or NEVER, victim
+
+
+def _row(known: Known, victim: str) -> TargetRow:
+    gravest, node = worst(known, victim), known.nodes.get(victim)
+    key, target, verdict = gravest or ("", node, Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=NOT_COVERED))
+    view = node.node if node is not None else None
+    machine = target.machine if target is not None else None
+    ready = view.condition(READY) if view is not None else None
+    return TargetRow(
+        node=target.victim_name if target is not None else victim,
+        zone=view.zone if view is not None else "",
+        ready=ready.status if ready else "",
+        health=verdict.health,
+        check=key,
+        reason=verdict.reason,
+        since=verdict.since,
+        due=verdict.due,
+        schedulable=not view.unschedulable if view is not None else True,
+        machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
+    )

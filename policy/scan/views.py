@@ -1,0 +1,98 @@
+"""Whether our view of a cluster may be acted on (S18), and when two views are the same.
+
+A watch can break without a word, and an API server that lost its store answers with an empty list: both look like a healthy or
+a vanished fleet. Keeping the cache is `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+
+from policy.checks.verdicts import Health
+from policy.scan.report import ClusterLease, ReportParts, TargetRow, ViewState
+from policy.values.durations import format_duration
+
+_DIGEST_LENGTH = 16
+
+
+def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, now: datetime, accept_after: timedelta) -> str:
+    """Why the inventory can't be believed, "" when it can. Empty or halved: a fault of the view, not of the nodes.
+
+    previous_size: the last size that was believed (keep reporting that one while there is a fault). shrunk_since: since when
+    the smaller size has been seen without a break, None where it is seen for the first time. After `accept_after` of that, it
+    is the new truth.
+    """
+    if size * 2 > previous_size or previous_size == 0:
+        return ""
+    if shrunk_since is not None and now - shrunk_since >= accept_after:
+        return ""
+    return (
+        f"the inventory fell from {previous_size} nodes to {size}, which is taken for a fault of the view "
+        f"until it has been so for {format_duration(accept_after)}"
+    )
+
+
+def view_state(
+    *,
+    synced_at: datetime | None,
+    last_heard: datetime | None,
+    now: datetime,
+    silence_limit: timedelta,
+    grace: timedelta,
+    fault: str = "",
+) -> ViewState:
+    """The view's state. synced_at: since when every watch has been complete, None while one is not. last_heard: the moment
+    up to which the quietest watch is known to be current (an event, a bookmark, a list)."""
+    if synced_at is None or last_heard is None:
+        return ViewState(synced=False, stale="the watch cache is not complete yet")
+    if now - last_heard > silence_limit:
+        limit = format_duration(silence_limit)
+        return ViewState(synced=True, stale=f"nothing was heard from the API server for more than {limit}")
+    if now - synced_at < grace:
+        return ViewState(synced=True, stale=f"the watch cache is younger than {format_duration(grace)}")
+    return ViewState(synced=True, stale=fault)
+
+
+def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_uid: str = "") -> str:
+    """A fingerprint of all that decisions depend on: equal for equal worlds, on any worker.
+
+    Left out: times of the scan, resource versions, the next deadline, the wording of a Lease's trouble, the rows of nodes that
+    nothing ails, which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
+    """
+    sick = tuple(row for row in parts.rows if _worth_telling(row))
+    content = (
+        parts.inventory,
+        parts.checks,
+        parts.candidates,
+        parts.candidates_left_out,
+        parts.observations,
+        parts.control_plane,
+        parts.policies,
+        parts.groups,
+        parts.preservations,
+        parts.preservations_left_out,
+        sick,
+        (parts.at_risk.nodes, parts.at_risk.unread),
+        view,
+        (lease.held, lease.needed, lease.holder),
+        cluster_uid,
+    )
+    canonical = json.dumps(content, default=_plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _worth_telling(row: TargetRow) -> bool:
+    return row.health in {Health.UNHEALTHY, Health.SOON}
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    raise TypeError(f"a report holds no {type(value).__name__}")

@@ -1,0 +1,173 @@
+"""Reading decoded JSON field by field, so that every refusal names the object, the field and what was expected.
+
+Shared by the dialects and the templates. It knows no object: which fields exist and what they mean is said by the readers.
+A field that is `null` counts as absent, as for an API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from policy.values.durations import format_duration, parse_duration
+from policy.values.errors import PolicyError, shown
+from policy.values.object_refs import ObjectRef
+
+LONGEST_DURATION = 64
+"""Of the text; a longer one is garbage that is not worth parsing."""
+
+
+class Fields:
+    """One JSON object inside a Kubernetes object, with the path that leads to it."""
+
+    __slots__ = ("_path", "_subject", "_values")
+
+    def __init__(self, values: Mapping[str, object], *, subject: str, path: str = "") -> None:
+        self._values = values
+        self._subject = subject
+        self._path = path
+
+    def refuse(self, name: str, problem: str) -> PolicyError:
+        """The error about one field of this object, to be raised by the caller. `name` "": about the object itself."""
+        return PolicyError(self._subject, self._at(name), problem)
+
+    def at(self, name: str) -> str:
+        """The path of one field of this object, for warnings."""
+        return self._at(name)
+
+    def renamed(self, names: Mapping[str, str]) -> Fields:
+        """The same object with other names for some fields."""
+        values = {names.get(name, name): value for name, value in self._values.items()}
+        return Fields(values, subject=self._subject, path=self._path)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._values.get(name) is not None
+
+    def value(self, name: str) -> object:
+        """The raw value, None where absent."""
+        return self._values.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields, also of those that are null."""
+        return tuple(self._values)
+
+    def only(self, *names: str) -> None:
+        """Refuse fields that nobody reads: a misspelt one would silently mean its default."""
+        for name in self.names():
+            if name not in names:
+                raise self.refuse(name, f"is not a known field; expected one of {', '.join(sorted(names))}")
+
+    def must_be(self, api_version: str, kind: str) -> None:
+        """Refuse an object of another version or kind."""
+        for name, expected in (("apiVersion", api_version), ("kind", kind)):
+            if (found := self.text(name)) != expected:
+                raise self.refuse(name, f"expected {expected}, got {found!r}")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A non-empty string, or the default where the field is absent."""
+        value = self._values.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or (not value and default != ""):
+            quote = " (quote it)" if isinstance(value, bool | int | float) else ""
+            raise self.refuse(name, f"expected a non-empty string{quote}, got {shown(value)}")
+        return value
+
+    def whole(self, name: str, default: int | None = None, *, minimum: int, maximum: int | None = None) -> int:
+        """A whole number within bounds."""
+        value = self._values.get(name)
+        if value is None and default is not None:
+            return default
+        within = isinstance(value, int) and value >= minimum and (maximum is None or value <= maximum)
+        if not isinstance(value, int) or isinstance(value, bool) or not within:
+            bounds = f"of at least {minimum}" + (f" and at most {maximum}" if maximum is not None else "")
+            raise self.refuse(name, f"expected a whole number {bounds}, got {shown(value)}")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """true or false, or the default where the field is absent."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.refuse(name, f"expected true or false, got {shown(value)}")
+        return value
+
+    def duration(
+        self,
+        name: str,
+        default: timedelta | None = None,
+        *,
+        minimum: timedelta = timedelta(0),
+        maximum: timedelta | None = None,
+    ) -> timedelta:
+        """A Go duration within bounds."""
+        value = self._values.get(name)
+        if value is None and default is not None:
+            return default
+        bounds = f"of at least {format_duration(minimum)}" + (f" and at most {format_duration(maximum)}" if maximum else "")
+        if not isinstance(value, str) or len(value) > LONGEST_DURATION:
+            raise self.refuse(name, f'expected a duration such as "300s", {bounds}, got {shown(value)}')
+        try:
+            duration = parse_duration(value)
+        except ValueError as error:
+            raise self.refuse(name, str(error)) from error
+        if duration < minimum or (maximum is not None and duration > maximum):
+            raise self.refuse(name, f"expected a duration {bounds}, got {value!r}")
+        return duration
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings, empty where the field is absent."""
+        values = self._list(name)
+        if not all(isinstance(value, str) for value in values):
+            raise self.refuse(name, f"expected a list of strings, got {shown(values)}")
+        return tuple(str(value) for value in values)
+
+    def within(self, name: str) -> Fields:
+        """The object in a mandatory field."""
+        value = self._values.get(name)
+        if not isinstance(value, Mapping):
+            raise self.refuse(name, f"expected an object, got {shown(value)}")
+        return Fields(value, subject=self._subject, path=self._at(name))
+
+    def within_or_empty(self, name: str) -> Fields:
+        """The object in an optional field; an empty one where the field is absent."""
+        if self.has(name):
+            return self.within(name)
+        return Fields({}, subject=self._subject, path=self._at(name))
+
+    def each(self, name: str, *, single: bool = False) -> tuple[Fields, ...]:
+        """The objects of a list, none where the field is absent. `single`: one object without a list around it is taken too."""
+        if single and isinstance(self._values.get(name), Mapping):
+            return (self.within(name),)
+        values = self._list(name)
+        found = []
+        for index, value in enumerate(values):
+            path = f"{name}[{index}]"
+            if not isinstance(value, Mapping):
+                raise self.refuse(path, f"expected an object, got {shown(value)}")
+            found.append(Fields(value, subject=self._subject, path=self._at(path)))
+        return tuple(found)
+
+    def reference(self, name: str) -> ObjectRef:
+        """A mandatory reference to another object: apiVersion, kind and name; the namespace where there is one."""
+        fields = self.within(name)
+        fields.only("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
+        return ObjectRef(
+            api_version=fields.text("apiVersion"),
+            kind=fields.text("kind"),
+            name=fields.text("name"),
+            namespace=fields.text("namespace", ""),
+        )
+
+    def _list(self, name: str) -> list[object]:
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.refuse(name, f"expected a list, got {shown(value)}")
+        return value
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path and name else self._path or name

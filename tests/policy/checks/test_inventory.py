@@ -1,0 +1,107 @@
+"""Which objects belong together: a Machine and its Node, by reference, annotation or providerID."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from policy.checks.inventory import Inventory
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.nodes import NodeView
+from policy.values.object_refs import Dialect
+from tests.policy.builders import a_node
+
+OPENSHIFT = {"machine.openshift.io/machine": "machines/m"}
+CAPI = {"cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "machines", "cluster.x-k8s.io/cluster-name": "c"}
+
+
+def a_machine(name: str = "m", **fields: Any) -> MachineView:
+    values: dict[str, Any] = {"dialect": Dialect.OPENSHIFT, "namespace": "machines", "cluster_name": "c"} | fields
+    return MachineView(name=name, **values)
+
+
+def filled(*objects: NodeView | MachineView, sees_all_nodes: bool = True) -> Inventory:
+    inventory = Inventory(sees_all_nodes=sees_all_nodes)
+    for each in objects:
+        if isinstance(each, NodeView):
+            inventory.put_node(each)
+        else:
+            inventory.put_machine(each)
+    return inventory
+
+
+def node_of(inventory: Inventory, machine: MachineView) -> str:
+    target = inventory.machines[machine.key]
+    return target.node.name if target.node is not None else ""
+
+
+@pytest.mark.parametrize("machine_first", [True, False])
+@pytest.mark.parametrize(
+    ("machine", "nodes", "found"),
+    [
+        (a_machine(node_name="n"), [a_node("n")], "n"),
+        (a_machine(node_name="gone"), [a_node("n", annotations=OPENSHIFT)], ""),
+        (a_machine(), [a_node("n", annotations=OPENSHIFT)], "n"),
+        (a_machine(), [a_node("n", annotations={"machine.openshift.io/machine": "others/m"})], ""),
+        (a_machine(dialect=Dialect.CLUSTER_API), [a_node("n", annotations=CAPI)], "n"),
+        (a_machine(dialect=Dialect.CLUSTER_API), [a_node("n", annotations=CAPI | {"cluster.x-k8s.io/cluster-name": "d"})], ""),
+        (a_machine(provider_id="sim:///n"), [a_node("n")], "n"),
+        (a_machine(provider_id="sim:///n"), [a_node("n"), a_node("o", provider_id="sim:///n")], ""),
+        (a_machine(), [a_node("n", provider_id="")], ""),
+        (a_machine(provider_id="sim:///o"), [a_node("n", annotations=OPENSHIFT), a_node("o")], "n"),
+    ],
+)
+def test_a_machine_finds_its_node_by_reference_else_by_annotation_else_by_provider_id(
+    *, machine: MachineView, nodes: list[NodeView], found: str, machine_first: bool
+) -> None:
+    """S9: a reference goes before everything, and of several Nodes none is taken."""
+    objects = [machine, *nodes] if machine_first else [*nodes, machine]
+    inventory = filled(*objects)
+    assert node_of(inventory, machine) == found
+    if found:
+        assert list(inventory.machines_of) == [found]
+
+
+def test_a_machine_loses_its_node_and_finds_it_again() -> None:
+    machine, node = a_machine(provider_id="sim:///n"), a_node("n")
+    inventory = filled(machine, node)
+    touched = inventory.put_node(replace(node, provider_id="sim:///other"))
+    assert {each.target.key for each in touched} == {"n", machine.key}
+    assert (node_of(inventory, machine), inventory.machines_of) == ("", {})
+    inventory.put_node(node)
+    assert node_of(inventory, machine) == "n"
+    _, touched = inventory.remove_node("n")
+    assert [each.target.key for each in touched] == [machine.key]
+    assert node_of(inventory, machine) == ""
+
+
+def test_a_reference_that_is_written_later_takes_the_place_of_a_guess() -> None:
+    machine = a_machine(provider_id="sim:///n")
+    inventory = filled(machine, a_node("n"), a_node("o"))
+    inventory.put_machine(replace(machine, node_name="o"))
+    assert (node_of(inventory, machine), list(inventory.machines_of)) == ("o", ["o"])
+    inventory.remove_machine(machine.key)
+    assert (inventory.machines_of, inventory.machines) == ({}, {})
+
+
+def test_the_nodes_of_a_cluster_are_seen_once_one_of_them_says_so() -> None:
+    """Else a management cluster's Machines would all seem to have lost their Nodes."""
+    machine = a_machine(dialect=Dialect.CLUSTER_API, node_name="n")
+    inventory = filled(machine, a_node("other"), sees_all_nodes=False)
+    assert "no Node here belongs to the Cluster machines/c" in inventory.machines[machine.key].unseen
+    touched = inventory.put_node(a_node("other", annotations=CAPI))
+    assert machine.key in {each.target.key for each in touched}
+    assert inventory.machines[machine.key].unseen == ""
+    inventory.remove_node("other")
+    assert inventory.machines[machine.key].unseen
+
+
+def test_a_cluster_touches_its_own_machines_only() -> None:
+    machines = [a_machine("m", dialect=Dialect.CLUSTER_API), a_machine("o", dialect=Dialect.CLUSTER_API, cluster_name="d")]
+    inventory = filled(*machines)
+    cluster = WorkloadCluster(namespace="machines", name="c")
+    assert [each.target.name for each in inventory.put_cluster(cluster) or ()] == ["m"]
+    assert inventory.put_cluster(cluster) is None
+    assert inventory.remove_cluster("machines/unknown") is None

@@ -1,0 +1,184 @@
+"""The storm of a health check (S17): after a breach, all must have been well for a while before anybody is acted on again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from policy.checks.brakes import Circumstances, Closed, Counts, brake
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.storms import Storm, advance, over, stricter
+from policy.dialects import parse
+from policy.scan.ledger import Ledger
+from tests.policy.builders import NOW, a_check, a_node, ago, check_object
+
+COOLDOWN = timedelta(seconds=60)
+WELL_AGAIN = Storm(active=ago(300), cooling=ago(30))
+
+
+@pytest.mark.parametrize(
+    ("before", "breached", "after"),
+    [
+        (Storm(), False, Storm()),
+        (Storm(), True, Storm(active=NOW)),
+        (Storm(active=ago(300)), True, Storm(active=ago(300))),
+        (Storm(active=ago(300)), False, Storm(active=ago(300), cooling=NOW)),
+        (WELL_AGAIN, False, WELL_AGAIN),
+        (WELL_AGAIN, True, Storm(active=ago(300))),
+        (Storm(active=ago(300), cooling=ago(60)), False, Storm(active=ago(300), cooling=ago(60))),
+        (Storm(active=ago(300), cooling=ago(61)), False, Storm()),
+    ],
+)
+def test_a_storm_begins_with_a_breach_and_ends_once_all_has_been_well_for_the_cooldown(
+    before: Storm, *, breached: bool, after: Storm
+) -> None:
+    """The moments are whole seconds, so the cooldown has certainly passed only a second after its end."""
+    assert advance(before, COOLDOWN, breached=breached, now=NOW) == after
+
+
+def test_without_a_cooldown_there_are_no_storms() -> None:
+    assert advance(WELL_AGAIN, None, breached=True, now=NOW) == Storm()
+    assert over(WELL_AGAIN, None) is None
+
+
+def stormy(**spec: object) -> HealthCheck:
+    return a_check(stormCooldownDuration="60s", **spec)
+
+
+def ledger_of(check: HealthCheck, *, sick: int) -> Ledger:
+    ledger = Ledger()
+    ledger.put_check(check)
+    for number in range(4):
+        ledger.put_node(a_node(f"n{number}", "Unknown" if number < sick else "True", 60), NOW)
+    return ledger
+
+
+def test_after_a_breach_nobody_is_a_candidate_before_the_cooldown_is_over() -> None:
+    """S17."""
+    ledger = ledger_of(stormy(), sick=3)
+    assert ledger.report_parts(NOW).checks[0].reason == Closed.TOO_MANY_UNHEALTHY
+    later = NOW + timedelta(seconds=10)
+    for number in range(2):
+        ledger.put_node(a_node(f"n{number}", "True", 0), later)
+    parts = ledger.report_parts(later)
+    assert (parts.checks[0].reason, parts.candidates) == (Closed.STORM, ())
+    assert ledger.next_due == later + COOLDOWN + timedelta(seconds=1)
+    parts = ledger.report_parts(later + COOLDOWN)
+    assert parts.checks[0].reason == Closed.STORM
+    parts = ledger.report_parts(later + COOLDOWN + timedelta(seconds=1))
+    assert parts.checks[0].allowed
+    assert [candidate.node for candidate in parts.candidates] == ["n2"]
+
+
+def test_a_new_breach_during_the_cooldown_starts_it_anew() -> None:
+    ledger = ledger_of(stormy(), sick=3)
+    ledger.advance(NOW)
+    for moment, ready in ((10, "True"), (30, "Unknown"), (50, "True")):
+        for number in range(3):
+            ledger.put_node(a_node(f"n{number}", ready, 60), NOW + timedelta(seconds=moment))
+        ledger.advance(NOW + timedelta(seconds=moment))
+    assert ledger.next_due == NOW + timedelta(seconds=50 + 61)
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "kept"),
+    [
+        (Storm(), Storm(active=NOW), Storm(active=NOW)),
+        (Storm(active=NOW), Storm(), Storm(active=NOW)),
+        (Storm(active=ago(60)), Storm(active=ago(60), cooling=ago(10)), Storm(active=ago(60))),
+        (Storm(active=ago(60), cooling=ago(5)), Storm(active=ago(90), cooling=ago(10)), Storm(active=ago(90), cooling=ago(5))),
+    ],
+)
+def test_of_two_accounts_of_a_storm_the_stricter_counts(known: Storm, told: Storm, kept: Storm) -> None:
+    assert stricter(known, told) == stricter(told, known) == kept
+
+
+def test_the_echo_of_a_status_does_not_take_back_a_breach_that_came_after_it() -> None:
+    """S17: the status that says that all is well again is on its way while the next node falls ill."""
+    written = check_object(stormCooldownDuration="60s")
+    ledger = ledger_of(parse(written), sick=3)
+    ledger.report_parts(NOW)
+
+    def see(sick: int, seconds: float) -> None:
+        for number in range(4):
+            ledger.put_node(a_node(f"n{number}", "Unknown" if number < sick else "True", 60), NOW + timedelta(seconds=seconds))
+        ledger.advance(NOW + timedelta(seconds=seconds))
+
+    see(sick=1, seconds=10)
+    see(sick=3, seconds=12)
+    told = [
+        {"type": "StormActive", "status": "True", "lastTransitionTime": "2026-03-01T12:00:00Z"},
+        {"type": "StormCooldownActive", "status": "True", "lastTransitionTime": "2026-03-01T12:00:10Z"},
+    ]
+    ledger.put_check(parse(written | {"status": {"conditions": told}}))
+    see(sick=1, seconds=13)
+    assert ledger.report_parts(NOW + timedelta(seconds=71)).candidates == ()
+    assert ledger.report_parts(NOW + timedelta(seconds=74)).candidates
+
+
+def test_a_cooldown_does_not_run_out_while_nothing_is_heard_and_begins_anew_afterwards() -> None:
+    """S17, S18: that all has been well for the cooldown was not seen by anybody."""
+    ledger = Ledger()
+    ledger.put_check(a_check(minHealthy=2, stormCooldownDuration="60s"))
+    for name, status in (("n1", "Unknown"), ("n2", "Unknown"), ("n3", "True")):
+        ledger.put_node(a_node(name, status, 60), NOW)
+    ledger.advance(NOW)
+    ledger.put_node(a_node("n2"), NOW)
+    ledger.advance(NOW)
+    ledger.blind()
+    assert ledger.next_due is None, "nothing that would have to be looked at by then"
+    later = NOW + timedelta(seconds=600)
+    before = ledger.report_parts(NOW)
+    assert before.checks[0].storm_cooling == NOW
+    assert ledger.report_parts(later).checks == before.checks, "blindness alone is no news"
+    ledger.sees(later)
+    parts = ledger.report_parts(later)
+    assert (parts.checks[0].reason, parts.checks[0].storm_cooling) == (Closed.STORM, later)
+    assert ledger.next_due == later + timedelta(seconds=61)
+    ledger.sees(later + timedelta(seconds=30))
+    parts = ledger.report_parts(later + timedelta(seconds=61))
+    assert (parts.checks[0].reason, [each.node for each in parts.candidates]) == ("", ["n1"])
+
+
+def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm() -> None:
+    ledger = Ledger()
+    ledger.put_check(a_check(minHealthy=2, stormCooldownDuration="60s"))
+    for name, status in (("n1", "Unknown"), ("n2", "Unknown"), ("n3", "True")):
+        ledger.put_node(a_node(name, status, 60), NOW)
+    ledger.advance(NOW)
+    ledger.blind()
+    ledger.advance(NOW + timedelta(seconds=600))
+    ledger.sees(NOW + timedelta(seconds=600))
+    check = ledger.report_parts(NOW + timedelta(seconds=600)).checks[0]
+    assert (check.storm_active, check.storm_cooling) == (NOW, None)
+
+
+def test_a_storm_ends_although_everything_has_healed_at_once() -> None:
+    """The shipped operator looks at a storm only while somebody is to be remediated, and keeps it on for days."""
+    ledger = ledger_of(stormy(), sick=3)
+    ledger.advance(NOW)
+    for number in range(3):
+        ledger.put_node(a_node(f"n{number}", "True", 0), NOW)
+    ledger.advance(NOW)
+    ledger.advance(NOW + timedelta(seconds=61))
+    assert ledger.report_parts(NOW + timedelta(seconds=61)).checks[0].storm_active is None
+
+
+def test_the_state_is_taken_over_from_the_status_of_the_object() -> None:
+    """Another process has seen the storm begin."""
+    told = [
+        {"type": "StormActive", "status": "True", "lastTransitionTime": "2026-03-01T11:50:00Z"},
+        {"type": "StormCooldownActive", "status": "True", "lastTransitionTime": "2026-03-01T11:59:30Z"},
+    ]
+    check = parse(check_object(stormCooldownDuration="60s") | {"status": {"conditions": told}})
+    assert check.storm == Storm(active=ago(600), cooling=ago(30))
+    report = ledger_of(check, sick=1).report_parts(NOW).checks[0]
+    assert (report.allowed, report.reason) == (False, Closed.STORM)
+
+
+def test_the_sentence_says_since_when_and_until_when() -> None:
+    found = brake(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
+    assert found.message == (
+        "a storm since 2026-03-01T11:55:00Z; well since 2026-03-01T11:59:30Z, acting again from 2026-03-01T12:00:31Z"
+    )

@@ -1,0 +1,124 @@
+"""What a check thinks of one node."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.verdicts import DELETING, EXCLUDED, Health, Standing, Verdict
+from policy.episode.needs import Need, NeedKind, need_gone
+from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged
+
+
+def two_conditions() -> HealthCheck:
+    return a_check(
+        unhealthyConditions=[
+            {"type": "first", "status": "True", "duration": "10s"},
+            {"type": "second", "status": "True", "duration": "20s"},
+        ]
+    )
+
+
+def with_conditions(*conditions: tuple[str, str, float | None]) -> NodeView:
+    return a_node(
+        conditions=tuple(
+            Condition(type=kind, status=status, since=None if age is None else ago(age)) for kind, status, age in conditions
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "health", "due_in"),
+    [
+        ([], Health.HEALTHY, None),
+        ([("first", "Unknown", 999)], Health.HEALTHY, None),
+        ([("other", "True", 999)], Health.HEALTHY, None),
+        ([("first", "True", 8)], Health.SOON, 3),
+        ([("first", "True", 10)], Health.SOON, 1),
+        ([("first", "True", 10.9)], Health.SOON, 0.1),
+        ([("first", "True", 11)], Health.UNHEALTHY, None),
+        ([("first", "True", 1), ("second", "True", 15)], Health.SOON, 6),
+        ([("first", "True", 1), ("second", "True", 21)], Health.UNHEALTHY, None),
+        ([("first", "True", -30)], Health.SOON, 41),
+    ],
+    ids=str,
+)
+def test_a_condition_fires_once_it_has_held_strictly_longer_than_its_duration(
+    conditions: list[tuple[str, str, float | None]], health: Health, due_in: float | None
+) -> None:
+    verdict = judged(two_conditions(), with_conditions(*conditions), NOW)
+    assert verdict.health is health
+    assert verdict.due == (None if due_in is None else NOW + timedelta(seconds=due_in))
+
+
+def test_of_two_expired_conditions_the_one_that_expired_first_is_the_reason() -> None:
+    """Its place in the list would let the reason change while the node is being remediated."""
+    verdict = judged(two_conditions(), with_conditions(("second", "True", 100), ("first", "True", 50)), NOW)
+    assert (verdict.reason, verdict.since) == ("secondTrue", ago(100))
+    assert verdict.message == "second is True since 2026-03-01T11:58:20Z, longer than 20s"
+
+
+def test_an_expired_condition_is_found_behind_one_that_is_still_running() -> None:
+    assert judged(two_conditions(), with_conditions(("first", "True", 5), ("second", "True", 21)), NOW).reason == "secondTrue"
+
+
+def test_a_condition_that_does_not_say_since_when_is_never_enough_for_unhealthy() -> None:
+    """Unknown is never expired: the node counts as not healthy, and nothing follows from it."""
+    verdict = judged(two_conditions(), with_conditions(("first", "True", None)), NOW + timedelta(days=365))
+    assert (verdict.health, verdict.due, verdict.since) == (Health.SOON, None, None)
+    assert "nothing says since when" in verdict.message
+
+
+def test_a_running_timeout_beats_one_that_nobody_can_time() -> None:
+    assert judged(two_conditions(), with_conditions(("first", "True", None), ("second", "True", 5)), NOW).due is not None
+
+
+def test_a_switch_from_unknown_to_false_starts_the_time_anew() -> None:
+    assert judged(a_check(), a_node(ready="Unknown", age=12), NOW).health is Health.UNHEALTHY
+    assert judged(a_check(), a_node(ready="False", age=0), NOW).health is Health.SOON
+
+
+@pytest.mark.parametrize(
+    ("label", "ready", "age", "health"),
+    [
+        ("true", "Unknown", 12, Health.SKIPPED),
+        ("true", "Unknown", 5, Health.SOON),
+        ("true", "True", 12, Health.HEALTHY),
+        ("", "Unknown", 12, Health.UNHEALTHY),
+        ("false", "Unknown", 12, Health.UNHEALTHY),
+        ("True", "Unknown", 12, Health.UNHEALTHY),
+    ],
+)
+def test_the_exclude_label_skips_a_node_that_would_be_unhealthy(label: str, ready: str, age: float, health: Health) -> None:
+    """S20: a person's veto. Only the value `true` is one."""
+    verdict = judged(a_check(), a_node(ready=ready, age=age, labels={WORKER: "", EXCLUDE_LABEL: label}), NOW)
+    assert verdict.health is health
+    if health is Health.SKIPPED:
+        assert (verdict.reason, verdict.since) == (EXCLUDED, ago(12))
+        assert EXCLUDE_LABEL in verdict.message
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+def test_a_node_that_is_being_deleted_is_skipped(ready: str) -> None:
+    assert judged(a_check(), a_node(ready=ready, deleting=True), NOW).reason == DELETING
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "gone"),
+    [
+        (NeedKind.CHECK, Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY), True),
+        (NeedKind.CHECK, Verdict(health=Health.SOON, standing=Standing.SOON), False),
+        (NeedKind.CHECK, Verdict(health=Health.UNHEALTHY, standing=Standing.UNHEALTHY), False),
+        (NeedKind.CHECK, Verdict(health=Health.SKIPPED, standing=Standing.EXCLUDED, reason=EXCLUDED), False),
+        (NeedKind.CHECK, None, True),
+        (NeedKind.PERSON, Verdict(health=Health.HEALTHY, standing=Standing.HEALTHY), False),
+        (NeedKind.CLEAN_UP, None, False),
+    ],
+)
+def test_a_need_is_gone_only_when_its_check_calls_the_node_healthy_or_no_longer_covers_it(
+    kind: NeedKind, verdict: Verdict | None, gone: bool
+) -> None:
+    assert need_gone(Need(kind=kind), verdict) is gone

@@ -1,0 +1,893 @@
+"""Bad objects: each is one mistake with object, field and expectation, never a looser brake, and holds up nothing else.
+
+A table of single mistakes over the three dialects, walked through the whole offline road (loader, rules, JSON) and through the
+ledger; then every place of a complete object with whatever may stand there. How a file that is no YAML is told is
+`tests/starter/test_manifests.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+
+from activities.cluster.watch.offline import OfflineCluster
+from policy.checks.healthcheck import HealthCheck
+from policy.dialects import parse
+from policy.scan.evaluation import evaluate
+from policy.scan.ledger import Ledger
+from policy.values.errors import PolicyError, shown
+from starter.evaluation import as_json
+from tests.offline import load
+from tests.policy.builders import NOW, WORKER, a_node, check_object
+from tests.vectors.objects import etcd_budget
+
+Json = dict[str, Any]
+
+ABSENT = object()
+"""Instead of a value: the field is taken away."""
+
+BIG = "x" * 1_000_000
+LONG, MANY = "x" * 50_000, 25_000
+"""Where every place of every object is tried: far beyond any message, and quickly written and read."""
+LONGEST_MESSAGE = 500
+"""Whatever stands in an object: the sentence about it is for people, and goes into a status and a workflow's history."""
+
+NAMESPACE = "machines"
+TEMPLATE = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "snr"}
+OTHER_TEMPLATE = TEMPLATE | {"kind": "FenceAgentsRemediationTemplate", "name": "far"}
+
+NHC, OPENSHIFT, FIRST, SECOND = "NodeHealthCheck", "OpenShift", "v1beta1", "v1beta2"
+DIALECTS = (NHC, OPENSHIFT, FIRST, SECOND)
+
+
+def a_machine_check(dialect: str, name: str) -> Json:
+    group = "machine.openshift.io" if dialect == OPENSHIFT else "cluster.x-k8s.io"
+    timed = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}, {"type": "Ready", "status": "False", "timeout": "300s"}]
+    spec: Json = {"selector": {"matchLabels": {"pool": "a"}}}
+    match dialect:
+        case "OpenShift":
+            spec |= {"unhealthyConditions": timed, "maxUnhealthy": "60%", "nodeStartupTimeout": "10m"}
+        case "v1beta1":
+            spec |= {"clusterName": "prod", "unhealthyConditions": timed, "maxUnhealthy": "60%", "nodeStartupTimeout": "10m"}
+            spec["unhealthyMachineConditions"] = [{"type": "DrainFailed", "status": "True", "timeout": "300s"}]
+        case _:
+            listed = [{"type": each["type"], "status": each["status"], "timeoutSeconds": 300} for each in timed]
+            spec["clusterName"] = "prod"
+            spec["checks"] = {
+                "nodeStartupTimeoutSeconds": 600,
+                "unhealthyNodeConditions": listed,
+                "unhealthyMachineConditions": [{"type": "DrainFailed", "status": "True", "timeoutSeconds": 300}],
+            }
+            spec["remediation"] = {"triggerIf": {"unhealthyLessThanOrEqualTo": "60%"}}
+    return {
+        "apiVersion": f"{group}/{'v1beta1' if dialect == OPENSHIFT else dialect}",
+        "kind": "MachineHealthCheck",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"uid-of-{name}", "generation": 1},
+        "spec": spec,
+    }
+
+
+def a_good_check(dialect: str, name: str = "good") -> Json:
+    """One that acts on the one sick target of `a_world`."""
+    if dialect == NHC:
+        return check_object(name, remediationTemplate=TEMPLATE)
+    return a_machine_check(dialect, name)
+
+
+def changed(obj: Json, changes: dict[str, object]) -> Json:
+    """The object with other values at these paths; a number is an index of a list."""
+    found = copy.deepcopy(obj)
+    for path, value in changes.items():
+        *steps, last = [int(step) if step.isdigit() else step for step in path.split(" ")]
+        place: Any = found
+        for step in steps:
+            place = place[step]
+        if value is ABSENT:
+            del place[last]
+        else:
+            place[last] = value
+    return found
+
+
+def a_node_object(name: str, *, ready: str = "True") -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {WORKER: ""}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-03-01T11:00:00Z"}]},
+    }
+
+
+def a_machine_object(dialect: str, name: str) -> Json:
+    """The Machine of the Node of the same name."""
+    group = "machine.openshift.io/v1beta1" if dialect == OPENSHIFT else f"cluster.x-k8s.io/{dialect}"
+    return {
+        "apiVersion": group,
+        "kind": "Machine",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": f"uid-{name}",
+            "labels": {"pool": "a"},
+            "ownerReferences": [{"kind": "MachineSet", "name": "set", "uid": "uid-set", "controller": True}],
+            "creationTimestamp": "2026-03-01T08:00:00Z",
+        },
+        "spec": {"clusterName": "prod"} if dialect != OPENSHIFT else {},
+        "status": {"nodeRef": {"name": name}, "lastUpdated": "2026-03-01T08:00:00Z"},
+    }
+
+
+def a_cluster_object(dialect: str) -> Json:
+    return {
+        "apiVersion": f"cluster.x-k8s.io/{dialect}",
+        "kind": "Cluster",
+        "metadata": {"name": "prod", "namespace": NAMESPACE},
+        "status": {
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": "2026-03-01T08:00:00Z"}
+                for kind in ("ControlPlaneInitialized", "InfrastructureReady")
+            ]
+        },
+    }
+
+
+def a_world(dialect: str) -> list[Json]:
+    """Three targets, of which one is sick."""
+    found = [a_node_object("n1", ready="Unknown"), a_node_object("n2"), a_node_object("n3")]
+    if dialect != NHC:
+        found += [a_machine_object(dialect, name) for name in ("n1", "n2", "n3")]
+    if dialect in {FIRST, SECOND}:
+        found.append(a_cluster_object(dialect))
+    return found
+
+
+ACTIONS = {NHC: "create-remediation", OPENSHIFT: "delete-machine", FIRST: "request-owner-remediation"}
+ACTIONS[SECOND] = ACTIONS[FIRST]
+
+
+def loaded(objects: list[Json]) -> OfflineCluster:
+    return load([(obj, "cluster.yaml") for obj in objects], NOW)
+
+
+def answer_of(cluster: OfflineCluster) -> Json:
+    return as_json(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)
+
+
+def assert_still_evaluated(answer: Json, dialect: str, check: str = "good") -> None:
+    """The good check of the same file says what it would say alone."""
+    (good,) = [each for each in answer["checks"] if each["name"] == check]
+    assert (good["targets"], good["healthy"], good["allowed"]) == (3, 2, True)
+    verdicts = {each["target"]: (each["verdict"], each["action"], each["heldBy"]) for each in good["verdicts"]}
+    assert verdicts == {
+        "n1": ("unhealthy", ACTIONS[dialect], None),
+        "n2": ("healthy", "none", None),
+        "n3": ("healthy", "none", None),
+    }
+
+
+# One mistake each -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bad:
+    """One mistake. changes: paths (steps apart by blanks) with what stands there. name: what the error calls the object."""
+
+    dialect: str
+    changes: dict[str, object]
+    field: str
+    expectation: str
+    name: str = "bad"
+
+    @property
+    def obj(self) -> Json:
+        return changed(a_good_check(self.dialect, "bad"), self.changes)
+
+
+def row(dialect: str, changes: dict[str, object], field: str, expectation: str, name: str = "bad") -> Bad:
+    return Bad(dialect=dialect, changes=changes, field=field, expectation=expectation, name=name)
+
+
+SELECTOR = "spec selector"
+EXPRESSIONS = "spec selector matchExpressions"
+CONDITION = "spec unhealthyConditions 0"
+RUNG = {"order": 1, "timeout": "60s", "remediationTemplate": TEMPLATE}
+OTHER_RUNG = {"order": 2, "timeout": "60s", "remediationTemplate": OTHER_TEMPLATE}
+DELETES = TEMPLATE | {"kind": "MachineDeletionRemediationTemplate"}
+
+
+def expression(**fields: object) -> dict[str, object]:
+    return {EXPRESSIONS: [fields]}
+
+
+def ladder(*rungs: object) -> dict[str, object]:
+    return {"spec remediationTemplate": ABSENT, "spec escalatingRemediations": list(rungs)}
+
+
+OF_EVERY_DIALECT = [
+    bad
+    for dialect in DIALECTS
+    for bad in (
+        row(dialect, {"spec": ABSENT}, "spec", "expected an object, got nothing"),
+        row(dialect, {"spec": None}, "spec", "expected an object, got nothing"),
+        row(dialect, {"spec": []}, "spec", "expected an object, got []"),
+        row(dialect, {"spec": "selector"}, "spec", "expected an object, got 'selector'"),
+        row(dialect, {"specs": {}}, "specs", "is not a known field; expected one of apiVersion, kind, metadata, spec, status"),
+        row(dialect, {"spec selectors": {}}, "spec.selectors", "is not a known field; expected one of "),
+        row(dialect, {"spec selectors": None}, "spec.selectors", "is not a known field"),
+        row(dialect, {SELECTOR: 7}, "spec.selector", "expected an object, got 7"),
+        row(dialect, {SELECTOR: ["a=b"]}, "spec.selector", "expected an object, got ['a=b']"),
+        row(dialect, {SELECTOR: {"pool": "a"}}, "spec.selector.pool", "is not a known field; expected one of match"),
+        row(dialect, {SELECTOR: {"matchLabels": ["a"]}}, "spec.selector.matchLabels", "expected an object, got ['a']"),
+        row(dialect, {SELECTOR: {"matchLabels": {"a": True}}}, "spec.selector.matchLabels.a", "expected a string (quote it)"),
+        row(dialect, {SELECTOR: {"matchLabels": {"a b": "c"}}}, "spec.selector.matchLabels.a b", "expected a label key"),
+        row(dialect, {EXPRESSIONS: "a in (b)"}, "spec.selector.matchExpressions", "expected a list, got 'a in (b)'"),
+        row(dialect, {EXPRESSIONS: ["a"]}, "spec.selector.matchExpressions[0]", "expected an object, got 'a'"),
+        row(
+            dialect, expression(key="a", operator="Is"), "spec.selector.matchExpressions[0].operator", "expected one of In, NotIn"
+        ),
+        row(dialect, expression(operator="Exists"), "spec.selector.matchExpressions[0].key", "expected a non-empty string"),
+        row(dialect, expression(key="a", operator="In", values=[]), "spec.selector.matchExpressions[0].values", "at least one"),
+        row(
+            dialect, expression(key="a", operator="In", values=[1]), "spec.selector.matchExpressions[0].values", "list of strings"
+        ),
+        row(
+            dialect, expression(key="a", operator="In", values="b"), "spec.selector.matchExpressions[0].values", "expected a list"
+        ),
+        row(
+            dialect,
+            expression(key="a", operator="DoesNotExist", values=["b"]),
+            "spec.selector.matchExpressions[0].values",
+            "expected none with operator DoesNotExist, got b",
+        ),
+        row(dialect, expression(key="a", operator="Exists", vals=["b"]), "spec.selector.matchExpressions[0].vals", "not a known"),
+        row(dialect, {"metadata": ABSENT}, "metadata", "expected an object, got nothing", name=""),
+        row(dialect, {"metadata": "bad"}, "metadata", "expected an object, got 'bad'", name=""),
+        row(dialect, {"metadata name": ABSENT}, "metadata.name", "expected a non-empty string, got nothing", name=""),
+        row(dialect, {"metadata name": 5}, "metadata.name", "expected a non-empty string (quote it), got 5", name="5"),
+        row(dialect, {"metadata name": ["bad"]}, "metadata.name", "expected a non-empty string, got ['bad']", name="['bad']"),
+        row(dialect, {"metadata uid": 5}, "metadata.uid", "expected a non-empty string (quote it), got 5"),
+        row(dialect, {"metadata generation": "1"}, "metadata.generation", "expected a whole number of at least 0, got '1'"),
+        row(dialect, {"metadata generation": True}, "metadata.generation", "expected a whole number of at least 0, got True"),
+        row(dialect, {"metadata generation": -1}, "metadata.generation", "expected a whole number of at least 0, got -1"),
+        row(dialect, {"metadata annotations": ["a"]}, "metadata.annotations", "expected an object, got ['a']"),
+    )
+]
+
+TIMED = [  # where durations are text
+    bad
+    for dialect, name in ((NHC, "duration"), (OPENSHIFT, "timeout"), (FIRST, "timeout"))
+    for field in [f"spec.unhealthyConditions[0].{name}"]
+    for bad in (
+        row(dialect, {"spec unhealthyConditions": {"type": "Ready"}}, "spec.unhealthyConditions", "expected a list, got "),
+        row(dialect, {"spec unhealthyConditions": "Ready"}, "spec.unhealthyConditions", "expected a list, got 'Ready'"),
+        row(dialect, {"spec unhealthyConditions": ["Ready"]}, "spec.unhealthyConditions[0]", "expected an object, got 'Ready'"),
+        row(dialect, {"spec unhealthyConditions": [{}] * 101}, "spec.unhealthyConditions", "at most 100 entries, got 101"),
+        row(dialect, {f"{CONDITION} type": ABSENT}, "spec.unhealthyConditions[0].type", "expected a non-empty string"),
+        row(dialect, {f"{CONDITION} type": ""}, "spec.unhealthyConditions[0].type", "expected a non-empty string, got ''"),
+        row(dialect, {f"{CONDITION} status": True}, "spec.unhealthyConditions[0].status", "(quote it), got True"),
+        row(dialect, {f"{CONDITION} timeouts": "5m"}, "spec.unhealthyConditions[0].timeouts", "is not a known field"),
+        row(dialect, {f"{CONDITION} {name}": ABSENT}, field, 'expected a duration such as "300s", of at least 0s, got nothing'),
+        row(dialect, {f"{CONDITION} {name}": 300}, field, 'expected a duration such as "300s", of at least 0s, got 300'),
+        row(dialect, {f"{CONDITION} {name}": "300"}, field, "expected a duration with units"),
+        row(dialect, {f"{CONDITION} {name}": "5 minutes"}, field, "expected a duration with units"),
+        row(dialect, {f"{CONDITION} {name}": "-5m"}, field, "expected a duration of at least 0s, got '-5m'"),
+        row(dialect, {f"{CONDITION} {name}": "9999999999h"}, field, "of at most 292 years, got '9999999999h'"),
+        row(dialect, {f"{CONDITION} {name}": "1" * 65 + "s"}, field, 'expected a duration such as "300s"'),
+    )
+]
+
+OF_NODES = [
+    row(NHC, {"apiVersion": "remediation.medik8s.io/v2"}, "apiVersion", "expected remediation.medik8s.io/v1alpha1, got "),
+    row(NHC, {SELECTOR: {}}, "spec.selector", "expected matchLabels or matchExpressions"),
+    row(NHC, {SELECTOR: {"matchLabels": {}, "matchExpressions": []}}, "spec.selector", "an empty selector would take every node"),
+    row(
+        NHC,
+        {SELECTOR: {"matchingExpression": {"key": "a", "operator": "Exists"}, "matchExpressions": []}},
+        "spec.selector.matchingExpression",
+        "expected only one of matchExpressions and matchingExpression",
+    ),
+    row(NHC, {"spec unhealthyConditions": []}, "spec.unhealthyConditions", "expected at least one condition"),
+    row(NHC, {"spec maxUnhealthy": 1}, "spec.maxUnhealthy", "expected only one of minHealthy and maxUnhealthy, got both"),
+    row(NHC, {"spec minHealthy": -1}, "spec.minHealthy", "must not be negative"),
+    row(NHC, {"spec minHealthy": "-1%"}, "spec.minHealthy", "must not be negative"),
+    row(NHC, {"spec minHealthy": "101%"}, "spec.minHealthy", 'a percentage from "0%" to "100%", got \'101%\''),
+    row(NHC, {"spec minHealthy": "51.5%"}, "spec.minHealthy", "expected a whole number of at least 0"),
+    row(NHC, {"spec minHealthy": 1.5}, "spec.minHealthy", "expected a whole number of at least 0"),
+    row(NHC, {"spec minHealthy": True}, "spec.minHealthy", "expected a whole number of at least 0"),
+    row(NHC, {"spec minHealthy": 10**9}, "spec.minHealthy", "got 1000000000"),
+    row(NHC, {"spec minHealthy": ["51%"]}, "spec.minHealthy", "got ['51%']"),
+    row(NHC, {"spec minhealthy": "51%"}, "spec.minhealthy", "is not a known field"),
+    row(NHC, {"spec minHealthy": ABSENT, "spec remediationTemplate": DELETES}, "spec.minHealthy", "maxUnhealthy can't be used"),
+    row(NHC, {"spec remediationTemplate": ABSENT}, "spec.remediationTemplate", "expected, or escalatingRemediations"),
+    row(NHC, {"spec remediationTemplate": "snr"}, "spec.remediationTemplate", "expected an object, got 'snr'"),
+    row(NHC, {"spec remediationTemplate kind": ABSENT}, "spec.remediationTemplate.kind", "expected a non-empty string"),
+    row(NHC, {"spec remediationTemplate name": 7}, "spec.remediationTemplate.name", "(quote it), got 7"),
+    row(NHC, {"spec escalatingRemediations": [RUNG]}, "spec.escalatingRemediations", "expected only one of remediationTemplate"),
+    row(NHC, {"spec escalatingRemediations": RUNG}, "spec.escalatingRemediations", "expected a list"),
+    row(NHC, ladder(), "spec.remediationTemplate", "one of template and escalating remediations is mandatory"),
+    row(NHC, ladder("snr"), "spec.escalatingRemediations[0]", "expected an object, got 'snr'"),
+    row(NHC, ladder(RUNG | {"order": "1"}), "spec.escalatingRemediations[0].order", "expected a whole number"),
+    row(NHC, ladder(RUNG, OTHER_RUNG | {"order": 1}), "spec.escalatingRemediations[1].order", "got 1 twice"),
+    row(NHC, ladder(RUNG | {"timeout": "59s"}), "spec.escalatingRemediations[0].timeout", "of at least 1m, got '59s'"),
+    row(NHC, ladder(RUNG | {"timeout": ""}), "spec.escalatingRemediations[0].timeout", "expected a duration with units"),
+    row(NHC, ladder(RUNG | {"retries": 3}), "spec.escalatingRemediations[0].retries", "is not a known field"),
+    row(
+        NHC,
+        ladder(RUNG, OTHER_RUNG | {"remediationTemplate": TEMPLATE}),
+        "spec.escalatingRemediations[1].remediationTemplate.kind",
+        "expected every kind once, or another template of it, got SelfNodeRemediationTemplate snr twice",
+    ),
+    row(NHC, {"spec pauseRequests": "me"}, "spec.pauseRequests", "expected a list, got 'me'"),
+    row(NHC, {"spec pauseRequests": [{"by": "me"}]}, "spec.pauseRequests", "expected a list of strings"),
+    row(NHC, {"spec healthyDelay": 60}, "spec.healthyDelay", "expected a duration"),
+    row(NHC, {"spec healthyDelay": "876001h"}, "spec.healthyDelay", "at most 876000h, got '876001h'"),
+    row(NHC, {"spec stormCooldownDuration": "-1s"}, "spec.stormCooldownDuration", "of at least 0s, got '-1s'"),
+    row(NHC, {"spec stormTerminationDelay": "5m"}, "spec.stormTerminationDelay", "is not a known field"),
+    row(NHC, {"spec backoff": "exponential"}, "spec.backoff", "expected an object"),
+    row(NHC, {"spec backoff": {"type": "linear"}}, "spec.backoff.type", "expected exponential or none, got 'linear'"),
+    row(NHC, {"spec backoff": {"type": "exponential", "limit": "10"}}, "spec.backoff.limit", "with units"),
+    row(NHC, {"spec backoff": {"type": "exponential", "max": "10m"}}, "spec.backoff.max", "is not a known field"),
+]
+
+TEMPLATED = {  # how a template is named in each dialect of Machines
+    OPENSHIFT: "spec remediationTemplate",
+    FIRST: "spec remediationTemplate",
+    SECOND: "spec remediation templateRef",
+}
+
+OF_MACHINES = [
+    bad
+    for dialect, template in TEMPLATED.items()
+    for field in [template.replace(" ", ".")]
+    for bad in (
+        row(dialect, {"metadata namespace": 7}, "metadata.namespace", "expected a non-empty string (quote it), got 7"),
+        row(dialect, {"metadata namespace": ""}, "metadata.namespace", "expected a non-empty string, got ''"),
+        row(dialect, {template: "snr"}, field, "expected an object, got 'snr'"),
+        row(dialect, {template: TEMPLATE | {"nmae": "x"}}, f"{field}.nmae", "is not a known field"),
+        row(dialect, {template: {"kind": "T", "name": "t"}}, f"{field}.apiVersion", "expected a non-empty string, got nothing"),
+        row(
+            dialect,
+            {template: TEMPLATE | {"namespace": "x"}},
+            f"{field}.namespace",
+            "expected the check's own namespace, got 'x'",
+        ),
+    )
+]
+
+OF_OPENSHIFT = [
+    row(OPENSHIFT, {"apiVersion": "machine.openshift.io/v1"}, "apiVersion", "expected machine.openshift.io/v1beta1, got "),
+    row(OPENSHIFT, {EXPRESSIONS: {"key": "a", "operator": "Exists"}}, "spec.selector.matchExpressions", "expected a list"),
+    row(OPENSHIFT, expression(key="a", operator="EXISTS"), "spec.selector.matchExpressions[0].operator", "expected one of In"),
+    row(OPENSHIFT, expression(Key="a", operator="Exists"), "spec.selector.matchExpressions[0].Key", "is not a known field"),
+    row(OPENSHIFT, {"spec unhealthyConditions": []}, "spec.unhealthyConditions", "expected at least one condition"),
+    row(OPENSHIFT, {"spec maxUnhealthy": "many"}, "spec.maxUnhealthy", "expected a whole number of at least 0"),
+    row(OPENSHIFT, {"spec maxUnhealthy": "101%"}, "spec.maxUnhealthy", "got '101%'"),
+    row(OPENSHIFT, {"spec maxUnhealthy": "40 %"}, "spec.maxUnhealthy", "got '40 %'"),
+    row(OPENSHIFT, {"spec maxUnhealthy": {"percent": 40}}, "spec.maxUnhealthy", "expected a whole number"),
+    row(OPENSHIFT, {"spec minHealthy": 1}, "spec.minHealthy", "is not a known field"),
+    row(OPENSHIFT, {"spec nodeStartupTimeout": 600}, "spec.nodeStartupTimeout", "expected a duration"),
+    row(OPENSHIFT, {"spec nodeStartupTimeout": "10"}, "spec.nodeStartupTimeout", "with units"),
+    row(OPENSHIFT, {"spec nodeStartupTimeout": "-10m"}, "spec.nodeStartupTimeout", "of at least 0s, got '-10m'"),
+]
+
+OF_CLUSTER_API = [
+    bad
+    for dialect in (FIRST, SECOND)
+    for bad in (
+        row(
+            dialect,
+            {"apiVersion": "cluster.x-k8s.io/v1"},
+            "apiVersion",
+            "expected cluster.x-k8s.io/v1beta1 or cluster.x-k8s.io/v",
+        ),
+        row(dialect, {"spec clusterName": ABSENT}, "spec.clusterName", "expected a non-empty string, got nothing"),
+        row(dialect, {"spec clusterName": ""}, "spec.clusterName", "expected a non-empty string, got ''"),
+        row(dialect, {"spec clusterName": ["prod"]}, "spec.clusterName", "expected a non-empty string, got ['prod']"),
+        row(dialect, {SELECTOR: ABSENT}, "spec.selector", "expected an object, got nothing"),
+        row(dialect, {SELECTOR: {}}, "spec.selector", "an empty selector is refused"),
+        row(
+            dialect,
+            {"spec selector matchLabels": {"cluster.x-k8s.io/cluster-name": "test"}},
+            "spec.selector.matchLabels.cluster.x-k8s.io/cluster-name",
+            "expected spec.clusterName 'prod', got 'test'",
+        ),
+    )
+]
+
+RANGES = ["[5-3]", "3-5", "[3,5]", "[3-5", "[a-b]", "[-1-3]", "[3-]", "[3 - 5]", "[3-5000000000]", "", 5, [3, 5]]
+
+OF_FIRST = [
+    row(FIRST, {"spec maxUnhealthy": "10"}, "spec.maxUnhealthy", "a number must not be quoted, got '10'"),
+    row(FIRST, {"spec maxUnhealthy": "101%"}, "spec.maxUnhealthy", "got '101%'"),
+    row(FIRST, {"spec maxUnhealthy": []}, "spec.maxUnhealthy", "got []"),
+    row(FIRST, {"spec nodeStartupTimeout": "29s"}, "spec.nodeStartupTimeout", "expected 0 or at least 30s, got '29s'"),
+    row(FIRST, {"spec nodeStartupTimeout": "1ns"}, "spec.nodeStartupTimeout", "expected 0 or at least 30s, got '1ns'"),
+    row(FIRST, {"spec nodeStartupTimeout": "-30s"}, "spec.nodeStartupTimeout", "of at least 0s, got '-30s'"),
+    row(FIRST, {"spec checks": {}}, "spec.checks", "is not a known field"),
+    *(row(FIRST, {"spec unhealthyRange": written}, "spec.unhealthyRange", "expected ") for written in RANGES),
+    *(
+        row(
+            FIRST,
+            {"spec unhealthyMachineConditions 0 type": kind},
+            "spec.unhealthyMachineConditions[0].type",
+            f"OwnerRemediated, ExternallyRemediated, got '{kind}'",
+        )
+        for kind in ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+    ),
+    row(
+        FIRST,
+        {"spec unhealthyMachineConditions 0 status": "true"},
+        "spec.unhealthyMachineConditions[0].status",
+        "expected one of True, False, Unknown, got 'true'",
+    ),
+]
+
+NODE_CONDITION = "spec checks unhealthyNodeConditions 0"
+LIMIT = "spec remediation triggerIf unhealthyLessThanOrEqualTo"
+OF_SECOND = [
+    row(SECOND, {"spec checks": []}, "spec.checks", "expected an object, got []"),
+    row(SECOND, {"spec remediation": "none"}, "spec.remediation", "expected an object, got 'none'"),
+    row(SECOND, {"spec maxUnhealthy": "40%"}, "spec.maxUnhealthy", "expected one of checks, clusterName, remediation, selector"),
+    row(SECOND, {"spec checks nodeStartupTimeout": "5m"}, "spec.checks.nodeStartupTimeout", "is not a known field"),
+    row(SECOND, {"spec remediation triggerif": {}}, "spec.remediation.triggerif", "is not a known field"),
+    row(SECOND, {"spec remediation triggerIf": 5}, "spec.remediation.triggerIf", "expected an object, got 5"),
+    row(SECOND, {"spec remediation triggerIf range": "[1-2]"}, "spec.remediation.triggerIf.range", "is not a known field"),
+    row(SECOND, {LIMIT: "10"}, "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "a number must not be quoted"),
+    row(SECOND, {LIMIT: "200%"}, "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "got '200%'"),
+    *(
+        row(
+            SECOND,
+            {"spec remediation triggerIf unhealthyInRange": written},
+            "spec.remediation.triggerIf.unhealthyInRange",
+            "expected ",
+        )
+        for written in RANGES
+    ),
+    *(
+        row(SECOND, {"spec checks nodeStartupTimeoutSeconds": seconds}, "spec.checks.nodeStartupTimeoutSeconds", expectation)
+        for seconds, expectation in (
+            (29, "expected 0 or at least 30, got 29"),
+            (1, "expected 0 or at least 30, got 1"),
+            (-30, "at least 0 and at most 2147483647, got -30"),
+            (2**31, "at most 2147483647, got 2147483648"),
+            ("600", "expected a whole number of at least 0"),
+            (600.0, "expected a whole number of at least 0"),
+        )
+    ),
+    row(SECOND, {"spec checks unhealthyNodeConditions": []}, "spec.checks.unhealthyNodeConditions", "at least one condition"),
+    row(SECOND, {"spec checks unhealthyNodeConditions": {}}, "spec.checks.unhealthyNodeConditions", "expected a list, got {}"),
+    row(SECOND, {"spec checks unhealthyMachineConditions": []}, "spec.checks.unhealthyMachineConditions", "at least one"),
+    row(SECOND, {f"{NODE_CONDITION} timeout": "5m"}, "spec.checks.unhealthyNodeConditions[0].timeout", "is not a known field"),
+    *(
+        row(SECOND, {f"{NODE_CONDITION} timeoutSeconds": seconds}, "spec.checks.unhealthyNodeConditions[0].timeoutSeconds", words)
+        for seconds, words in (
+            (ABSENT, "expected a whole number of at least 0 and at most 2147483647, got nothing"),
+            ("300s", "got '300s'"),
+            (-1, "got -1"),
+            (2**31, "got 2147483648"),
+            (True, "got True"),
+        )
+    ),
+    *(
+        row(
+            SECOND,
+            {"spec checks unhealthyMachineConditions 0 type": kind},
+            "spec.checks.unhealthyMachineConditions[0].type",
+            f"expected none of Ready, Available, HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated, got '{kind}'",
+        )
+        for kind in ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+    ),
+    row(
+        SECOND,
+        {"spec checks unhealthyMachineConditions 0 status": False},
+        "spec.checks.unhealthyMachineConditions[0].status",
+        "expected a non-empty string (quote it), got False",
+    ),
+]
+
+TABLE = [*OF_EVERY_DIALECT, *TIMED, *OF_NODES, *OF_MACHINES, *OF_OPENSHIFT, *OF_CLUSTER_API, *OF_FIRST, *OF_SECOND]
+
+every_bad_object = pytest.mark.parametrize(
+    "bad", TABLE, ids=[f"{bad.dialect}-{bad.field}-{index}" for index, bad in enumerate(TABLE)]
+)
+
+
+@every_bad_object
+def test_one_mistake_is_one_refusal_that_names_object_field_and_expectation(bad: Bad) -> None:
+    with pytest.raises(PolicyError) as refusal:
+        parse(bad.obj)
+    error = refusal.value
+    assert error.field == bad.field
+    assert bad.expectation in error.problem
+    assert error.subject.startswith(bad.obj["kind"])
+    if bad.name == "bad":
+        namespace = (bad.obj["metadata"] or {}).get("namespace")
+        assert error.subject in {"NodeHealthCheck/bad", f"MachineHealthCheck/{namespace}/bad", "MachineHealthCheck"}
+    assert len(str(error)) < LONGEST_MESSAGE
+
+
+@every_bad_object
+def test_a_bad_check_is_listed_as_one_that_may_not_act_and_the_good_one_goes_on(bad: Bad) -> None:
+    """A check that nobody can read must be seen among the others, with no verdict that somebody could take for its own."""
+    answer = answer_of(loaded([bad.obj, a_good_check(bad.dialect), *a_world(bad.dialect)]))
+    (error,) = answer["errors"]
+    assert (error["kind"], error["name"], error["field"]) == (bad.obj["kind"], bad.name, bad.field)
+    assert (error["apiVersion"], error["source"]) == (bad.obj["apiVersion"], "cluster.yaml")
+    assert error["message"].startswith(f"{bad.field}: ")
+    assert bad.expectation in error["message"]
+    assert len(error["message"]) < LONGEST_MESSAGE
+    assert len(answer["checks"]) == 2
+    (listed,) = [each for each in answer["checks"] if each["name"] != "good"]
+    assert (listed["name"], listed["allowed"], listed["reason"]) == (bad.name, False, "InvalidObject")
+    assert (listed["verdicts"], listed["targets"], listed["remediationsAllowed"]) == ([], 0, 0)
+    assert listed["message"] == error["message"]
+    assert_still_evaluated(answer, bad.dialect)
+
+
+def a_sick_world(dialect: str) -> Ledger:
+    """A ledger with one sick target, with neither loader nor file in between."""
+    ledger = Ledger()
+    for name, ready in (("n1", "Unknown"), ("n2", "True"), ("n3", "True")):
+        ledger.put_node(a_node(name, ready), NOW)
+    for target in loaded(a_world(dialect)).ledger.known(NOW).machines.values():
+        assert target.machine is not None
+        ledger.put_machine(target.machine, NOW)
+        if target.cluster is not None:
+            ledger.put_cluster(target.cluster, NOW)
+    return ledger
+
+
+def candidates(ledger: Ledger) -> list[tuple[str, str]]:
+    return [(found.check.name, found.node) for found in ledger.report_parts(NOW).candidates]
+
+
+@every_bad_object
+def test_a_check_that_becomes_bad_admits_nobody_any_more(bad: Bad) -> None:
+    """Its last good version must not go on acting behind the back of the person who has changed it."""
+    good: HealthCheck = parse(a_good_check(bad.dialect, "bad"))
+    ledger = a_sick_world(bad.dialect)
+    ledger.put_check(good)
+    assert candidates(ledger) == [("bad", "n1")]
+    with pytest.raises(PolicyError) as refusal:
+        parse(bad.obj)
+    ledger.put_bad_check(good.ref, str(refusal.value))
+    parts = ledger.report_parts(NOW)
+    assert parts.candidates == ()
+    (report,) = parts.checks
+    assert (report.allowed, report.total, report.remaining, report.error) == (False, 0, 0, str(refusal.value))
+    assert evaluate(ledger.known(NOW)) == ()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_file_with_the_good_version_before_the_bad_one_admits_nobody(dialect: str) -> None:
+    bad = changed(a_good_check(dialect, "bad"), {SELECTOR: 7})
+    cluster = loaded([a_good_check(dialect, "bad"), *a_world(dialect), bad])
+    assert cluster.ledger.report_parts(NOW).candidates == ()
+    answer = answer_of(cluster)
+    assert [(each["name"], each["allowed"], each["verdicts"]) for each in answer["checks"]] == [("bad", False, [])]
+    assert len(answer["errors"]) == 1
+
+
+def test_every_bad_check_of_a_file_is_told_at_once() -> None:
+    """Nobody wants to mend one mistake to be told the next."""
+    bad = [changed(a_good_check(NHC, f"bad-{index}"), {"spec minHealthy": -index}) for index in range(1, 6)]
+    answer = answer_of(loaded([*bad, a_good_check(NHC), *a_world(NHC)]))
+    assert [error["name"] for error in answer["errors"]] == [f"bad-{index}" for index in range(1, 6)]
+    assert [check["name"] for check in answer["checks"] if not check["allowed"]] == [f"bad-{index}" for index in range(1, 6)]
+    assert_still_evaluated(answer, NHC)
+
+
+def test_a_bad_check_does_not_hold_the_others_as_a_closed_brake_would() -> None:
+    """It selects nothing, so it has no say: whoever wants its brake to hold others has to write it so that it can be read."""
+    bad = changed(a_good_check(NHC, "bad"), {"spec minHealthy": "101%"})
+    closed = a_good_check(NHC, "closed") | {"spec": a_good_check(NHC)["spec"] | {"minHealthy": "100%"}}
+    answer = answer_of(loaded([bad, a_good_check(NHC), *a_world(NHC)]))
+    assert_still_evaluated(answer, NHC)
+    held = answer_of(loaded([closed, a_good_check(NHC), *a_world(NHC)]))
+    (good,) = [each for each in held["checks"] if each["name"] == "good"]
+    assert "NodeHealthCheck/closed covers it too" in next(each["heldBy"] for each in good["verdicts"] if each["target"] == "n1")
+
+
+# Whatever may stand anywhere ------------------------------------------------------------------------------------------
+
+STORM = [
+    {"type": kind, "status": "True", "lastTransitionTime": "2026-03-01T11:00:00Z"}
+    for kind in ("StormActive", "StormCooldownActive")
+]
+
+
+def complete(dialect: str) -> Json:
+    """A good check in which every kind of field occurs."""
+    check = a_good_check(dialect, "whole")
+    spec = check["spec"]
+    spec["selector"]["matchExpressions"] = [
+        {"key": "a", "operator": "NotIn", "values": ["b"]},
+        {"key": "c", "operator": "DoesNotExist"},
+    ]
+    check["metadata"]["annotations"] = {"a": "b"}
+    match dialect:
+        case "NodeHealthCheck":
+            del spec["remediationTemplate"]
+            spec |= {"escalatingRemediations": [RUNG, OTHER_RUNG], "pauseRequests": ["me"], "healthyDelay": "5m"}
+            spec |= {"stormCooldownDuration": "5m", "backoff": {"type": "exponential", "limit": "10m"}}
+            check["status"] = {"conditions": STORM, "unhealthyNodes": []}
+        case "OpenShift":
+            spec["remediationTemplate"] = TEMPLATE | {"namespace": NAMESPACE}
+        case "v1beta1":
+            spec |= {"remediationTemplate": TEMPLATE | {"namespace": NAMESPACE}, "unhealthyRange": "[3-5]"}
+        case _:
+            spec["remediation"]["templateRef"] = TEMPLATE
+            spec["remediation"]["triggerIf"]["unhealthyInRange"] = "[3-5]"
+    return copy.deepcopy(check)
+
+
+def places(value: object, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every path of an object but the root's and that of its kind, by which it is recognised."""
+    steps: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        if (*path, str(step)) not in {("apiVersion",), ("kind",)}:
+            yield " ".join((*path, str(step)))
+            yield from places(inner, (*path, str(step)))
+
+
+EVERY_PLACE = [(dialect, path) for dialect in DIALECTS for path in places(complete(dialect))]
+
+WRONG: list[Any] = [None, True, 0, -1, 7, 1.5, "", "text", "2026-03-01T11:00:00Z", [], ["text"], [[]], {}, {"a": {}}, [{"a": []}]]
+
+
+PLACES = [pytest.param(*each, id=f"{each[0]}-{each[1].replace(' ', '.')}") for each in EVERY_PLACE]
+
+
+def refusal_of(obj: Json) -> PolicyError | None:
+    try:
+        parse(obj)
+    except PolicyError as error:
+        return error
+    return None
+
+
+def test_the_complete_objects_are_good() -> None:
+    for dialect in DIALECTS:
+        assert parse(complete(dialect)).ref.name == "whole"
+    assert len(EVERY_PLACE) > 100
+
+
+@pytest.mark.parametrize(("dialect", "path"), PLACES)
+def test_whatever_stands_somewhere_is_taken_or_is_one_refusal(dialect: str, path: str) -> None:
+    for value in WRONG:
+        error = refusal_of(changed(complete(dialect), {path: value}))
+        if error is not None:
+            assert error.field, value
+            assert len(str(error)) < LONGEST_MESSAGE, value
+
+
+@pytest.mark.parametrize(("dialect", "path"), PLACES)
+def test_far_too_much_somewhere_is_told_in_a_few_words(dialect: str, path: str) -> None:
+    for value in (LONG, [LONG], {"a": LONG}, {"type": LONG, "status": LONG}, [0] * MANY):
+        obj = changed(complete(dialect), {path: value})
+        if (error := refusal_of(obj)) is not None:
+            assert len(error.problem) < LONGEST_MESSAGE
+            (told,) = answer_of(loaded([obj]))["errors"]
+            assert len(told["message"]) < LONGEST_MESSAGE
+
+
+UNBOUNDED: dict[str, tuple[str, dict[str, object]]] = {
+    "a field": (NHC, {f"spec {BIG}": 1}),
+    "a label": (NHC, {SELECTOR: {"matchLabels": {BIG: "a"}}}),
+    "a version": (NHC, {"apiVersion": f"remediation.medik8s.io/{BIG}"}),
+    "values that are too many": (OPENSHIFT, expression(key="a", operator="Exists", values=[BIG])),
+    "a cluster": (FIRST, {"spec clusterName": BIG, SELECTOR: {"matchLabels": {"cluster.x-k8s.io/cluster-name": "x"}}}),
+    "a kind that occurs twice": (
+        NHC,
+        ladder(*(RUNG | {"order": order, "remediationTemplate": TEMPLATE | {"kind": BIG}} for order in (1, 2))),
+    ),
+    "the name of the object": (NHC, {"metadata name": BIG, SELECTOR: 7}),
+}
+
+
+@pytest.mark.parametrize("case", UNBOUNDED)
+def test_a_megabyte_as_a_name_is_told_in_a_few_words(case: str) -> None:
+    dialect, changes = UNBOUNDED[case]
+    error = refusal_of(changed(a_good_check(dialect, "bad"), changes))
+    assert error is not None
+    assert len(str(error)) < LONGEST_MESSAGE
+
+
+# What JSON can't say --------------------------------------------------------------------------------------------------
+
+ODD: list[Any] = [10**20, -(10**20), float("nan"), float("inf"), float("-inf"), b"51%", {"51%"}]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_what_only_yaml_can_say_is_a_mistake_of_its_field_and_never_the_default(value: object) -> None:
+    """Numbers beyond 64 bits, `.nan` and `.inf`, `!!binary` and `!!set`. A threshold that can't be read must not become one that
+    nobody has written."""
+    bad = changed(a_good_check(NHC, "bad"), {"spec minHealthy": value})
+    answer = answer_of(loaded([bad, a_good_check(NHC), *a_world(NHC)]))
+    (error,) = answer["errors"]
+    assert (error["name"], error["field"]) == ("bad", "spec.minHealthy")
+    assert [(each["name"], each["allowed"]) for each in answer["checks"]] == [("bad", False), ("good", True)]
+
+
+@pytest.mark.parametrize("value", ODD)
+def test_what_only_yaml_can_say_admits_nobody_under_the_version_before(value: object) -> None:
+    bad = changed(a_good_check(NHC, "bad"), {"spec minHealthy": value})
+    cluster = loaded([a_good_check(NHC, "bad"), *a_world(NHC), bad])
+    assert len(cluster.mistakes) == 1
+    assert cluster.ledger.report_parts(NOW).candidates == ()
+
+
+def test_a_check_that_is_nested_as_deep_as_json_is_read_holds_up_no_other() -> None:
+    deep = changed(a_good_check(NHC, "bad"), {"status": orjson.loads("[" * 1000 + "]" * 1000)})
+    assert_still_evaluated(answer_of(loaded([deep, a_good_check(NHC), *a_world(NHC)])), NHC)
+
+
+STATUSES: list[Any] = [
+    "fine",
+    [],
+    {"conditions": {"type": "StormActive"}},
+    {"conditions": ["StormActive"]},
+    {"conditions": [{"type": "StormActive", "status": "True"}]},
+    {"conditions": [{"type": "StormActive", "status": "True", "lastTransitionTime": "noon"}]},
+    {"conditions": [{"type": 7, "status": "True", "lastTransitionTime": 7}], "unhealthyNodes": 7},
+]
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_status_that_can_not_be_read_makes_no_bad_check(status: object) -> None:
+    """A status is no configuration: another program wrote it, and whoever wrote the check can't mend it."""
+    answer = answer_of(loaded([a_good_check(NHC) | {"status": status}, *a_world(NHC)]))
+    assert answer["errors"] == []
+    assert_still_evaluated(answer, NHC)
+
+
+def test_a_storm_without_a_moment_goes_on() -> None:
+    """The stricter of the two readings."""
+    stormy = changed(a_good_check(NHC), {"spec stormCooldownDuration": "5m"}) | {"status": STATUSES[4]}
+    (check,) = answer_of(loaded([stormy, *a_world(NHC)]))["checks"]
+    assert (check["allowed"], check["reason"]) == (False, "StormActive")
+
+
+def test_a_misspelt_field_of_a_node_health_checks_template_is_refused() -> None:
+    """A namespace that was misspelt is one that was not given: the template would be looked for elsewhere."""
+    error = refusal_of(changed(a_good_check(NHC), {"spec remediationTemplate": TEMPLATE | {"namespcae": "remediators"}}))
+    assert error is not None
+    assert error.field == "spec.remediationTemplate.namespcae"
+
+
+# Bad Nodes, Machines and what surrounds them --------------------------------------------------------------------------
+
+BAD_NODES: list[tuple[dict[str, object], str]] = [
+    ({"metadata": ABSENT}, "metadata.name"),
+    ({"metadata": []}, "metadata.name"),
+    ({"metadata name": ABSENT}, "metadata.name"),
+    ({"metadata name": ""}, "metadata.name"),
+    ({"metadata name": 7}, "$.metadata.name"),
+    ({"metadata uid": 7}, "$.metadata.uid"),
+    ({"metadata labels": 7}, "$.metadata.labels"),
+    ({"metadata labels": ["a"]}, "$.metadata.labels"),
+    ({"metadata labels": {"a": True}}, "$.metadata.labels"),
+    ({"metadata annotations": "a"}, "$.metadata.annotations"),
+    ({"metadata deletionTimestamp": 7}, "$.metadata.deletionTimestamp"),
+    ({"spec": "x"}, "$.spec"),
+    ({"status": []}, "$.status"),
+    ({"status conditions": "Ready"}, "$.status.conditions"),
+    ({"status conditions": {"type": "Ready"}}, "$.status.conditions"),
+    ({"status conditions": ["Ready"]}, "$.status.conditions[0]"),
+]
+BAD_NODES_ONLY: list[tuple[dict[str, object], str]] = [
+    ({"spec": {"taints": "x"}}, "$.spec.taints"),
+    ({"spec": {"unschedulable": "yes"}}, "$.spec.unschedulable"),
+    ({"status conditions 0 status": True}, "$.status.conditions[0].status"),
+    ({"status conditions 0 lastTransitionTime": "yesterday"}, "$.status.conditions[0].lastTransitionTime"),
+    ({"status conditions 0 lastTransitionTime": 1772366400}, "$.status.conditions[0].lastTransitionTime"),
+    ({"status conditions 0 lastTransitionTime": "2026-02-30T00:00:00Z"}, "$.status.conditions[0].lastTransitionTime"),
+    ({"status nodeInfo": "x"}, "$.status.nodeInfo"),
+]
+BAD_MACHINES_ONLY: list[tuple[dict[str, object], str]] = [
+    ({"metadata namespace": 7}, "$.metadata.namespace"),
+    ({"metadata ownerReferences": {}}, "$.metadata.ownerReferences"),
+    ({"metadata creationTimestamp": "yesterday"}, "$.metadata.creationTimestamp"),
+    ({"spec": {"providerID": 7}}, "$.spec.providerID"),
+    ({"status phase": 7}, "$.status.phase"),
+    ({"status nodeRef": "n4"}, "$.status.nodeRef"),
+    ({"status lastUpdated": "yesterday"}, "$.status.lastUpdated"),
+]
+
+
+def bad_targets() -> list[Any]:
+    rows: list[tuple[str, str, dict[str, object], str]] = [(NHC, "Node", *each) for each in (*BAD_NODES, *BAD_NODES_ONLY)]
+    for dialect in (OPENSHIFT, FIRST, SECOND):
+        rows += [(dialect, "Machine", *each) for each in (*BAD_NODES, *BAD_MACHINES_ONLY)]
+    return [pytest.param(*each, id=f"{each[0]}-{each[1]}-{next(iter(each[2]))}-{index}") for index, each in enumerate(rows)]
+
+
+@pytest.mark.parametrize(("dialect", "kind", "changes", "where"), bad_targets())
+def test_a_bad_target_is_one_mistake_and_holds_up_no_other(
+    dialect: str, kind: str, changes: dict[str, object], where: str
+) -> None:
+    good = a_node_object("n4", ready="Unknown") if kind == "Node" else a_machine_object(dialect, "n4")
+    good["status"].setdefault("conditions", [])
+    bad = changed(good, changes)
+    answer = answer_of(loaded([bad, a_good_check(dialect), *a_world(dialect)]))
+    (error,) = answer["errors"]
+    metadata = bad["metadata"] if isinstance(bad.get("metadata"), dict) else {}
+    name = metadata.get("name", "")
+    assert (error["kind"], error["name"], error["field"]) == (kind, name if isinstance(name, str) else shown(name), None)
+    assert error["message"].startswith(f"expected a {kind}: ")
+    assert where in error["message"]
+    assert len(error["message"]) < LONGEST_MESSAGE
+    assert len(answer["checks"]) == 1
+    assert_still_evaluated(answer, dialect)
+
+
+def test_a_megabyte_in_a_node_is_told_in_a_few_words() -> None:
+    for changes in ({"metadata labels": BIG}, {"metadata labels": {BIG: 7}}, {"status conditions 0 lastTransitionTime": BIG}):
+        answer = answer_of(loaded([changed(a_node_object("n4"), dict(changes)), a_good_check(NHC), *a_world(NHC)]))
+        (error,) = answer["errors"]
+        assert len(error["message"]) < LONGEST_MESSAGE
+        assert_still_evaluated(answer, NHC)
+
+
+EDGES = ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"]
+"""Moments that every API server stores, and that can't be added to or written in UTC."""
+
+
+@pytest.mark.parametrize("moment", EDGES)
+def test_a_node_at_the_edge_of_the_calendar_holds_up_no_other(moment: str) -> None:
+    """Whoever may write a Node's status must not be able to silence the watch over all others."""
+    edge = changed(a_node_object("n4", ready="Unknown"), {"status conditions 0 lastTransitionTime": moment})
+    edge["metadata"]["labels"] = {WORKER: "", "edge": "yes"}
+    others = a_good_check(NHC) | {"spec": a_good_check(NHC)["spec"] | {"minHealthy": 2}}
+    answer = answer_of(loaded([others, edge, *a_world(NHC)]))
+    (good,) = answer["checks"]
+    assert {each["target"]: each["action"] for each in good["verdicts"]}["n1"] == ACTIONS[NHC]
+
+
+@pytest.mark.parametrize("field", ["metadata creationTimestamp", "status lastUpdated"])
+def test_a_machine_at_the_edge_of_the_calendar_holds_up_no_other(field: str) -> None:
+    dialect = SECOND if field.startswith("metadata") else OPENSHIFT
+    edge = changed(a_machine_object(dialect, "n4"), {field: EDGES[0], "status nodeRef": None})
+    answer = answer_of(loaded([a_good_check(dialect), *a_world(dialect), edge]))
+    (good,) = answer["checks"]
+    assert {each["target"]: each["action"] for each in good["verdicts"]}["n1"] == ACTIONS[dialect]
+
+
+def test_a_storm_at_the_edge_of_the_calendar_holds_up_no_other() -> None:
+    edge = changed(complete(NHC), {"status conditions 1 lastTransitionTime": EDGES[0]})
+    answer = answer_of(loaded([edge, a_good_check(NHC), *a_world(NHC)]))
+    assert {check["name"] for check in answer["checks"]} == {"good", "whole"}
+
+
+SURROUNDINGS: dict[str, Json] = {
+    "a budget's status": etcd_budget(0, 1) | {"status": "fine"},
+    "an upgrade's status": {
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "ClusterVersion",
+        "metadata": {"name": "version"},
+        "status": "fine",
+    },
+    "a guard's labels": {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "other", "namespace": "openshift-etcd", "labels": ["guard"]},
+    },
+}
+
+
+@pytest.mark.parametrize("case", SURROUNDINGS)
+def test_bad_surroundings_are_at_most_one_mistake_and_hold_up_no_check(case: str) -> None:
+    answer = answer_of(loaded([SURROUNDINGS[case], a_good_check(NHC), *a_world(NHC)]))
+    assert len(answer["errors"]) <= 1
+    assert_still_evaluated(answer, NHC)
+
+
+def test_a_bad_budget_is_one_mistake_and_not_that_of_the_next_one() -> None:
+    bad = changed(etcd_budget(0, 1), {"status disruptionsAllowed": "some"})
+    answer = answer_of(loaded([bad, etcd_budget(1, 1), a_good_check(NHC), *a_world(NHC)]))
+    assert [error["name"] for error in answer["errors"]] == ["etcd-guard-pdb-0"]

@@ -1,0 +1,128 @@
+"""Whom a drain evicts: kubectl's filters over every kind of pod (S29, K05)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.episode.drain import DrainOptions, DrainPod, Fate, drain_options, plan_drain, rule
+from tests.vectors.fencing import VECTORS
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+DEFAULT = DrainOptions()
+ALL = DrainOptions(force=True, ignore_daemon_sets=True, delete_empty_dir=True)
+
+
+def pod(name: str = "default/web", **fields: object) -> DrainPod:
+    return DrainPod(name=name, uid=name, **fields)  # type: ignore[arg-type]
+
+
+ZOO = {
+    "rs": pod(),
+    "ds": pod(daemon_set="logs"),
+    "ds orphaned": pod(daemon_set="logs", orphaned=True),
+    "ds Succeeded": pod(daemon_set="logs", finished=True),
+    "mirror": pod(mirror=True, managed=False),
+    "rs with emptyDir": pod(empty_dir=True),
+    "rs with emptyDir Failed": pod(empty_dir=True, finished=True),
+    "bare": pod(managed=False),
+    "bare Succeeded": pod(managed=False, finished=True),
+}
+K05 = VECTORS["K05"]
+
+
+def test_k05_every_kind_of_pod_is_here() -> None:
+    assert list(ZOO) == K05["pods"]
+
+
+@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["default_flags"], strict=True)))
+def test_without_flags(kind: str, fate: str) -> None:
+    """K05."""
+    assert rule(ZOO[kind], DEFAULT, NOW).fate.value == fate
+
+
+@pytest.mark.parametrize(("kind", "fate"), list(zip(ZOO, K05["all_flags"], strict=True)))
+def test_with_all_flags(kind: str, fate: str) -> None:
+    """K05: and the warnings that kubectl loses are told, too."""
+    ruling = rule(ZOO[kind], ALL, NOW)
+    assert ruling.fate.value == fate
+    assert bool(ruling.warnings) is (kind in K05["warned_under_all_flags"])
+
+
+def test_every_filter_s_warning_is_told() -> None:
+    ruling = rule(pod(daemon_set="logs", orphaned=True, empty_dir=True, managed=False), ALL, NOW)
+    assert ruling.fate is Fate.EVICT
+    assert len(ruling.warnings) == 3
+
+
+def test_one_refusal_and_nothing_at_all_is_evicted() -> None:
+    """S29."""
+    plan = plan_drain([*ZOO.values()], DrainOptions(force=True, ignore_daemon_sets=True), NOW)
+    assert plan.evict == ()
+    assert plan.errors == ("default/web: has data in an emptyDir (delete-emptydir-data gives it up)",)
+    assert plan_drain([*ZOO.values()], ALL, NOW).evict
+
+
+@pytest.mark.parametrize(
+    ("ago", "skip", "fate"), [(31, 30, Fate.SKIP), (30, 30, Fate.EVICT), (31, None, Fate.EVICT), (-5, 30, Fate.EVICT)]
+)
+def test_what_has_been_terminating_for_long_is_not_waited_for(ago: int, skip: int | None, fate: Fate) -> None:
+    """S31: and said to be no evidence."""
+    options = DrainOptions(skip_deleting=None if skip is None else timedelta(seconds=skip))
+    ruling = rule(pod(deleting=NOW - timedelta(seconds=ago)), options, NOW)
+    assert ruling.fate is fate
+    assert bool(ruling.warnings) is (fate is Fate.SKIP)
+
+
+PODS = st.builds(
+    DrainPod,
+    name=st.sampled_from(["a", "b"]),
+    uid=st.just("uid"),
+    finished=st.booleans(),
+    daemon_set=st.sampled_from(["", "logs"]),
+    orphaned=st.booleans(),
+    mirror=st.booleans(),
+    empty_dir=st.booleans(),
+    managed=st.booleans(),
+)
+OPTIONS = st.builds(DrainOptions, force=st.booleans(), ignore_daemon_sets=st.booleans(), delete_empty_dir=st.booleans())
+
+
+@given(pods=st.lists(PODS, max_size=6), options=OPTIONS)
+def test_mirror_pods_are_never_touched_and_daemon_set_pods_are_left(pods: list[DrainPod], options: DrainOptions) -> None:
+    """S29, under any flags."""
+    plan = plan_drain(pods, options, NOW)
+    assert not any(each.mirror for each in plan.evict)
+    assert not any(each.daemon_set and not each.orphaned and not each.finished for each in plan.evict)
+    assert not (plan.errors and plan.evict)
+
+
+class TestOptions:
+    def test_parameters_are_kubectl_s_flags(self) -> None:
+        written = {
+            "force": "true",
+            "ignore-daemonsets": "1",
+            "delete-emptydir-data": "no",
+            "grace-period": "10",
+            "skip-wait-for-delete-timeout": "30",
+        }
+        assert drain_options(written) == DrainOptions(
+            force=True, ignore_daemon_sets=True, grace=timedelta(seconds=10), skip_deleting=timedelta(seconds=30)
+        )
+        assert drain_options({"grace-period": "-1", "skip-wait-for-delete-timeout": "0"}) == DEFAULT
+
+    @pytest.mark.parametrize(
+        ("written", "told"),
+        [
+            ({"force": "maybe"}, "force"),
+            ({"grace-period": "10s"}, "grace-period"),
+            ({"disable-eviction": "true"}, "disable-eviction"),
+        ],
+    )
+    def test_what_cannot_be_used_is_named(self, written: dict[str, str], told: str) -> None:
+        """S30: a drain has no flag that deletes."""
+        with pytest.raises(ValueError, match=f"^{told}: "):
+            drain_options(written)

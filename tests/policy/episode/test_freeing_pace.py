@@ -1,0 +1,88 @@
+"""How many pods may be freed in a minute: never more in any minute, whatever becomes of those who were let go."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.episode.freeing_pace import MINUTE, Portion, PortionAnswer, PortionRequest, portion_of, standing
+from tests.policy.builders import NOW
+
+WITHIN = timedelta(seconds=15)
+
+
+def asked(pods: int, *, per_minute: int = 10, incident: str = "a", number: int = 1) -> PortionRequest:
+    return PortionRequest(node="n1", incident=incident, number=number, pods=pods, per_minute=per_minute)
+
+
+def handed_out(
+    request: PortionRequest, portions: tuple[Portion, ...] = (), now: datetime = NOW
+) -> tuple[tuple[Portion, ...], PortionAnswer]:
+    return portion_of(portions, request, now, used_within=WITHIN)
+
+
+def test_whoever_wants_less_than_is_left_gets_it_for_a_moment() -> None:
+    portions, answer = handed_out(asked(4))
+    assert answer == PortionAnswer(pods=4, until=NOW + WITHIN)
+    assert handed_out(asked(9, incident="b"), portions)[1].pods == 6
+
+
+def test_where_nothing_is_left_it_is_said_when_something_will_be() -> None:
+    portions, _ = handed_out(asked(10))
+    later = NOW + timedelta(seconds=20)
+    still, answer = handed_out(asked(1, incident="b"), portions, later)
+    assert answer == PortionAnswer(again=NOW + WITHIN + MINUTE)
+    assert still == portions
+    assert answer.again is not None
+    assert handed_out(asked(1, incident="b", number=2), portions, answer.again)[1].pods == 1
+
+
+def test_the_same_question_has_the_same_answer_and_counts_once() -> None:
+    """S33: the answer was lost, and its activity asks again."""
+    portions, answer = handed_out(asked(10))
+    again, repeated = handed_out(asked(10), portions, NOW + timedelta(seconds=3))
+    assert (again, repeated) == (portions, answer)
+
+
+def test_a_node_with_more_pods_than_a_minute_allows_goes_minute_by_minute() -> None:
+    portions, answer = handed_out(asked(25))
+    sizes, now = [answer.pods], NOW
+    for number in (2, 3):
+        _, wait = handed_out(asked(25 - sum(sizes), number=10 * number), portions, now)
+        assert wait.again is not None
+        now = wait.again
+        portions, answer = handed_out(asked(25 - sum(sizes), number=number), portions, now)
+        sizes.append(answer.pods)
+    assert sizes == [10, 10, 5]
+    assert len(portions) == 1, "what counts no more is forgotten"
+
+
+def test_a_limit_that_was_lowered_holds_for_what_comes_next() -> None:
+    portions, _ = handed_out(asked(8))
+    assert handed_out(asked(1, per_minute=5, incident="b"), portions)[1].pods == 0
+
+
+ASKS = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(1, 12), st.sampled_from("abc"), st.floats(0, WITHIN.total_seconds())), max_size=40
+)
+
+
+@given(asks=ASKS, limit=st.integers(1, 15))
+def test_in_no_minute_more_are_freed_than_the_limit(asks: list[tuple[int, int, str, float]], limit: int) -> None:
+    """Each portion is used at whichever moment it may be, as a whole; others die with theirs in their hands."""
+    portions, now = tuple[Portion, ...](), NOW
+    freed: list[tuple[datetime, int]] = []
+    for number, (pause, pods, incident, used_after) in enumerate(asks):
+        now += timedelta(seconds=pause)
+        portions, answer = handed_out(asked(pods, per_minute=limit, incident=incident, number=number), portions, now)
+        if answer.until is not None:
+            assert answer.pods <= pods
+            freed.append((now + timedelta(seconds=used_after), answer.pods))
+        else:
+            assert answer.again is not None
+            assert answer.again > now
+    for moment, _ in freed:
+        assert sum(pods for at, pods in freed if moment <= at < moment + MINUTE) <= limit
+    assert len(standing(portions, now)) <= limit

@@ -1,0 +1,115 @@
+"""Who is taking a node or its Machine away, and what follows for those who would act on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from policy.episode.vetoes import going
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView, Taint
+from policy.scan.candidates import failing
+from policy.scan.explanation import explain
+from policy.scan.ledger import Ledger
+from policy.scan.report import Candidate
+from policy.values.object_refs import Dialect
+from tests.policy.builders import NOW, a_check, a_node
+
+NODE = "node-1"
+SICK = a_node(NODE, "Unknown", 60)
+MACHINE = MachineView(dialect=Dialect.OPENSHIFT, namespace="machines", name="m-1", node_name=NODE, controller="MachineSet/set")
+
+
+def tainted(key: str, value: str = "") -> NodeView:
+    return replace(SICK, taints=(Taint(key=key, effect="NoSchedule", value=value),))
+
+
+def chosen(key: str, value: str = "") -> MachineView:
+    return replace(MACHINE, annotations={key: value})
+
+
+TAKEN = [
+    (tainted("ToBeDeletedByClusterAutoscaler", "1732262400"), None, "the cluster autoscaler"),
+    (tainted("karpenter.sh/disrupted"), None, "karpenter"),
+    (tainted("karpenter.sh/disruption", "disrupting"), None, "karpenter"),
+    (replace(SICK, deleting=True), None, "Node node-1 is being deleted"),
+    (replace(SICK, annotations={"node.machine.sapcloud.io/trigger-deletion-by-mcm": "true"}), None, "machine-controller-manager"),
+    (SICK, replace(MACHINE, deleting=True), "Machine m-1 is being deleted"),
+    (SICK, chosen("machine.openshift.io/delete-machine", "yes"), "machine.openshift.io/delete-machine"),
+    (SICK, chosen("machine.openshift.io/cluster-api-delete-machine", "yes"), "cluster-api-delete-machine"),
+    (SICK, chosen("cluster.x-k8s.io/delete-machine"), "cluster.x-k8s.io/delete-machine"),
+    (SICK, chosen("machinepriority.machine.sapcloud.io", "1"), "machinepriority.machine.sapcloud.io=1"),
+]
+
+NOT_TAKEN = [
+    (SICK, MACHINE),
+    (tainted("DeletionCandidateOfClusterAutoscaler", "1732262400"), None),
+    (tainted("karpenter.sh/unregistered"), None),
+    (replace(SICK, annotations={"node.machine.sapcloud.io/trigger-deletion-by-mcm": "false"}), None),
+    (SICK, chosen("machine.openshift.io/delete-machine")),
+    (SICK, chosen("machinepriority.machine.sapcloud.io", "3")),
+]
+
+
+@pytest.mark.parametrize(("node", "machine", "who"), TAKEN)
+def test_who_is_taking_it_away_is_said(node: NodeView, machine: MachineView | None, who: str) -> None:
+    assert who in going(node, machine)
+
+
+@pytest.mark.parametrize(("node", "machine"), NOT_TAKEN)
+def test_a_thought_of_taking_it_away_is_no_reason(node: NodeView, machine: MachineView | None) -> None:
+    """The autoscaler's candidates may stay for ever; an empty value marks no Machine of OpenShift."""
+    assert going(node, machine) == ""
+
+
+def test_a_deletion_of_our_own_is_nobody_else_s() -> None:
+    deleting = replace(MACHINE, deleting=True)
+    assert going(SICK, deleting, ours=True) == ""
+    assert "autoscaler" in going(tainted("ToBeDeletedByClusterAutoscaler"), deleting, ours=True)
+
+
+def ledger_of(node: NodeView, machine: MachineView | None) -> Ledger:
+    ledger = Ledger()
+    ledger.put_check(a_check(minHealthy=0))
+    ledger.put_node(node, NOW)
+    if machine is not None:
+        ledger.put_machine(machine, NOW)
+    return ledger
+
+
+def candidate(ledger: Ledger) -> Candidate:
+    (found,) = ledger.report_parts(NOW).candidates
+    return found
+
+
+class TestCandidates:
+    @pytest.mark.parametrize(("node", "machine", "who"), [each for each in TAKEN if not each[0].deleting])  # that is skipped
+    def test_it_is_left_alone_and_told_by_whom_it_is_held(self, node: NodeView, machine: MachineView | None, who: str) -> None:
+        """S20: two systems that act on one machine are worse than either; status, Events and `explain` name the other one."""
+        ledger = ledger_of(node, machine)
+        assert who in candidate(ledger).refused
+        assert failing(ledger.known(NOW), frozenset()) == {}
+        (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
+        assert who in opinion.target.held_by
+
+    @pytest.mark.parametrize(("node", "machine"), NOT_TAKEN)
+    def test_all_others_are_acted_on(self, node: NodeView, machine: MachineView | None) -> None:
+        ledger = ledger_of(node, machine)
+        assert candidate(ledger).refused == ""
+        assert failing(ledger.known(NOW), frozenset()) != {}
+
+    def test_the_taint_is_news_as_soon_as_it_is_there(self) -> None:
+        ledger = ledger_of(SICK, None)
+        version = ledger.version
+        ledger.put_node(tainted("ToBeDeletedByClusterAutoscaler"), NOW)
+        assert ledger.version != version
+        assert "autoscaler" in candidate(ledger).refused
+        ledger.put_node(SICK, NOW)
+        assert candidate(ledger).refused == ""
+
+    def test_a_word_on_its_machine_is_news_too(self) -> None:
+        ledger = ledger_of(SICK, MACHINE)
+        version = ledger.version
+        ledger.put_machine(chosen("cluster.x-k8s.io/delete-machine"), NOW)
+        assert ledger.version != version

@@ -1,0 +1,157 @@
+"""What a reading of a fence device means, what is remembered and what is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from policy.fence.device_check import (
+    Answer,
+    DeviceAnswer,
+    DeviceMemory,
+    DeviceRow,
+    DeviceTidings,
+    DeviceToCheck,
+    NodeToCheck,
+    Remembered,
+    devices_of,
+    report_of,
+    row_of,
+)
+from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.power import PowerState
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, tells=True)
+BMC = PowerDevice(driver="ipmi", endpoint="ipmi://a:623")
+
+
+def answer(kind: Answer = Answer.ANSWERS, *, hour: float = 0, state: PowerState = PowerState.ON) -> DeviceAnswer:
+    at = NOON + timedelta(hours=hour)
+    if kind is not Answer.ANSWERS:
+        return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, problem="no answer")
+    return DeviceAnswer(endpoint=BMC.endpoint, answer=kind, at=at, state=state, latency=timedelta(milliseconds=99.6))
+
+
+def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NODE) -> list[DeviceTidings]:
+    """What is told of these answers, one after the other."""
+    found = []
+    for each in answers:
+        if (heard := remembered.hear(node, each)) is not None:
+            remembered.told(heard)
+            found.append(heard)
+    return found
+
+
+def test_only_a_change_is_told() -> None:
+    silent, ok, unread = answer(Answer.SILENT, hour=1), answer(), answer(Answer.UNREAD)
+    found = told(Remembered(DeviceMemory()), ok, ok, silent, unread, silent, silent, unread, ok, ok)
+    assert [each.reason.value for each in found] == ["FenceDeviceSilent", "FenceDeviceAnswers"]
+    assert {each.since for each in found} == {NOON}
+    assert (
+        found[0].message == "the node could not be fenced by ipmi://a:623: no answer; its last answer was at 2026-11-21T12:00:00Z"
+    )
+    assert found[1].message == "ipmi://a:623 answers again; its last answer was at 2026-11-21T12:00:00Z"
+
+
+def test_a_device_that_has_never_answered_is_told_where_somebody_configured_it() -> None:
+    (first,) = told(Remembered(DeviceMemory()), answer(Answer.SILENT), answer(Answer.SILENT))
+    assert (first.since, first.message.endswith("; it has not answered before")) == (None, True)
+    assert told(Remembered(DeviceMemory()), answer(), answer(Answer.SILENT), node=replace(NODE, tells=False)) == []
+
+
+def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all_the_same() -> None:
+    remembered, held = Remembered(DeviceMemory()), replace(NODE, held="incident-1")
+    assert told(remembered, answer(Answer.SILENT), answer(hour=2), node=held) == []
+    assert remembered.last_success("node-1", BMC.endpoint) == NOON + timedelta(hours=2)
+
+
+def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() -> None:
+    remembered = Remembered(DeviceMemory())
+    first, second = (remembered.hear(NODE, answer(Answer.SILENT, hour=hour)) for hour in (1, 2))
+    assert first is not None
+    assert second is not None
+    assert first.identity == second.identity
+
+
+def test_what_is_carried_is_what_is_known() -> None:
+    remembered = Remembered(DeviceMemory())
+    told(remembered, answer(), answer(Answer.SILENT))
+    carried = remembered.carried()
+    assert carried == DeviceMemory(answered={"node-1": {BMC.endpoint: int(NOON.timestamp())}}, silent=(("node-1", BMC.endpoint),))
+    assert told(Remembered(carried), answer(Answer.SILENT, hour=3)) == []
+    assert [each.reason.value for each in told(Remembered(carried), answer(hour=3))] == ["FenceDeviceAnswers"]
+
+
+def test_what_is_carried_is_bounded_and_never_forgets_what_was_told() -> None:
+    remembered = Remembered(DeviceMemory(silent=(("node-9", "ipmi://z:623"),)))
+    for number in range(50):
+        remembered.hear(NodeToCheck(node=f"node-{number:02}"), answer())
+    carried = remembered.carried(most=500)
+    assert 0 < len(carried.answered) < 20
+    assert carried.silent == (("node-9", "ipmi://z:623"),)
+    assert len(remembered.carried().answered) == 50
+
+
+def test_what_left_is_forgotten() -> None:
+    remembered = Remembered(
+        DeviceMemory(answered={"node-1": {"a": 1, "b": 2}, "gone": {"c": 3}}, silent=(("node-1", "b"), ("gone", "c")))
+    )
+    remembered.keep_devices("node-1", ["a"])
+    remembered.keep_devices("unknown", [])
+    remembered.keep_nodes({"node-1"})
+    assert remembered.carried() == DeviceMemory(answered={"node-1": {"a": 1}})
+
+
+@pytest.mark.parametrize(
+    ("state", "path", "node", "warning"),
+    [
+        (PowerState.ON, False, NODE, ""),
+        (PowerState.OFF, False, NODE, "off although the node is Ready: is it the right machine?"),
+        (PowerState.OFF, True, NODE, "cut although the node is Ready"),
+        (PowerState.OFF, False, replace(NODE, ready=False), ""),
+        (PowerState.OFF, False, replace(NODE, held="i-1"), "incident i-1 is open"),
+    ],
+)
+def test_what_looks_wrong_although_the_device_answers(state: PowerState, path: bool, node: NodeToCheck, warning: str) -> None:
+    """S9: an off that the node does not know of may be somebody else's machine."""
+    row = row_of(node, DeviceToCheck(device=BMC, path=path), answer(state=state), NOON)
+    assert (row.warning, row.problem, row.latency_ms) == (warning, "", 100)
+
+
+def test_a_plans_devices_are_those_of_power_and_of_paths_each_once() -> None:
+    other, port = (
+        replace(BMC, endpoint="ipmi://b:623"),
+        PowerDevice(driver="fence_brocade", endpoint="brocade://s/4", site="oslo"),
+    )
+    plan = FencingPlan(
+        source="test",
+        levels=((BMC, other), (BMC,)),
+        isolation=(
+            PlannedMethod(name="cordon", act=Act.CORDON),
+            PlannedMethod(name="fc-off", act=Act.CUT_PATH, device=port),
+            PlannedMethod(name="detach", act=Act.DETACH_VOLUMES, device=BMC),
+        ),
+        recovery=(PlannedMethod(name="fc-on", act=Act.RESTORE_PATH, device=port),),
+        act_deadline=timedelta(seconds=7),
+    )
+    found = [(each.device.endpoint, each.path, each.deadline) for each in devices_of(plan)]
+    seven = timedelta(seconds=7)
+    assert found == [("ipmi://a:623", False, seven), ("ipmi://b:623", False, seven), ("brocade://s/4", True, seven)]
+
+
+def test_a_report_has_its_problems_first_and_is_bounded() -> None:
+    rows = [
+        DeviceRow(node="node-10", endpoint="e", answer=Answer.ANSWERS),
+        DeviceRow(node="node-2", endpoint="e", answer=Answer.ANSWERS),
+        DeviceRow(node="node-3", endpoint="e", answer=Answer.ANSWERS, warning="off"),
+        DeviceRow(node="node-4", problem="no configuration"),
+        DeviceRow(node="node-1", endpoint="e", answer=Answer.SILENT, problem="no answer"),
+    ]
+    whole = report_of("prod", rows, began=NOON, ended=NOON, nodes=5)
+    assert [row.node for row in whole.rows] == ["node-1", "node-4", "node-3", "node-2", "node-10"]
+    assert (whole.devices, whole.answering, whole.problems, whole.left_out) == (4, 3, 2, 0)
+    part = report_of("prod", rows, began=NOON, ended=NOON, nodes=5, most=2)
+    assert ([row.node for row in part.rows], part.left_out, part.problems) == (["node-1", "node-4"], 3, 2)

@@ -1,0 +1,371 @@
+"""FencingTemplate: what becomes of it for one node, and what is refused in which words."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from policy.fence.limits import MOST_RESTARTS, MOST_TRIES
+from policy.fence.plan import CredentialRef, FencingPlan, Freeing
+from policy.fence.power_devices import DEVICE_FIELDS, SECRET_FIELDS
+from policy.fence.templates import PLAN_FIELDS
+from policy.values.errors import PolicyError
+from tests.policy.builders import a_node
+from tests.policy.fencing_builders import plan_of_template
+
+CRD = Path(__file__).parents[3] / "deploy" / "crds" / "fencingtemplates.nodewarden.io.yaml"
+
+DEVICE: dict[str, Any] = {
+    "driver": "ipmi",
+    "parameters": {"ipport": 6230},
+    "nodeParameters": {"node-1": {"ip": "10.0.0.1"}, "node-2": {"ip": "10.0.0.2", "ipport": "7000"}},
+    "secretRef": {"name": "bmc-{{ .NodeName }}"},
+}
+
+
+def template(power: object = None, **spec: object) -> dict[str, object]:
+    return {
+        "apiVersion": "nodewarden.io/v1alpha1",
+        "kind": "FencingTemplate",
+        "metadata": {"name": "bmc", "namespace": "nodewarden"},
+        "spec": {"template": {"spec": {"power": [DEVICE] if power is None else power} | spec}},
+    }
+
+
+def a_plan(power: object = None, node: str = "node-1", **spec: object) -> FencingPlan:
+    return plan_of_template(template(power, **spec), a_node(node, provider_id=f"sim:///{node}"))
+
+
+def test_a_template_that_says_little_takes_the_defaults_of_a_plan() -> None:
+    plan = a_plan()
+    assert plan == FencingPlan(source="FencingTemplate/nodewarden/bmc", levels=(plan.devices,))
+
+
+def test_every_field_of_a_template_reaches_the_plan() -> None:
+    plan = a_plan(
+        waitBeforePower="0",
+        tries=1,
+        restarts=0,
+        retryInterval="1s",
+        actDeadline="30s",
+        offTimeout="2m",
+        freeTimeout="3m",
+        bootTimeout="4m",
+        freeing="deletion",
+    )
+    assert (plan.wait_before_power, plan.retry_interval, plan.act_deadline) == (
+        timedelta(0),
+        timedelta(seconds=1),
+        timedelta(seconds=30),
+    )
+    assert (plan.off_timeout, plan.free_timeout, plan.boot_timeout) == (
+        timedelta(minutes=2),
+        timedelta(minutes=3),
+        timedelta(minutes=4),
+    )
+    assert (plan.tries, plan.restarts, plan.freeing) == (1, 0, Freeing.DELETION)
+
+
+def test_the_longest_of_everything_is_still_accepted() -> None:
+    plan = a_plan(
+        waitBeforePower="24h",
+        tries=10,
+        restarts=5,
+        retryInterval="10m",
+        offTimeout="10m",
+        freeTimeout="30m",
+        bootTimeout="2h",
+    )
+    assert (plan.tries, plan.restarts, plan.boot_timeout) == (10, 5, timedelta(hours=2))
+
+
+# Devices ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_gets_its_own_device_and_the_shared_parameters() -> None:
+    """S11: what is nearer to the node beats what is shared, value by value."""
+    (device,) = a_plan().devices
+    assert device.endpoint == "ipmi://10.0.0.1:6230"
+    assert device.parameters == {"ip": "10.0.0.1", "ipport": "6230"}
+    assert device.credentials == (
+        CredentialRef(name="bmc-node-1", namespace="nodewarden", keys={"username": "username", "password": "password"}),
+    )
+    assert device.site == "default"
+    (other,) = a_plan(node="node-2").devices
+    assert other.endpoint == "ipmi://10.0.0.2:7000"
+
+
+def test_one_device_may_stand_without_a_list() -> None:
+    assert a_plan(DEVICE) == a_plan([DEVICE])
+
+
+def test_a_secret_may_live_elsewhere_under_other_keys() -> None:
+    reference = {"name": "s", "namespace": "other", "usernameKey": "u", "passwordKey": "p"}
+    (device,) = a_plan(DEVICE | {"secretRef": reference, "site": "rack-4"}).devices
+    assert device.credentials == (CredentialRef(name="s", namespace="other", keys={"username": "u", "password": "p"}),)
+    assert device.site == "rack-4"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "endpoint"),
+    [
+        ({"ip": "BMC-{{ .NodeName }}.lan"}, "ipmi://bmc-node-1.lan:623"),
+        ({"ip": "bmc-{{.NodeName}}.lan", "ipport": "623"}, "ipmi://bmc-node-1.lan:623"),
+        ({"ip": "{{ .ProviderID }}.lan", "ipport": 161}, "ipmi://machine-7.lan:161"),
+    ],
+)
+def test_values_with_the_nodes_name_or_provider_id_identify_its_device(parameters: dict[str, object], endpoint: str) -> None:
+    """S10."""
+    power = {"driver": "ipmi", "parameters": parameters, "secretRef": {"name": "s"}}
+    (device,) = plan_of_template(template(power), a_node("node-1", provider_id="machine-7")).devices
+    assert device.endpoint == endpoint
+
+
+@pytest.mark.parametrize(
+    ("ip", "port", "endpoint"),
+    [
+        ("BMC-1.Example.org", "0623", "ipmi://bmc-1.example.org:623"),
+        ("FD00:0::0:7", 623, "ipmi://[fd00::7]:623"),
+        ("fd00::7", None, "ipmi://[fd00::7]:623"),
+    ],
+)
+def test_an_endpoint_is_pinned_in_its_one_spelling(ip: str, port: object, endpoint: str) -> None:
+    """S9."""
+    (device,) = a_plan(DEVICE | {"parameters": {}, "nodeParameters": {"node-1": {"ip": ip, "ipport": port or "623"}}}).devices
+    assert device.endpoint == endpoint
+
+
+@pytest.mark.parametrize(
+    "power",
+    [
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}},
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-2": {"ip": "10.0.0.2"}}},
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-1": {"cipher": 3}}},
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1", "cipher": "{{ .NodeName }}"}},
+        {"driver": "ipmi", "parameters": {"ip": "10.0.0.1"}, "nodeParameters": {"node-1": None}},
+    ],
+)
+def test_a_device_that_nothing_ties_to_the_node_is_refused(power: dict[str, object]) -> None:
+    """S10: a shared address alone would switch off whoever it happens to be."""
+    with pytest.raises(PolicyError, match="nothing identifies the device of node node-1") as refusal:
+        a_plan(power)
+    assert refusal.value.field == ("spec.template.spec.power" + ".nodeParameters.node-1")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [{"node-2": {"ip": "10.0.0.1"}}, {"node-2": {"ip": "10.0.0.1", "ipport": "6230"}}],
+)
+def test_a_device_that_another_node_has_too_is_refused(others: dict[str, object]) -> None:
+    """S10: a copying mistake would switch off the neighbour."""
+    with pytest.raises(PolicyError, match=r"ipmi://10.0.0.1:6230 is the device of node node-1 too"):
+        a_plan(DEVICE | {"nodeParameters": {"node-1": {"ip": "10.0.0.1"}} | others})
+
+
+def test_a_neighbours_device_is_found_however_it_is_spelled() -> None:
+    """S9, S10."""
+    both = {"node-1": {"ip": "fd00::7", "ipport": "623"}, "node-2": {"ip": "FD00:0:0::7", "ipport": "0623"}}
+    with pytest.raises(PolicyError, match=r"is the device of node node-1 too"):
+        a_plan(DEVICE | {"parameters": {}, "nodeParameters": both})
+
+
+def test_a_neighbours_parameters_that_are_wrong_or_unknown_yet_hold_up_nobody_else() -> None:
+    others = {"node-1": {"ip": "10.0.0.1"}, "node-2": {"ip": "{{ .ProviderID }}"}, "node-3": {"ipport": "x"}}
+    assert len(a_plan(DEVICE | {"nodeParameters": others}).devices) == 1
+
+
+def test_two_supplies_are_two_devices_and_one_of_them_twice_is_refused() -> None:
+    """S4: proof needs OFF from each of k devices, so none may be counted twice."""
+    second = DEVICE | {"nodeParameters": {"node-1": {"ip": "10.0.1.1"}}}
+    assert len(a_plan([DEVICE, second]).devices) == 2
+    with pytest.raises(PolicyError, match="listed twice"):
+        a_plan([DEVICE, DEVICE])
+    shouted = DEVICE | {"nodeParameters": {"node-1": {"ip": "BMC.lan"}}}
+    with pytest.raises(PolicyError, match="listed twice"):
+        a_plan([DEVICE | {"nodeParameters": {"node-1": {"ip": "bmc.lan", "ipport": "06230"}}}, shouted])
+
+
+@pytest.mark.parametrize("where", ["parameters", "nodeParameters"])
+@pytest.mark.parametrize(
+    "key", ["password", "passwd", "username", "login", "User", "snmp-priv-passwd", "api_key", "token", "kg", "community"]
+)
+def test_a_credential_in_the_template_is_refused_without_being_repeated(where: str, key: str) -> None:
+    """S12."""
+    values = {key: "s3cr3t"}
+    power = DEVICE | ({"parameters": values} if where == "parameters" else {"nodeParameters": {"node-1": {"ip": "a"} | values}})
+    with pytest.raises(PolicyError) as refusal:
+        a_plan(power)
+    assert "secretRef" in str(refusal.value)
+    assert "s3cr3t" not in str(refusal.value)
+
+
+# Refusals -----------------------------------------------------------------------------------------------------------
+
+AT = "spec.template.spec"
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"tries": 0}, f"{AT}.tries", "whole number of at least 1"),
+    ({"tries": -1}, f"{AT}.tries", "whole number of at least 1"),
+    ({"tries": True}, f"{AT}.tries", "whole number of at least 1"),
+    ({"restarts": -1}, f"{AT}.restarts", "at least 0"),
+    ({"tries": 11}, f"{AT}.tries", "at most 10, got 11"),
+    ({"restarts": 6}, f"{AT}.restarts", "at most 5, got 6"),
+    ({"waitBeforePower": "24h1s"}, f"{AT}.waitBeforePower", "at most 24h"),
+    ({"retryInterval": "601s"}, f"{AT}.retryInterval", "at most 10m"),
+    ({"offTimeout": "601s"}, f"{AT}.offTimeout", "at most 10m"),
+    ({"freeTimeout": "31m"}, f"{AT}.freeTimeout", "at most 30m"),
+    ({"bootTimeout": "121m"}, f"{AT}.bootTimeout", "at most 2h"),
+    ({"actDeadline": "31s"}, f"{AT}.actDeadline", "at most 30s"),
+    ({"actDeadline": "0s"}, f"{AT}.actDeadline", "at least 1s"),
+    ({"waitBeforePower": "-1s"}, f"{AT}.waitBeforePower", "at least 0s"),
+    ({"waitBeforePower": 300}, f"{AT}.waitBeforePower", "got 300"),
+    ({"freeing": "both"}, f"{AT}.freeing", "automatic, out-of-service-taint, deletion, none"),
+    ({"waitBeforPower": "5m"}, f"{AT}.waitBeforPower", "is not a known field"),
+    ({"power": []}, f"{AT}.power", "at least one power device"),
+    ({"power": "ipmi"}, f"{AT}.power", "expected a list"),
+    ({"power": [DEVICE | {"driver": "IPMI!"}]}, f"{AT}.power[0].driver", "lower-case"),
+    ({"power": [{"nodeParameters": {}}]}, f"{AT}.power[0].driver", "non-empty string"),
+    ({"power": [DEVICE | {"paramters": {}}]}, f"{AT}.power[0].paramters", "is not a known field"),
+    ({"power": [DEVICE | {"site": "a.b"}]}, f"{AT}.power[0].site", "lower-case"),
+    ({"power": [DEVICE | {"secretRef": {"nam": "a"}}]}, f"{AT}.power[0].secretRef.nam", "is not a known field"),
+    ({"power": [DEVICE | {"secretRef": {}}]}, f"{AT}.power[0].secretRef.name", "non-empty string"),
+    ({"power": [DEVICE | {"parameters": {"lanplus": True}}]}, f"{AT}.power[0].parameters.lanplus", "quote it"),
+    ({"power": [DEVICE | {"nodeParameters": {"node-1": {"ip": ""}}}]}, f"{AT}.power[0].nodeParameters.node-1.ip", "non-empty"),
+    (
+        {"power": [{"driver": "ipmi", "parameters": {"ip": "{{ .Zone }}-{{ .NodeName }}"}}]},
+        f"{AT}.power[0].parameters.ip",
+        "{{ .Zone }}",
+    ),
+    (
+        {"power": [{"driver": "ipmi", "parameters": {"ip": "{{ .NodeName }}{{"}}]},
+        f"{AT}.power[0].parameters.ip",
+        "expected variables like",
+    ),
+    (
+        {"power": [{"driver": "ipmi", "nodeParameters": {"node-1": {"ipport": 1}}}]},
+        f"{AT}.power[0].parameters.ip",
+        "expected the address or name of the BMC",
+    ),
+    ({"power": [DEVICE | {"driver": "drac"}]}, f"{AT}.power[0].driver", "got 'drac'"),
+    (
+        {"power": [DEVICE | {"parameters": {"lanplus": "1"}}]},
+        f"{AT}.power[0].parameters.lanplus",
+        "expected one of ip, ipport, cipher, privilege",
+    ),
+    (
+        {"power": [DEVICE | {"nodeParameters": {"node-1": {"ip": "a", "plug": "7"}}}]},
+        f"{AT}.power[0].nodeParameters.node-1.plug",
+        "is not a parameter of ipmi",
+    ),
+    ({"power": [DEVICE | {"parameters": {"ipport": 65536}}]}, f"{AT}.power[0].parameters.ipport", "from 1 to 65535"),
+    (
+        {"power": [DEVICE | {"nodeParameters": {"node-1": {"ip": "[fd00::7]"}}}]},
+        f"{AT}.power[0].nodeParameters.node-1.ip",
+        "expected an IP address or a host name",
+    ),
+    (
+        {"power": [{key: value for key, value in DEVICE.items() if key != "secretRef"}]},
+        f"{AT}.power[0].secretRef",
+        "which ipmi needs",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "problem"), REFUSED, ids=[f"{field}-{index}" for index, (_, field, _) in enumerate(REFUSED)]
+)
+def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(
+    spec: dict[str, Any], field: str, problem: str
+) -> None:
+    """S7, and never a fallback to defaults for a bad fence configuration."""
+    with pytest.raises(PolicyError) as refusal:
+        plan_of_template(template(**spec), a_node("node-1"))
+    assert (refusal.value.subject, refusal.value.field) == ("FencingTemplate/nodewarden/bmc", field)
+    assert problem in refusal.value.problem
+
+
+def test_a_provider_id_that_the_node_has_not_is_refused() -> None:
+    power = {"driver": "ipmi", "parameters": {"ip": "{{ .ProviderID }}"}}
+    with pytest.raises(PolicyError, match="the node has none"):
+        plan_of_template(template(power), a_node(provider_id=""))
+
+
+def test_the_taint_is_refused_where_nobody_would_act_on_it() -> None:
+    obj = template(freeing="out-of-service-taint")
+    assert plan_of_template(obj, a_node()).taint_honoured
+    with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):
+        plan_of_template(obj, a_node(), taint_honoured=False)
+    assert not plan_of_template(template(), a_node(), taint_honoured=False).taint_honoured
+
+
+def test_freeing_nothing_is_a_warning_on_the_plan() -> None:
+    assert a_plan(freeing="none").warnings
+    assert not a_plan().warnings
+
+
+@pytest.mark.parametrize(
+    "change", [{"apiVersion": "nodewarden.io/v2"}, {"kind": "Other"}, {"metadata": {"name": "x"}}, {"spec": {}}]
+)
+def test_another_object_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(PolicyError, match="expected"):
+        plan_of_template(template() | change, a_node())
+
+
+# The schema that an API server checks -------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def plan_schema() -> dict[str, Any]:
+    found: dict[str, Any] = schema()["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+    return found
+
+
+def test_the_schema_and_the_reader_know_the_same_fields() -> None:
+    device = plan_schema()["properties"]["power"]["items"]
+    assert set(plan_schema()["properties"]) == set(PLAN_FIELDS)
+    assert set(device["properties"]) == set(DEVICE_FIELDS)
+    assert set(device["properties"]["secretRef"]["properties"]) == set(SECRET_FIELDS)
+
+
+def test_the_defaults_of_the_schema_are_those_of_a_plan() -> None:
+    defaults = {name: field["default"] for name, field in plan_schema()["properties"].items() if "default" in field}
+    told = {"power", "powerLevels", "powerOn", "isolation", "recovery", "kdump"}
+    assert set(defaults) == set(PLAN_FIELDS) - told
+    assert a_plan(**defaults) == a_plan()
+
+
+def test_the_schema_refuses_what_the_reader_refuses() -> None:
+    fields = plan_schema()["properties"]
+    assert (fields["tries"]["minimum"], fields["restarts"]["minimum"], fields["power"]["minItems"]) == (1, 0, 1)
+    assert (fields["tries"]["maximum"], fields["restarts"]["maximum"]) == (MOST_TRIES, MOST_RESTARTS)
+    assert fields["freeing"]["enum"] == list(Freeing)
+    for name in ("waitBeforePower", "retryInterval", "actDeadline", "offTimeout", "freeTimeout", "bootTimeout"):
+        pattern = re.compile(fields[name]["pattern"])
+        assert all(pattern.search(text) for text in ("0", "300s", "1h5m30.5s"))
+        assert not any(pattern.search(text) for text in ("", "300", "-5m", "soon"))
+
+
+def walk(name: str, found: dict[str, Any]) -> None:
+    """A structural schema gives every field a type, or says that it is an int-or-string; ours also describes them."""
+    assert "type" in found or found.get("x-kubernetes-int-or-string"), name
+    if name not in {"metadata", "parameter"}:
+        assert found.get("description"), f"{name} has no description"
+    for child, inner in found.get("properties", {}).items():
+        walk(child, inner)
+    if "items" in found:
+        walk(f"{name}[]", found["items"])
+    if isinstance(found.get("additionalProperties"), dict):
+        walk("parameter", found["additionalProperties"])
+
+
+def test_the_schema_is_structural_and_describes_every_field() -> None:
+    walk("FencingTemplate", schema())

@@ -1,0 +1,317 @@
+"""What the scanner hears of preservation: only machines that are not as they should be, each in time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from policy.objects.nodes import PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView, Taint
+from policy.preservation.book import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationBook, PreservationNeed
+from policy.preservation.held import (
+    BY_A_USER,
+    BY_US,
+    CONDITION,
+    DRAINED,
+    EXPIRY_ANNOTATION,
+    ISOLATION_ANNOTATION,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    STOPPED,
+    TAINT,
+    Held,
+    MachinePhase,
+)
+from policy.preservation.pools import Pool
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
+from policy.values.object_refs import ObjectRef
+from policy.values.selectors import Selector
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATER = NOW + timedelta(hours=72)
+SETTLED = timedelta(seconds=5)
+
+
+class Fleet:
+    """Machines `m-<n>` on Nodes `n-<n>`, told to one book."""
+
+    def __init__(self, *pools: Pool) -> None:
+        self.book = PreservationBook()
+        for pool in pools:
+            self.book.put_pool(pool.name, pool)
+        self.said: dict[str, str] = {}
+
+    def node(
+        self, number: int, *, zone: str = "a", conditions: tuple[Condition, ...] = (), tainted: bool = False, **annotations: str
+    ) -> None:
+        taints = (Taint(key=TAINT, effect="NoSchedule"),) if tainted else ()
+        view = NodeView(
+            name=f"n-{number}",
+            uid=f"uid-{number}",
+            labels={ZONE_LABEL: zone},
+            annotations=annotations,
+            conditions=conditions,
+            taints=taints,
+        )
+        self.book.put_node(view)
+
+    def machine(self, number: int, *, failed: bool = False, now: datetime = NOW, **changes: object) -> None:
+        phase = MachinePhase.FAILED if failed else MachinePhase.RUNNING
+        held = Held(
+            key=f"shoot/m-{number}",
+            machine=f"m-{number}",
+            namespace="shoot",
+            node_name=f"n-{number}",
+            phase=phase,
+            failed="its phase is Failed" if failed else "",
+            created=NOW - timedelta(hours=100 - number),
+        )
+        ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=held.machine, namespace="shoot")
+        self.book.put_machine(ref, replace(held, **changes), "MachineSet/set", now)  # type: ignore[arg-type]
+
+    def kept(self, number: int, *, expiry: datetime = LATER) -> None:
+        """Preserved on request, with everything written."""
+        stamp = expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
+        said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
+        words = {PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        self.node(number, conditions=(said,), **words)
+        self.machine(number, expiry=expiry, annotations={LAST_APPLIED_ANNOTATION: "now"})
+
+    def needs(self, now: datetime = NOW) -> list[PreservationNeed]:
+        found, _ = self.book.needs(now, lambda node: self.said.get(node, ""), self.said)
+        return list(found)
+
+    def actions(self, now: datetime = NOW) -> dict[str, str]:
+        return {need.victim: need.action for need in self.needs(now)}
+
+
+def pool(cap: int, **changes: object) -> Pool:
+    return replace(Pool(name="workers", selector=Selector(), cap=cap), **changes)  # type: ignore[arg-type]
+
+
+def test_whom_nobody_asked_for_is_never_heard_of() -> None:
+    """Opt-in: failed machines without a pool and an annotation are somebody else's."""
+    fleet = Fleet()
+    for number in range(3):
+        fleet.node(number)
+        fleet.machine(number, failed=number == 1)
+    assert fleet.actions(NOW + timedelta(hours=1)) == {}
+
+
+def test_an_annotation_is_heard_at_once() -> None:
+    fleet = Fleet()
+    fleet.machine(1)
+    fleet.node(1, **{PRESERVE_ANNOTATION: "true"})
+    (need,) = fleet.needs()
+    assert (need.victim, need.action, need.automatic) == ("n-1", "preserve", False)
+    assert need.machine is not None
+    assert need.machine.name == "m-1"
+
+
+def test_a_pool_of_the_settings_holds_where_no_object_of_its_name_does() -> None:
+    book = PreservationBook([pool(2)])
+    assert book.asked
+    book.put_pool("workers", pool(0))
+    assert not book.asked
+    book.put_pool("workers", None, "PreservationPolicy/workers: can't be read")
+    assert not book.asked, "what it says instead is not known"
+    book.put_pool("workers", None)
+    assert book.asked
+
+
+def test_a_failure_settles_before_the_pool_decides() -> None:
+    """Who annotates it in the moment of its failure is heard first (S27)."""
+    fleet = Fleet(pool(1))
+    fleet.node(1)
+    fleet.machine(1, failed=True)
+    assert fleet.actions(NOW) == {}
+    assert fleet.book.next_due(NOW) == NOW + SETTLED
+    (need,) = fleet.needs(NOW + SETTLED)
+    assert (need.action, need.automatic) == ("preserve", True)
+
+
+def test_the_cap_is_spread_over_all_zones_of_the_pool_also_over_those_that_are_well() -> None:
+    """S23: of two places one belongs to zone b, where nothing has failed."""
+    fleet = Fleet(pool(2, zones=("a", "b")))
+    for number, zone in ((1, "a"), (2, "a"), (3, "b")):
+        fleet.node(number, zone=zone)
+        fleet.machine(number, failed=zone == "a")
+    assert fleet.actions(NOW + SETTLED) == {"n-2": "preserve"}, "the newest of zone a, and only one"
+
+
+def test_what_is_as_it_should_be_is_not_heard_of_until_its_time_is_over() -> None:
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    assert fleet.book.next_due(NOW) == LATER
+    assert fleet.actions(LATER - timedelta(seconds=1)) == {}
+    assert fleet.actions(LATER) == {"n-1": "stop"}
+
+
+@pytest.mark.parametrize("edited", [LATER - timedelta(hours=5), LATER + timedelta(hours=5)])
+def test_an_end_that_is_edited_on_a_quiet_machine_is_the_one_that_counts(edited: datetime) -> None:
+    """S22: an operator writes another expiry onto the object itself."""
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    fleet.kept(1, expiry=edited)
+    assert fleet.actions(edited - timedelta(seconds=1)) == {}
+    assert fleet.actions(edited) == {"n-1": "stop"}
+
+
+@pytest.mark.parametrize(("value", "action"), [("false", "stop"), (None, "stop"), ("noww", None), ("when-failed", "stop")])
+def test_a_changed_word_on_a_quiet_machine_is_heard(value: str | None, action: str | None) -> None:
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+    stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
+    fleet.node(1, conditions=(said,), **(words | ({PRESERVE_ANNOTATION: value} if value else {})))
+    assert fleet.actions() == ({"n-1": action} if action else {})
+
+
+def test_a_quiet_machine_that_changes_all_the_time_is_remembered_once() -> None:
+    """For 72 hours: what nobody decides by (an annotation of somebody's) must not cost memory with every change."""
+    fleet = Fleet()
+    fleet.kept(1)
+    for turn in range(3000):
+        fleet.machine(1, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now", "turn": str(turn)})
+        fleet.actions()
+    assert len(fleet.book._ends) < 2000
+    assert fleet.book.next_due(NOW) == LATER
+    assert fleet.actions(LATER) == {"n-1": "stop"}
+
+
+def test_a_quiet_machine_that_fails_is_to_be_drained() -> None:
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
+    assert fleet.actions() == {"n-1": "drain"}
+
+
+def test_a_wish_to_cut_off_a_quiet_machine_that_failed_is_heard_once() -> None:
+    fleet = Fleet()
+    stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
+    said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"{DRAINED} Machine preserved until {stamp}.")
+    words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true", PRESERVE_ANNOTATION: "now"}
+    fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
+    fleet.node(1, conditions=(said,), tainted=True, **words)
+    assert fleet.actions() == {}
+    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true"})
+    assert fleet.actions() == {"n-1": "none"}
+    fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true", ISOLATION_ANNOTATION: "asked"})
+    assert fleet.actions() == {}
+
+
+def test_a_quiet_machine_that_a_health_check_calls_unhealthy_is_to_be_drained() -> None:
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    fleet.said["n-1"] = "NodeHealthCheck/workers calls it unhealthy: ReadyUnknown"
+    (need,) = fleet.needs()
+    assert (need.action, need.unhealthy) == ("drain", fleet.said["n-1"])
+    fleet.said.clear()
+    assert fleet.actions() == {}, "its time-out goes on, and nothing else is to be done"
+
+
+def test_a_lower_cap_releases_the_surplus_by_name() -> None:
+    """S24: the earliest expiry."""
+    fleet = Fleet(pool(1))
+    for number in (1, 2):
+        stamp = (LATER + timedelta(hours=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        said = Condition(type=CONDITION, status="True", reason=BY_US, message=f"{DRAINED} Machine preserved until {stamp}.")
+        words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        fleet.node(number, conditions=(said,), tainted=True, **words)
+        expiry = LATER + timedelta(hours=number)
+        fleet.machine(number, failed=True, expiry=expiry, annotations={PRESERVE_ANNOTATION: "auto-preserved"})
+    (need,) = fleet.needs(NOW + SETTLED)
+    assert (need.victim, need.action, bool(need.released)) == ("n-1", "terminate", True)
+
+
+def test_a_policy_that_cannot_be_read_gives_nobody_up_and_keeps_nobody() -> None:
+    fleet = Fleet()
+    fleet.book.put_pool("workers", None, "PreservationPolicy/workers: spec.selector: expected a selector")
+    fleet.node(1)
+    fleet.machine(1, failed=True)
+    assert fleet.actions(NOW + SETTLED) == {}
+
+
+def test_a_node_of_no_machine_is_a_machine_of_its_own_until_a_machine_claims_it() -> None:
+    fleet = Fleet()
+    fleet.node(1, **{PRESERVE_ANNOTATION: "now"})
+    (need,) = fleet.needs()
+    assert (need.victim, need.machine) == ("n-1", None)
+    fleet.machine(1)
+    (need,) = fleet.needs()
+    assert need.machine is not None
+
+
+def test_whoever_keeps_a_machine_that_others_delete_is_told_until_its_hold_is_over() -> None:
+    """S26; also where machine-controller-manager itself has taken the expiry away: then the Node still says that it is kept."""
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    for expiry in (LATER, None):
+        fleet.machine(1, deleting=True, expiry=expiry)
+        (need,) = fleet.needs()
+        assert (need.victim, need.action, need.going) == ("n-1", "none", True)
+    said = Condition(type=CONDITION, status="False", reason=STOPPED, message="the machine is being deleted")
+    fleet.node(1, conditions=(said,), **{PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED_OURS: "true"})
+    assert fleet.actions() == {}
+    fleet.book.remove_machine("shoot/m-1")
+    fleet.book.remove_node("n-1")
+    assert fleet.actions() == {}, "it was told in time"
+
+
+def test_what_was_kept_until_it_was_gone_is_told_for_a_while() -> None:
+    """Its episode would else wait for the expiry of a machine that is nobody's any more. A Node that is left is cleaned up."""
+    fleet = Fleet()
+    for number in (1, 2):
+        fleet.kept(number)
+    fleet.node(3, **{PRESERVE_ANNOTATION: "now", EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z"})
+    fleet.needs()
+    for number in (1, 2):
+        fleet.book.remove_machine(f"shoot/m-{number}")
+    for number in (1, 3):
+        fleet.book.remove_node(f"n-{number}")
+    found = {need.victim: need for need in fleet.needs()}
+    assert {victim: need.going for victim, need in found.items()} == {"n-1": True, "n-2": False, "n-3": True}
+    assert found["n-1"].machine is not None
+    assert found["n-3"].machine is None
+    assert fleet.book.next_due(NOW) == NOW + FAREWELL
+    assert set(fleet.actions(NOW + FAREWELL - timedelta(seconds=1))) == {"n-1", "n-2", "n-3"}
+    assert set(fleet.actions(NOW + FAREWELL)) == {"n-2"}
+
+
+def test_so_many_that_are_gone_at_once_are_told_one_report_after_another() -> None:
+    """Hibernation takes a whole pool; and nobody who has to be acted for waits behind them."""
+    fleet = Fleet()
+    for number in range(2 * MAXIMUM_PRESERVATIONS):
+        fleet.kept(number)
+    fleet.needs()
+    for number in range(2 * MAXIMUM_PRESERVATIONS):
+        fleet.book.remove_machine(f"shoot/m-{number}")
+        fleet.book.remove_node(f"n-{number}")
+    fleet.node(999, **{PRESERVE_ANNOTATION: "now"})
+    told = {need.victim for need in fleet.needs()}
+    assert (len(told), "n-999" in told) == (MAXIMUM_PRESERVATIONS, True)
+    told |= {need.victim for need in fleet.needs(NOW + FAREWELL)}
+    told |= {need.victim for need in fleet.needs(NOW + 2 * FAREWELL)}
+    assert len(told) == 2 * MAXIMUM_PRESERVATIONS + 1
+    assert fleet.actions(NOW + 3 * FAREWELL).keys() == {"n-999"}
+
+
+def test_ten_thousand_that_are_kept_are_in_no_report() -> None:
+    """No list grows with them, and none of them is looked at again."""
+    fleet = Fleet()
+    for number in range(10_000):
+        fleet.kept(number)
+    assert fleet.actions() == {}
+    looked_at = []
+    fleet.book.needs(NOW, lambda node: looked_at.append(node) or "")
+    assert looked_at == []
+    found, more = fleet.book.needs(LATER, lambda _: "")
+    assert (len(found), more) == (MAXIMUM_PRESERVATIONS, 10_000 - MAXIMUM_PRESERVATIONS)

@@ -1,0 +1,179 @@
+"""Who goes last when a set is to have fewer machines, as its controller reads it: what is written for that, and what is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from activities.cluster.objects.preservation_decoding import MARKED_AT_ANNOTATION, mcm_machine, other_machine
+from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.preservation.deciding import Automatic, Decision, decide
+from policy.preservation.effects import effects
+from policy.preservation.held import Held, MachinePhase
+from policy.preservation.last_to_go import (
+    CLUSTER_API_DELETE,
+    KEPT_AUTOMATICALLY,
+    KEPT_ON_REQUEST,
+    OPENSHIFT_DELETE,
+    PRIORITY_ANNOTATION,
+    PRIORITY_BEFORE,
+    PRIORITY_OURS,
+    priority_of,
+    said_to_go_first,
+)
+from policy.values.object_refs import Dialect
+from tests.preserved_objects import carried_out
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOURS = timedelta(hours=72)
+OURS = {PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST}
+THEIRS = ["3", "", " 3", "soon", "7", "999", None]
+
+
+def held(word: str = "now", **annotations: str) -> Held:
+    """A machine that is well, whose Node is annotated."""
+    words = {PRESERVE_ANNOTATION: word} if word else {}
+    node = NodeView(name="n", uid="u", annotations=words, conditions=(Condition(type=READY, status="True"),))
+    return Held(key="s/w", machine="w", namespace="s", node_name="n", node=node, annotations=annotations, has_priority=True)
+
+
+def decided(machine: Held, *, released: str = "", automatic: Automatic = Automatic.NOTHING) -> Decision:
+    return decide(machine, now=NOW, timeout=HOURS, released=released, automatic=automatic)
+
+
+def kept(machine: Held) -> Held:
+    return carried_out(machine, effects(decided(machine)))
+
+
+def released(machine: Held) -> Held:
+    return carried_out(machine, effects(decided(machine, released="seen enough")))
+
+
+def ranks(machine: Held) -> dict[str, str]:
+    return {
+        key: value for key, value in machine.annotations.items() if key in {PRIORITY_ANNOTATION, PRIORITY_OURS, PRIORITY_BEFORE}
+    }
+
+
+def with_priority(machine: Held, value: str | None) -> Held:
+    """As somebody else writes it."""
+    rest = {key: each for key, each in machine.annotations.items() if key != PRIORITY_ANNOTATION}
+    return replace(machine, annotations=rest if value is None else {**rest, PRIORITY_ANNOTATION: value})
+
+
+@pytest.mark.parametrize("theirs", THEIRS)
+def test_a_kept_machine_goes_last_and_what_stood_there_is_put_back(theirs: str | None) -> None:
+    """S28: byte for byte."""
+    begun = kept(with_priority(held(), theirs))
+    assert ranks(begun) == OURS | ({PRIORITY_BEFORE: theirs} if theirs is not None else {})
+    assert effects(decided(begun)).nothing
+    assert ranks(released(begun)) == ({PRIORITY_ANNOTATION: theirs} if theirs is not None else {})
+
+
+@pytest.mark.parametrize("theirs", THEIRS)
+def test_what_others_write_there_meanwhile_is_overruled_and_theirs_at_the_end(theirs: str | None) -> None:
+    """S28: the last word that is not ours."""
+    begun = with_priority(kept(held(**{PRIORITY_ANNOTATION: "5"})), theirs)
+    again = kept(begun)
+    assert ranks(again)[PRIORITY_ANNOTATION] == KEPT_ON_REQUEST
+    assert ranks(released(again)) == ({PRIORITY_ANNOTATION: theirs} if theirs is not None else {})
+
+
+@pytest.mark.parametrize("theirs", ["1", "0", "-1", "+2"])
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_whoever_wants_it_to_go_first_is_heard_and_it_is_said(theirs: str, when: str) -> None:
+    """S21, S26: machine-controller-manager writes 1 for what the autoscaler has drained, and would write it again and again."""
+    machine = held(**{PRIORITY_ANNOTATION: theirs}) if when == "before" else with_priority(kept(held()), theirs)
+    decision = decided(machine)
+    after = carried_out(machine, effects(decision))
+    assert (decision.preserved, ranks(after)) == (True, {PRIORITY_ANNOTATION: theirs})
+    (warning,) = decision.warnings
+    assert f"{PRIORITY_ANNOTATION}={theirs}: it goes first" in warning
+    assert ranks(released(after)) == {PRIORITY_ANNOTATION: theirs}
+
+
+def test_what_stands_higher_than_ours_stays() -> None:
+    """S28."""
+    begun = kept(held(**{PRIORITY_ANNOTATION: "5000"}))
+    assert ranks(begun) == {PRIORITY_ANNOTATION: "5000"}
+
+
+def test_an_automatic_one_goes_before_one_that_was_asked_for() -> None:
+    """S23, S24; and one that somebody asks for afterwards moves back."""
+    failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
+    begun = carried_out(failed, effects(decided(failed, automatic=Automatic.SELECTED), drained=True))
+    assert ranks(begun) == {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY}
+    assert begun.node is not None
+    asked = replace(begun, node=replace(begun.node, annotations={**begun.on_node, PRESERVE_ANNOTATION: "now"}))
+    assert ranks(kept(asked)) == OURS
+
+
+def test_a_word_that_cannot_be_read_moves_nobody() -> None:
+    """Invalid values change nothing: neither where it stands nor whom it counts for (S23)."""
+    failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
+    begun = carried_out(failed, effects(decided(failed, automatic=Automatic.SELECTED), drained=True))
+    assert begun.node is not None
+    wrong = replace(begun, node=replace(begun.node, annotations={**begun.on_node, PRESERVE_ANNOTATION: "forever"}))
+    decision = decided(wrong)
+    assert (decision.preserved, len(decision.warnings)) == (True, 1)
+    assert effects(decision).nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "priority"),
+    [("1", 1), ("+4", 4), ("-7", -7), ("", 3), (None, 3), ("3.5", 3), (" 1", 3), ("1_0", 3), ("+-1", 3), ("²", 3), ("9" * 40, 3)],
+)
+def test_a_priority_is_read_as_its_controller_reads_it(text: str | None, priority: int) -> None:
+    assert priority_of(text) == priority
+
+
+def of_mcm(**annotations: str) -> Held:
+    metadata = {"name": "w", "namespace": "s", "uid": "u", "annotations": annotations}
+    return mcm_machine({"metadata": metadata, "status": {"currentStatus": {"phase": "Running"}}}).held
+
+
+def other(dialect: Dialect, **annotations: str) -> Held:
+    quoted = ", ".join(f'"{key}": "{value}"' for key, value in annotations.items())
+    body = f'{{"metadata": {{"name": "w", "namespace": "s", "annotations": {{{quoted}}}}}, "status": {{"phase": "Running"}}}}'
+    return other_machine(body.encode(), dialect).held
+
+
+def test_where_there_is_no_lever_nothing_is_written() -> None:
+    """OpenShift and Cluster API: no word says "last"."""
+    for dialect in (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
+        machine = other(dialect, **{PRESERVE_ANNOTATION: "now"})
+        decision = decided(machine)
+        assert (decision.preserved, decision.warnings) == (True, ())
+        assert set(effects(decision).machine) == set()
+    assert set(effects(decided(of_mcm(**{PRESERVE_ANNOTATION: "now"}))).machine) == {PRIORITY_ANNOTATION, PRIORITY_OURS}
+
+
+@pytest.mark.parametrize(
+    ("machine", "marked"),
+    [
+        (other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: ""}), "marked"),
+        (other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: "yes"}), "yes"),
+        (other(Dialect.CLUSTER_API, **{OPENSHIFT_DELETE[0]: "yes"}), ""),
+        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[0]: "yes"}), "yes"),
+        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[1]: "yes"}), "yes"),
+        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[0]: ""}), ""),
+        (other(Dialect.OPENSHIFT, **{CLUSTER_API_DELETE: ""}), ""),
+        (of_mcm(**{MARKED_AT_ANNOTATION: "2026-11-21T12:00:00Z"}), "2026-11-21T12:00:00Z"),
+        (of_mcm(**{CLUSTER_API_DELETE: ""}), ""),
+    ],
+)
+def test_a_wish_that_it_goes_first_is_read_as_its_controller_reads_it(machine: Held, marked: str) -> None:
+    assert machine.marked_for_deletion == marked
+    assert bool(said_to_go_first(machine)) is (bool(marked) and not machine.has_priority)
+
+
+def test_a_wish_that_it_goes_first_stays_and_is_said_while_it_is_kept() -> None:
+    """S26, S28: the number of replicas beats preservation."""
+    machine = other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: "", PRESERVE_ANNOTATION: "now"})
+    decision = decided(machine)
+    (warning,) = decision.warnings
+    assert CLUSTER_API_DELETE in warning
+    assert carried_out(machine, effects(decision)).annotations[CLUSTER_API_DELETE] == ""
+    assert decided(replace(machine, annotations={CLUSTER_API_DELETE: ""})).warnings == ()

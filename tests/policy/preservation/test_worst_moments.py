@@ -1,0 +1,171 @@
+"""Words, failures and mistakes at the worst moment for a preservation: what a decision made before them may not undo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
+from policy.preservation.automatic import choose
+from policy.preservation.book import PreservationBook
+from policy.preservation.deciding import Action, Automatic, decide, keeps
+from policy.preservation.effects import effects
+from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
+from policy.preservation.pools import read_policy
+from policy.preservation.survey import Deployment, survey
+from policy.values.object_refs import ObjectRef
+from tests.preserved_objects import carried_out
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOURS = timedelta(hours=72)
+PRESERVATION_POLICY = {
+    "apiVersion": "nodewarden.io/v1alpha1",
+    "kind": "PreservationPolicy",
+    "metadata": {"name": "all"},
+    "spec": {"selector": {}, "autoPreserveFailedMax": 5},
+}
+
+
+def held(ready: str = "Unknown", failed: bool = True, **annotations: str) -> Held:
+    node = NodeView(name="n", uid="u", conditions=(Condition(type=READY, status=ready),))
+    base = Held(key="s/w", machine="w", namespace="s", node_name="n", node=node, annotations=annotations)
+    return replace(base, phase=MachinePhase.FAILED, failed="its phase is Failed") if failed else base
+
+
+def test_s26_false_beats_a_selection_that_was_made_before_it() -> None:
+    machine = held(**{PRESERVE_ANNOTATION: "false"})
+    decision = decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED)
+    after = carried_out(machine, effects(decision))
+    assert (decision.preserved, after.annotations.get(PRESERVE_ANNOTATION)) == (False, "false")
+
+
+def test_s25_what_has_ended_is_not_preserved_by_an_old_selection() -> None:
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
+    assert not decide(machine, now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
+
+
+@pytest.mark.parametrize("automatic", [Automatic.NOTHING, Automatic.SELECTED])
+def test_s25_what_has_ended_is_not_preserved_by_the_word_of_an_old_selection(automatic: Automatic) -> None:
+    """It stands on the object since then: a crash came between the two writes of the end."""
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
+    assert not decide(machine, now=NOW, timeout=HOURS, automatic=automatic).preserved
+
+
+ENDS = {
+    "its time is over": {"now": NOW},
+    "a person releases it": {"now": NOW - HOURS, "released": "released by ada: seen enough"},
+    "the pool keeps fewer": {"now": NOW - HOURS, "automatic": Automatic.RELEASED},
+}
+
+
+WORDS = ("now", "when-failed", "auto-preserved")
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@pytest.mark.parametrize(
+    ("end", "word"),
+    [
+        *(("its time is over", word) for word in WORDS),
+        *(("a person releases it", word) for word in WORDS),
+        ("the pool keeps fewer", "auto-preserved"),
+    ],
+)
+def test_s25_a_preservation_that_has_ended_takes_the_word_along_that_began_it(end: str, word: str, ready: str) -> None:
+    """S28: whoever looks next, and the machine is as sick as before, does not find itself asked to keep it once more."""
+    machine = replace(held(ready, **{PRESERVE_ANNOTATION: word}), expiry=NOW)
+    ended = carried_out(machine, effects(decide(machine, timeout=HOURS, **ENDS[end])))  # type: ignore[arg-type]
+    assert (ended.expiry, ended.annotations.get(PRESERVE_ANNOTATION)) == (None, None)
+    assert not decide(ended, now=NOW, timeout=HOURS).preserved
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("failed", [True, False])
+def test_s26_a_release_that_comes_before_the_preservation_has_begun_takes_the_word_along(word: str, failed: bool) -> None:
+    """Else the next look would begin what a person has just ended."""
+    machine = held(failed=failed, **{PRESERVE_ANNOTATION: word})
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS, released="released by ada: seen enough")))
+    assert PRESERVE_ANNOTATION not in after.annotations
+    assert not decide(after, now=NOW, timeout=HOURS).preserved
+
+
+def test_a_machine_that_is_well_is_not_preserved_as_failed_by_an_old_selection() -> None:
+    assert not decide(held("True", failed=False), now=NOW, timeout=HOURS, automatic=Automatic.SELECTED).preserved
+
+
+def test_what_is_to_be_terminated_is_not_kept_by_the_last_look() -> None:
+    """Else Preservation and Remediation hand the machine to each other without a pause."""
+    machine = held(**{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "auto-preserved"})
+    decision = decide(machine, now=NOW, timeout=HOURS)
+    assert not (decision.action is Action.TERMINATE and keeps(machine, NOW))
+
+
+def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
+    """The activity is repeated where its answer was lost (S33)."""
+    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
+    first = decide(machine, now=NOW, timeout=HOURS)
+    assert first.action is Action.STOP
+    after = carried_out(machine, effects(first))
+    assert decide(after, now=NOW, timeout=HOURS).action is not Action.TERMINATE
+
+
+def test_s25_a_machine_found_healthy_at_its_expiry_is_no_candidate_again() -> None:
+    machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert choose([after], 1, now=NOW).selected == ()
+
+
+def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
+    """`failed` is a health check's word here; without it the Node is as sick as before."""
+    machine = held("Unknown", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z"})
+    after = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert after.ended
+
+
+def test_s25_whoever_begins_to_keep_it_does_not_know_what_the_checks_say_of_it() -> None:
+    """A Node that is Ready, and that a check calls failed: a person's `preserve` forgets nothing; a later look may."""
+    machine = held("True", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "now"})
+    kept = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
+    assert ENDED_ANNOTATION in kept.annotations
+    called = replace(kept, failed="workers calls it unhealthy", phase=MachinePhase.FAILED)
+    assert ENDED_ANNOTATION in carried_out(called, effects(decide(called, now=NOW, timeout=HOURS), drained=True)).annotations
+    assert ENDED_ANNOTATION not in carried_out(kept, effects(decide(kept, now=NOW, timeout=HOURS))).annotations
+
+
+def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
+    """A PreservationPolicy is edited into one that can't be read (or can't be listed): its machines fall to their
+    MachineDeployment, which says no cap of its own, and all of them are released and deleted."""
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS, deployment="d")
+    pool = read_policy(PRESERVATION_POLICY)
+    assert survey([kept], [pool], [Deployment(name="d")], now=NOW).decisions[0].preserved
+    (decision,) = survey([kept], [], [Deployment(name="d")], now=NOW, blocked="PreservationPolicy/all: a typo").decisions
+    assert (decision.action is Action.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
+
+
+def test_s24_through_the_book() -> None:
+    book = PreservationBook()
+    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
+    assert kept.node is not None
+    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_node(kept.node)
+    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    book.put_pool("all", read_policy(PRESERVATION_POLICY))
+    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
+    book.put_pool("all", None, "PreservationPolicy/all: a typo")
+    assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
+
+
+def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
+    """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
+    book = PreservationBook()
+    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
+    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
+    assert kept.node is not None
+    book.put_deployment("MachineDeployment/d", Deployment(name="d"))
+    book.put_node(kept.node)
+    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    assert [bool(need.released) for need in book.needs(NOW, lambda _: "")[0]] == [True]
+    doubted, _ = book.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
+    assert not any(need.released or need.action == "terminate" for need in doubted)

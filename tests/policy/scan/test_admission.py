@@ -1,0 +1,482 @@
+"""Who may be disrupted now, and what everyone else is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.checks.inventory import ControlPlane
+from policy.episode.permits import Decision, Permit, PermitRequest, PermitState, Replacing
+from policy.remediation.escalation import Step, Strategy
+from policy.scan.admission import Because, Refused, admit, answer_request, control_plane_guard, orphans
+from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
+from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
+
+
+@dataclass(frozen=True)
+class Held:
+    node: str
+    reason: str = "3 attempts failed"
+    until: datetime | None = None
+
+
+def names(candidates: tuple[Candidate, ...]) -> list[str]:
+    return [candidate.node for candidate in candidates]
+
+
+def only_refusal(report: ScanReport, *permits: Permit, cap: int = 5, held_off: tuple[Held, ...] = ()) -> Refused:
+    admission = admit(report, permits, cap=cap, now=NOW, held_off=held_off)
+    assert admission.admitted == ()
+    (refused,) = admission.refused
+    assert refused.check == check_ref()
+    return refused
+
+
+# The order and the cap ----------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_offence_goes_first_then_the_name() -> None:
+    report = a_report(a_candidate("c", age=60), a_candidate("b", age=90), a_candidate("a", age=60))
+    admission = admit(report, (), cap=2, now=NOW)
+    assert names(admission.admitted) == ["b", "a"]
+    assert admission.refused == (
+        Refused(node="c", check=check_ref(), reason=Because.CAP, message="2 of 2 permits are held: a, b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("holding", "counts"), [(PermitState.RESERVED, True), (PermitState.OPEN, True), (PermitState.PARKED, False)]
+)
+def test_reserved_and_open_permits_count_and_parked_ones_do_not(holding: PermitState, counts: bool) -> None:
+    """S14."""
+    admission = admit(a_report(a_candidate("a")), [a_permit("other", holding)], cap=1, now=NOW)
+    assert names(admission.admitted) == ([] if counts else ["a"])
+
+
+# One at a time ------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_in_an_episode_gets_no_second_one() -> None:
+    """S13. Parked ones keep the node, too."""
+    for holding in PermitState:
+        refused = only_refusal(a_report(a_candidate("a")), a_permit("a", holding))
+        assert refused.reason is Because.IN_HAND
+        assert refused.message == f"a is held by episode/c/a, incident incident-a ({holding})"
+
+
+@pytest.mark.parametrize("same", [{"node_uid": "uid-of-a"}, {"provider_id": "sim:///a"}])
+def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str]) -> None:
+    """S13: by node uid and by providerID."""
+    holder = a_permit("old-name", PermitState.PARKED, **({"node_uid": "x", "provider_id": "y"} | same))
+    refused = only_refusal(a_report(a_candidate("a")), holder)
+    assert refused.reason is Because.NODE_HELD
+    assert "under the name old-name" in refused.message
+
+
+def test_unknown_identities_are_never_taken_for_equal() -> None:
+    holder = a_permit("b", node_uid="", provider_id="")
+    assert names(admit(a_report(a_candidate("a", uid="", provider_id="")), [holder], cap=2, now=NOW).admitted) == ["a"]
+
+
+def test_two_candidates_of_one_scan_that_are_one_machine_are_admitted_once() -> None:
+    """S13."""
+    report = a_report(a_candidate("a"), a_candidate("b", age=50, provider_id="sim:///a"))
+    admission = admit(report, (), cap=5, now=NOW)
+    assert names(admission.admitted) == ["a"]
+    assert admission.refused[0].reason is Because.NODE_HELD
+
+
+# What forbids it ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "message"),
+    [
+        ({"view": ViewState(synced=False)}, Because.STALE_VIEW, "the view of the cluster is stale: not synced"),
+        ({"view": ViewState(synced=True, stale="quiet")}, Because.STALE_VIEW, "the view of the cluster is stale: quiet"),
+        (
+            {"lease": ClusterLease(held=False, holder="other:7233", problem="renewed by it")},
+            Because.NO_CLUSTER_LEASE,
+            "the cluster Lease is not ours, other:7233 holds it (renewed by it)",
+        ),
+        (
+            {"checks": (a_check_report(allowed=False, message="3 of 7 nodes are healthy"),)},
+            Because.SHORT_CIRCUIT,
+            "NodeHealthCheck/workers: 3 of 7 nodes are healthy",
+        ),
+        ({"checks": ()}, Because.SHORT_CIRCUIT, "NodeHealthCheck/workers: the check is gone"),
+    ],
+)
+def test_nothing_is_admitted_from_a_doubtful_view_without_the_lease_or_under_a_closed_brake(
+    fields: dict[str, object], reason: Because, message: str
+) -> None:
+    """S17, S18, S38; and the candidates stay listed with the reason."""
+    refused = only_refusal(a_report(a_candidate("a"), **fields))
+    assert (refused.node, refused.reason, refused.message) == ("a", reason, message)
+
+
+def test_a_candidate_that_cannot_be_carried_out_says_so_whatever_else_is_the_matter() -> None:
+    report = a_report(a_candidate("a", refused="no template"), view=ViewState(synced=False))
+    assert only_refusal(report).message == "no template"
+
+
+@pytest.mark.parametrize(("until", "held"), [(None, True), (ago(-1), True), (NOW, False), (ago(1), False)])
+def test_a_node_is_held_off_until_its_time_is_over(until: datetime | None, held: bool) -> None:
+    """S19: other nodes are unaffected."""
+    report = a_report(a_candidate("a"), a_candidate("b"))
+    admission = admit(report, (), cap=5, now=NOW, held_off=[Held("a", until=until)])
+    assert names(admission.admitted) == (["b"] if held else ["a", "b"])
+    assert [refused.message for refused in admission.refused] == (["held off: 3 attempts failed"] if held else [])
+
+
+def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_remaining() -> None:
+    other = a_check_report("disks", remaining=1, message="9 of 10 nodes are healthy, minHealthy 8 needs 8")
+    under: dict[str, Any] = {"healthy_under": ("NodeHealthCheck/disks",)}
+    report = a_report(a_candidate("a", age=90, **under), a_candidate("b", **under), checks=(a_check_report(), other))
+    admission = admit(report, (), cap=5, now=NOW)
+    assert names(admission.admitted) == ["a"]
+    assert admission.refused[0].reason is Because.THRESHOLD
+    held = admit(report, [a_permit("a", PermitState.RESERVED)], cap=5, now=NOW)
+    assert held.admitted == (), "the permit that this report does not show yet has taken the last one"
+
+
+def test_an_open_brake_with_nothing_remaining_still_lets_the_unhealthy_be_repaired() -> None:
+    """As the shipped systems do: they are within the threshold as they are, and disrupting them makes it no worse."""
+    assert names(admit(a_report(a_candidate("a"), checks=(a_check_report(remaining=0),)), (), cap=1, now=NOW).admitted) == ["a"]
+
+
+# The control plane --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "ready", "target_ready", "others", "refusal"),
+    [
+        (3, 2, False, (), ""),
+        (3, 3, True, (), ""),
+        (3, 2, True, (), "1 of 3 control-plane members would be left Ready, a quorum needs 2"),
+        (3, 1, False, (), "1 of 3 control-plane members would be left Ready, a quorum needs 2"),
+        (5, 3, False, (), ""),
+        (5, 3, True, (), "2 of 5 control-plane members would be left Ready, a quorum needs 3"),
+        (2, 1, False, (), "1 of 2 control-plane members would be left Ready, a quorum needs 2"),
+        (2, 2, True, (), "1 of 2 control-plane members would be left Ready, a quorum needs 2"),
+        (4, 3, False, (), ""),
+        (4, 2, False, (), "2 of 4 control-plane members would be left Ready, a quorum needs 3"),
+        (1, 0, False, (), "it is the only control-plane member"),
+        (1, 1, True, (), "it is the only control-plane member"),
+        (0, 0, True, (), "it is the only control-plane member"),
+        (5, 5, True, ("m2",), "another control-plane member is in an episode: m2"),
+    ],
+)
+def test_a_quorum_of_the_control_plane_stays(
+    members: int, ready: int, target_ready: bool, others: tuple[str, ...], refusal: str
+) -> None:
+    """S15."""
+    assert control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=others) == refusal
+
+
+def test_of_two_sick_members_one_is_taken_and_workers_are_not_held_up() -> None:
+    """S15, as the shipped operator has it."""
+    report = a_report(
+        a_candidate("m1", age=90, control_plane=True),
+        a_candidate("m2", age=80, control_plane=True),
+        a_candidate("w1", age=70),
+        control_plane=ControlPlane(members=5, ready=3),
+    )
+    admission = admit(report, (), cap=5, now=NOW)
+    assert names(admission.admitted) == ["m1", "w1"]
+    assert admission.refused[0].message == "another control-plane member is in an episode: m1"
+
+
+@pytest.mark.parametrize("holding", PermitState)
+def test_a_member_waits_for_the_end_of_another_members_episode_even_a_parked_one(holding: PermitState) -> None:
+    """S15: a parked machine may be off."""
+    refused = only_refusal(a_report(a_candidate("m1", control_plane=True)), a_permit("m2", holding, control_plane=True))
+    assert refused.reason is Because.CONTROL_PLANE
+
+
+# Started by hand ----------------------------------------------------------------------------------------------------
+
+
+def a_request(node: str = "a", **fields: object) -> PermitRequest:
+    values: dict[str, object] = {
+        "workflow_id": f"episode/c/{node}",
+        "incident": f"incident-{node}",
+        "node_uid": f"uid-of-{node}",
+        "provider_id": f"sim:///{node}",
+    } | fields
+    return PermitRequest(node=node, **values)  # type: ignore[arg-type]
+
+
+def test_a_request_is_granted_while_permits_are_free() -> None:
+    answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=2)
+    assert (answer.decision, answer.reason) == (Decision.GRANTED, "2 of 2 permits are held now")
+
+
+def test_a_request_is_queued_when_the_cap_is_used_up() -> None:
+    """S14."""
+    answer = answer_request(a_report(), [a_permit("b")], a_request(), cap=1)
+    assert (answer.decision, answer.reason) == (Decision.QUEUED, "1 of 1 permits are held: b")
+
+
+def test_a_request_does_not_jump_the_queue() -> None:
+    answer = answer_request(a_report(), (), a_request(), cap=1, ahead=1)
+    assert (answer.decision, answer.reason) == (Decision.QUEUED, "0 of 1 permits are held: none, 1 asked before")
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (None, "the scanner has not seen the cluster yet"),
+        (a_report(view=ViewState(synced=True, stale="quiet")), "the view of the cluster is stale: quiet"),
+        (a_report(lease=ClusterLease(held=False)), "the cluster Lease is not ours"),
+        (
+            a_report(checks=(a_check_report(), a_check_report("others", allowed=False, message="paused: upgrade"))),
+            "NodeHealthCheck/others is in short circuit: paused: upgrade",
+        ),
+    ],
+)
+def test_a_request_is_refused_with_the_reason(report: ScanReport | None, reason: str) -> None:
+    """S17, S18, S38."""
+    answer = answer_request(report, (), a_request(), cap=5)
+    assert answer.decision is Decision.REFUSED
+    assert reason in answer.reason
+
+
+@pytest.mark.parametrize("check", [a_check_report(allowed=False, error="bad", total=3), a_check_report(allowed=False, total=0)])
+def test_a_check_that_cannot_be_read_or_selects_nothing_stands_in_nobodys_way(check: object) -> None:
+    assert answer_request(a_report(checks=(check,)), (), a_request(), cap=1).decision is Decision.GRANTED
+
+
+def test_a_request_for_a_control_plane_member_is_guarded() -> None:
+    """S15."""
+    answer = answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), a_request(control_plane=True), cap=5)
+    assert (answer.decision, answer.reason) == (
+        Decision.REFUSED,
+        "1 of 3 control-plane members would be left Ready, a quorum needs 2",
+    )
+    not_ready = a_request(control_plane=True, ready=False)
+    assert (
+        answer_request(a_report(control_plane=ControlPlane(members=3, ready=2)), (), not_ready, cap=5).decision
+        is Decision.GRANTED
+    )
+
+
+def test_a_request_for_a_node_that_another_incident_holds_is_refused_with_its_name() -> None:
+    """S13."""
+    answer = answer_request(a_report(), [a_permit("a", incident="other")], a_request(), cap=5)
+    assert (answer.decision, answer.reason) == (Decision.REFUSED, "a is held by episode/c/a, incident other (open)")
+
+
+def test_the_same_incident_is_granted_again_even_while_nothing_new_would_be() -> None:
+    permits = [a_permit("a", PermitState.RESERVED)]
+    assert answer_request(None, permits, a_request(), cap=1).decision is Decision.GRANTED
+
+
+def test_a_parked_incident_asks_like_anybody_else() -> None:
+    """S14: it gave its permit back when it parked."""
+    parked = a_permit("a", PermitState.PARKED)
+    assert answer_request(a_report(), [parked], a_request(), cap=1).decision is Decision.GRANTED
+    assert answer_request(a_report(), [parked, a_permit("b")], a_request(), cap=1).decision is Decision.QUEUED
+    assert answer_request(None, [parked], a_request(), cap=1).decision is Decision.REFUSED
+
+
+@pytest.mark.parametrize(("by_person", "decision"), [(False, Decision.REFUSED), (True, Decision.GRANTED)])
+def test_a_node_that_is_held_off_is_refused_to_programs_only(by_person: bool, decision: Decision) -> None:
+    """S19."""
+    answer = answer_request(a_report(), (), a_request(by_person=by_person), cap=1, held_off=[Held("a")])
+    assert (answer.decision, "3 attempts failed" in answer.reason) == (decision, decision is Decision.REFUSED)
+
+
+def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst() -> None:
+    """S14, S15: it may be a member of the control plane, and one of those that a check lets be remediated at once."""
+    silent = a_permit("cp-1", control_plane=None, found=True)
+    plane = ControlPlane(members=3, ready=3)
+    refused = only_refusal(a_report(a_candidate("cp-2", control_plane=True), control_plane=plane), silent)
+    assert (refused.reason, "cp-1" in refused.message) == (Because.CONTROL_PLANE, True)
+    answer = answer_request(a_report(control_plane=plane), [silent], a_request("cp-2", control_plane=True), cap=5)
+    assert (answer.decision, "cp-1" in answer.reason) == (Decision.REFUSED, True)
+    limited = replace(a_candidate("w-2"), in_flight=((check_ref().key, 1),))
+    assert only_refusal(a_report(limited), silent).reason is Because.IN_FLIGHT
+
+
+# Orphans ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "orphan"),
+    [
+        ({"incident": "i-1"}, True),
+        ({"incident": ""}, False),
+        ({"incident": "i-open"}, False),
+        ({"incident": "i-1", "unhealthy": True}, False),
+        ({"incident": "i-1", "soon": True}, False),
+        ({"incident": "i-1", "ready": False}, False),
+        ({"incident": "i-1", "present": False}, False),
+        ({"mark_problem": "can't be read"}, False),
+        ({"incident": "i-1", "preserved": True}, False),
+    ],
+)
+def test_a_healthy_node_with_the_mark_of_a_closed_incident_is_to_be_cleaned(fields: dict[str, object], orphan: bool) -> None:
+    """S35."""
+    assert bool(orphans([seen(**fields)], {"i-open"})) is orphan
+
+
+# Any table ----------------------------------------------------------------------------------------------------------
+
+node_names = [f"n{index}" for index in range(6)]
+candidates_of_any_kind = st.lists(
+    st.builds(
+        a_candidate,
+        st.sampled_from(node_names),
+        age=st.integers(1, 99),
+        control_plane=st.booleans(),
+        ready=st.booleans(),
+        refused=st.sampled_from(["", "", "no"]),
+        provider_id=st.sampled_from(["", "sim:///n0", "sim:///n1"]),
+        healthy_under=st.sampled_from([(), (), ("NodeHealthCheck/other",)]),
+    ),
+    max_size=8,
+    unique_by=lambda candidate: candidate.node,
+)
+permits_of_any_kind = st.lists(
+    st.builds(a_permit, st.sampled_from(node_names), st.sampled_from(list(PermitState)), control_plane=st.booleans()),
+    max_size=4,
+    unique_by=lambda permit: permit.node,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    candidates=candidates_of_any_kind,
+    permits=permits_of_any_kind,
+    cap=st.integers(0, 4),
+    members=st.integers(0, 7),
+    ready=st.integers(0, 7),
+    remaining=st.integers(0, 2),
+)
+def test_no_admission_ever_breaks_a_budget_or_a_quorum(
+    *, candidates: list[Candidate], permits: list[Permit], cap: int, members: int, ready: int, remaining: int
+) -> None:
+    """S13, S14, S15 over any table; and every candidate is answered once."""
+    report = a_report(
+        *candidates,
+        control_plane=ControlPlane(members=members, ready=min(ready, members)),
+        checks=(a_check_report(), a_check_report("other", remaining=remaining)),
+    )
+    admission = admit(report, permits, cap=cap, now=NOW)
+    assert sorted(names(admission.admitted) + [refused.node for refused in admission.refused]) == sorted(names(tuple(candidates)))
+    counted = [permit for permit in permits if permit.holding is not PermitState.PARKED]
+    if admission.admitted:
+        assert len(counted) + len(admission.admitted) <= cap
+    held = {permit.node for permit in permits}
+    machines = [candidate.provider_id for candidate in admission.admitted if candidate.provider_id]
+    assert not held & set(names(admission.admitted))
+    assert len(machines) == len(set(machines))
+    assert not {permit.provider_id for permit in permits} & set(machines)
+    taken = [candidate for candidate in admission.admitted if candidate.control_plane]
+    assert len(taken) <= 1
+    for member in taken:
+        assert not any(permit.control_plane for permit in permits)
+        assert members > 1
+        assert report.control_plane.ready - member.ready >= members // 2 + 1
+    spared = [candidate for candidate in admission.admitted if candidate.healthy_under]
+    assert len(spared) <= remaining
+    assert admit(replace(report, candidates=tuple(reversed(candidates))), permits, cap=cap, now=NOW) == admission
+
+
+# Remediations -------------------------------------------------------------------------------------------------------
+
+
+STEP = Step(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
+
+
+def a_remediation(node: str, **fields: Any) -> Candidate:
+    return replace(a_candidate(node), ladder=(STEP,), owner="MachineSet/workers", **fields)
+
+
+def test_one_whose_time_has_not_come_waits_and_it_is_said_until_when() -> None:
+    later = NOW + timedelta(seconds=30)
+    admission = admit(a_report(a_remediation("a", not_before=later, waits="retry 2, not before")), (), cap=2, now=NOW)
+    (refused,) = admission.refused
+    assert (refused.reason, refused.message, admission.again) == (Because.RETRY_LATER, "retry 2, not before", later)
+    assert names(admit(a_report(a_remediation("a", not_before=later)), (), cap=2, now=later).admitted) == ["a"]
+
+
+def test_one_that_nothing_helps_any_more_is_a_persons_case_whatever_the_cap_says() -> None:
+    """Never silence: it is opened, without a permit, to ask a person."""
+    full = [a_permit("other")]
+    admission = admit(a_report(a_remediation("a", exhausted="maxRetry is 3")), full, cap=1, now=NOW)
+    assert (names(admission.admitted), names(admission.exhausted), admission.refused) == ([], ["a"], ())
+    held = admit(a_report(a_remediation("a", exhausted="x")), full, cap=1, now=NOW, held_off=(Held("a"),))
+    assert held.exhausted == (), "a person has just ended it"
+
+
+def test_a_checks_own_limit_of_remediations_at_once_counts_those_under_way_and_those_just_let_in() -> None:
+    limit = (("NodeHealthCheck/workers", 2),)
+    candidates = [a_remediation(name, in_flight=limit) for name in ("a", "b")]
+    under_way = a_permit("x", checks=("NodeHealthCheck/workers",))
+    admission = admit(a_report(*candidates), [under_way], cap=9, now=NOW)
+    assert names(admission.admitted) == ["a"]
+    assert [(each.node, each.reason) for each in admission.refused] == [("b", Because.IN_FLIGHT)]
+    parked = a_permit("x", PermitState.PARKED, checks=("NodeHealthCheck/workers",))
+    assert names(admit(a_report(*candidates), [parked], cap=9, now=NOW).admitted) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "waits"),
+    [
+        ({}, True),
+        ({"fresh": False}, False),
+        ({"owner": "MachineSet/others"}, False),
+        ({"created": ago(100)}, False),
+        ({"created": None}, False),
+    ],
+)
+def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its_patient(
+    fields: dict[str, Any], waits: bool
+) -> None:
+    """Until it is known whose successor it is, and what it is to remember."""
+    young = {"fresh": True, "created": ago(1)} | fields
+    permit = a_permit("gone", owner="MachineSet/workers", granted_at=ago(20))
+    candidate = replace(a_remediation("a"), **young)
+    admission = admit(a_report(candidate), [permit], cap=9, now=NOW)
+    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    ended = Replacing(owner="MachineSet/workers", node="gone", since=ago(20), until=NOW + timedelta(seconds=5))
+    admission = admit(a_report(candidate), (), cap=9, now=NOW, replaced=[ended])
+    assert [each.reason for each in admission.refused] == ([Because.REPLACEMENT] if waits else [])
+    assert admission.again == (ended.until if waits else None)
+    assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("members", "ready", "target_ready", "removes", "allowed"),
+    [
+        (3, 2, False, False, True),
+        (3, 2, True, False, False),
+        (3, 1, False, True, False),
+        (2, 1, False, False, False),
+        (2, 1, False, True, True),
+        (2, 2, True, True, True),
+        (2, 1, True, True, False),
+        (1, 0, False, True, False),
+        (1, 1, True, True, False),
+    ],
+)
+def test_a_member_that_is_replaced_is_counted_out_and_the_last_one_never_is(
+    members: int, ready: int, target_ready: bool, removes: bool, allowed: bool
+) -> None:
+    """S15, and seed 003: a control plane of two is the smallest that can be remediated."""
+    guard = control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=(), removes=removes)
+    assert (guard == "") is allowed
+
+
+def test_a_member_to_be_that_never_had_a_node_may_be_replaced_one_at_a_time() -> None:
+    """S15."""
+    asked = {"target_ready": False, "removes": True, "is_member": False}
+    assert control_plane_guard(1, 1, open_member_episodes=(), **asked) == ""  # type: ignore[arg-type]
+    assert "another control-plane member" in control_plane_guard(3, 3, open_member_episodes=("b",), **asked)  # type: ignore[arg-type]

@@ -1,0 +1,166 @@
+"""Objects of other systems that ask for a node: the same admission as for health checks, with the brakes of a person's word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from policy.checks.inventory import ControlPlane
+from policy.episode.fence_agents_remediations import read_request
+from policy.episode.fencing_requests import FencingRequest, Stage
+from policy.episode.needs import NeedKind
+from policy.objects.nodes import EXCLUDE_LABEL, NodeView
+from policy.scan.admission import Because, Refused, admit
+from policy.scan.candidates import answer_without_trying
+from policy.scan.ledger import Ledger
+from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
+from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago
+from tests.policy.episode.test_fence_agents_remediations import remediation
+
+SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"node-1": "10.0.0.1"}}}
+KEY = "FenceAgentsRemediation/medik8s/node-1"
+
+
+def a_wish(node: str = "node-1", **fields: Any) -> Candidate:
+    ref = read_request(remediation(name=node)).ref
+    return replace(a_candidate(node), check=ref, need=NeedKind.FOREIGN_OBJECT, object_uid=f"uid-{node}", **fields)
+
+
+def only_refusal(report: ScanReport, **options: Any) -> Refused:
+    admission = admit(report, options.pop("permits", ()), cap=options.pop("cap", 5), now=NOW, **options)
+    assert admission.admitted == ()
+    (refused,) = admission.refused
+    return refused
+
+
+def test_a_wish_needs_no_check() -> None:
+    assert len(admit(a_report(a_wish(), checks=()), (), cap=1, now=NOW).admitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "because"),
+    [
+        ({"reason": "TooManyUnhealthy"}, Because.SHORT_CIRCUIT),
+        ({"reason": "Paused"}, Because.SHORT_CIRCUIT),
+        ({"reason": "StormActive"}, Because.SHORT_CIRCUIT),
+        ({"reason": "UpgradeInProgress"}, Because.SHORT_CIRCUIT),
+        ({"reason": "ConflictingController", "breached": True}, Because.SHORT_CIRCUIT),
+        ({"reason": "ConflictingController"}, None),
+        ({"reason": "AnotherCluster"}, None),
+        ({"reason": "TooManyUnhealthy", "total": 0}, None),
+        ({"reason": "InvalidObject", "error": "no selector"}, None),
+    ],
+)
+def test_every_check_in_short_circuit_holds_a_wish_up(changes: dict[str, Any], because: Because | None) -> None:
+    """S17: also the ones of an operator that looks after them itself, by their numbers; that it does is no short circuit."""
+    report = a_report(a_wish(), checks=(replace(a_check_report(), allowed=False, message="closed", **changes),))
+    if because is None:
+        assert len(admit(report, (), cap=1, now=NOW).admitted) == 1
+    else:
+        assert only_refusal(report).reason is because
+
+
+def test_a_node_that_a_check_counts_as_healthy_uses_up_its_budget() -> None:
+    """S17."""
+    wish = a_wish(healthy_under=("NodeHealthCheck/workers",))
+    spent = a_report(wish, checks=(a_check_report(remaining=0),))
+    assert only_refusal(spent).reason is Because.THRESHOLD
+    assert len(admit(a_report(wish, checks=(a_check_report(remaining=1),)), (), cap=1, now=NOW).admitted) == 1
+
+
+def test_budgets_holds_quorum_and_licence_are_those_of_everybody() -> None:
+    """S13, S14, S15, S18, S38."""
+    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-2"),), cap=1).reason is Because.CAP
+    assert only_refusal(a_report(a_wish()), permits=(a_permit("node-1"),)).reason is Because.IN_HAND
+    assert only_refusal(a_report(a_wish(), view=ViewState(synced=True, stale="deaf"))).reason is Because.STALE_VIEW
+    assert only_refusal(a_report(a_wish(), lease=ClusterLease(held=False))).reason is Because.NO_CLUSTER_LEASE
+    member = a_report(a_wish(control_plane=True), control_plane=ControlPlane(members=3, ready=1))
+    assert only_refusal(member).reason is Because.CONTROL_PLANE
+
+
+def test_of_a_check_and_a_wish_for_one_node_only_one_is_admitted() -> None:
+    """S13."""
+    admission = admit(a_report(a_candidate(), a_wish()), (), cap=5, now=NOW)
+    assert (len(admission.admitted), [each.reason for each in admission.refused]) == (1, [Because.NODE_HELD])
+
+
+# What a report says of them ----------------------------------------------------------------------------------------------
+
+
+def parts(request: FencingRequest, *nodes: NodeView, held: str = "") -> ReportParts:
+    ledger = Ledger()
+    for each in nodes:
+        ledger.put_node(each, NOW)
+    ledger.put_check(a_check())
+    ledger.put_request(request)
+    ledger.hold_requests(held)
+    return ledger.report_parts(NOW)
+
+
+def a_request(**changes: Any) -> FencingRequest:
+    return replace(read_request(remediation(SPEC, name="node-1")), created=ago(30), **changes)
+
+
+def test_a_wish_for_a_node_is_a_candidate_since_it_was_made() -> None:
+    [found] = parts(a_request(delegate="NodeHealthCheck-workers"), a_node(ready="Unknown", age=5)).candidates
+    assert (found.node, found.uid, found.refused, found.since) == ("node-1", "uid-of-node-1", "", ago(30))
+    assert (found.need, found.object_uid, found.delegate) == (NeedKind.FOREIGN_OBJECT, "uid-far", "NodeHealthCheck-workers")
+    assert found.healthy_under == ()
+
+
+def test_a_wish_for_a_node_that_is_well_says_under_which_checks() -> None:
+    [found] = parts(a_request(), a_node()).candidates
+    assert found.healthy_under == ("NodeHealthCheck/workers",)
+    assert found.ready
+
+
+@pytest.mark.parametrize(
+    ("changes", "node", "held", "words", "answer"),
+    [
+        ({"ended": "deleted"}, a_node(), "", None, None),
+        ({"problem": "spec.retrycount: no"}, a_node(), "", "spec.retrycount: no", Stage.FAILED),
+        ({"taken_up": True}, a_node(), "", "in its hands", None),
+        ({"taken_up": True, "problem": "bad"}, a_node(), "", "in its hands", None),
+        ({}, a_node(), "another controller acts", "another controller acts", None),
+        ({"problem": "bad"}, a_node(), "another controller acts", "another controller acts", None),
+        ({}, a_node("node-2"), "", "node-1, which does not exist", Stage.NODE_NOT_FOUND),
+        ({}, a_node(labels={WORKER: "", EXCLUDE_LABEL: "true"}), "", "out of remediation", None),
+        ({}, replace(a_node(), unreadable="status: no"), "", "can't be read", None),
+        ({}, replace(a_node(), deleting=True), "", "is being deleted", None),
+        ({}, a_node(), "", "", None),
+    ],
+)
+def test_why_a_wish_is_not_carried_out_and_whether_that_is_final(
+    changes: dict[str, Any], node: NodeView, held: str, words: str | None, answer: Stage | None
+) -> None:
+    """Only what nothing but another object could mend is final: its operator then goes on to something else."""
+    request, ledger = a_request(**changes), Ledger()
+    found = [each.refused for each in parts(request, node, held=held).candidates]
+    if words is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert words in found[0]
+        assert bool(found[0]) is bool(words)
+    ledger.put_node(node, NOW)
+    ledger.put_request(request)
+    ledger.hold_requests(held)
+    assert answer_without_trying(ledger.known(NOW), request) is answer
+
+
+def test_only_a_change_is_news() -> None:
+    """S18: a watch repeats itself."""
+    ledger = Ledger()
+    ledger.put_request(a_request())
+    version = ledger.version
+    ledger.put_request(a_request())
+    ledger.hold_requests("")
+    ledger.remove_request("FenceAgentsRemediation/medik8s/other")
+    assert ledger.version == version
+    ledger.put_request(a_request(ended="deleted"))
+    assert ledger.version == version + 1
+    ledger.remove_request(KEY)
+    assert ledger.version == version + 2
+    assert ledger.report_parts(NOW).candidates == ()

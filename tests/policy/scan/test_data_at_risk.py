@@ -1,0 +1,353 @@
+"""When people are told that Kubernetes is about to take volumes from a node that nobody has proven off (S36)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.objects.marks import Mark
+from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Condition, NodeView, Taint
+from policy.scan.data_at_risk import FORCE_DETACH_AFTER, DataAtRisk, PodStay, deadline, patience_of, vouched_off
+from policy.scan.report import MAXIMUM_AT_RISK
+
+T0 = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MARGIN = timedelta(minutes=1)
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, effect="NoExecute", value="nodeshutdown")
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerates:
+    key: str = ""
+    operator: str = "Exists"
+    value: str = ""
+    effect: str = "NoExecute"
+    toleration_seconds: int | None = None
+
+
+def node(
+    name: str = "node-7", *, ready: str = "Unknown", since: datetime | None = T0, uid: str = "uid-7", **fields: object
+) -> NodeView:
+    return NodeView(name=name, uid=uid, conditions=(Condition(type="Ready", status=ready, since=since),), **fields)  # type: ignore[arg-type]
+
+
+def marked(**fields: object) -> dict[str, str]:
+    return {MARK_ANNOTATION: Mark(incident="i", kind="Fencing", workflow_id="w", **fields).to_json()}  # type: ignore[arg-type]
+
+
+def with_one_down(**options: object) -> DataAtRisk:
+    risks = DataAtRisk(margin=MARGIN, **options)  # type: ignore[arg-type]
+    risks.put_attachment("va-1", "node-7", T0)
+    risks.put_node(node(), T0)
+    return risks
+
+
+def pod(uid: str, **fields: object) -> PodStay:
+    return PodStay(uid=uid, **({"volumes": frozenset({uid})} | fields))  # type: ignore[arg-type]
+
+
+def looked(risks: DataAtRisk, *pods: PodStay, at: datetime = T0) -> None:
+    assert risks.to_look_at(at, 9) == ["node-7"]
+    risks.looked("node-7", pods, at)
+
+
+class TestPatience:
+    @pytest.mark.parametrize(
+        ("tolerations", "expected"),
+        [
+            ((), 300),
+            ((Tolerates(key=NOT_READY, toleration_seconds=300), Tolerates(key=UNREACHABLE, toleration_seconds=30)), 30),
+            ((Tolerates(key=NOT_READY, toleration_seconds=0), Tolerates(key=UNREACHABLE)), 0),
+            ((Tolerates(key=NOT_READY, toleration_seconds=-5), Tolerates(key=UNREACHABLE)), 0),
+            ((Tolerates(key=NOT_READY), Tolerates(key=UNREACHABLE)), None),
+            ((Tolerates(),), None),
+            ((Tolerates(effect=""),), None),
+            ((Tolerates(effect="NoSchedule"),), 300),
+            ((Tolerates(toleration_seconds=60),), 60),
+            ((Tolerates(key=NOT_READY, operator="Equal"), Tolerates(key=UNREACHABLE, operator="")), None),
+            ((Tolerates(key=NOT_READY, operator="Equal", value="other"), Tolerates(key=UNREACHABLE)), 300),
+            ((Tolerates(key=NOT_READY), Tolerates(key=NOT_READY, toleration_seconds=9), Tolerates(key=UNREACHABLE)), None),
+            ((Tolerates(key="other", toleration_seconds=1),), 300),
+        ],
+    )
+    def test_a_pod_stays_as_long_as_its_tolerations_say(self, tolerations: tuple[Tolerates, ...], expected: int | None) -> None:
+        """S36, K01: the shorter of the two taints' counts, the first that matches each, none for ever."""
+        assert patience_of(tolerations) == (None if expected is None else seconds(expected))
+
+
+@pytest.mark.parametrize(
+    ("requested", "patience", "expected"),
+    [
+        (None, 300, 300 + 360 - 60),
+        (None, 0, 360 - 60),
+        (None, None, None),
+        (100, None, 100 + 360 - 60),
+        (100, 300, 100 + 360 - 60),
+        (500, 300, 300 + 360 - 60),
+        (-3600, 300, -3600 + 360 - 60),
+    ],
+)
+def test_the_deadline_is_the_earliest_way_to_a_forced_detachment(
+    requested: int | None, patience: int | None, expected: int | None
+) -> None:
+    """S36: the earlier of deletion and toleration, six minutes more, the margin less."""
+    asked = None if requested is None else T0 + seconds(requested)
+    found = deadline(T0, asked, None if patience is None else seconds(patience), margin=MARGIN)
+    assert found == (None if expected is None else T0 + seconds(expected))
+
+
+def test_at_the_end_of_the_calendar_there_is_still_a_deadline() -> None:
+    end = datetime.max.replace(tzinfo=UTC)
+    assert deadline(end, None, seconds(300), margin=MARGIN) == end
+
+
+class TestTelling:
+    def test_people_are_told_at_the_deadline_and_not_before(self) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        due = T0 + seconds(600)
+        assert risks.to_tell(due - seconds(1), 9) == []
+        (warned,) = risks.to_tell(due, 9)
+        assert (warned.node, warned.uid, warned.since, warned.volumes) == ("node-7", "uid-7", T0, 1)
+        assert warned.detached_at == T0 + seconds(660)
+
+    def test_a_node_that_was_down_long_before_we_looked_is_told_at_once(self) -> None:
+        """S36: already past, when a worker starts late."""
+        risks, late = DataAtRisk(margin=MARGIN), T0 + timedelta(hours=2)
+        risks.put_node(node(), late)
+        risks.put_attachment("va-1", "node-7", late)
+        looked(risks, pod("a"), at=late)
+        assert [each.node for each in risks.to_tell(late, 9)] == ["node-7"]
+
+    def test_once_per_incident_and_again_after_the_time_that_is_set(self) -> None:
+        risks, due = with_one_down(repeat=timedelta(minutes=30)), T0 + seconds(600)
+        looked(risks, pod("a"))
+        assert risks.to_tell(due, 9)
+        risks.told("node-7", due)
+        assert risks.to_tell(due + timedelta(minutes=29), 9) == []
+        assert risks.to_look_at(due + timedelta(minutes=29), 9) == []
+        assert risks.next_due == due + timedelta(minutes=30)
+        assert risks.to_tell(due + timedelta(minutes=30), 9)
+
+    def test_what_could_not_be_told_is_told_soon_and_says_that_it_was_counted(self) -> None:
+        risks, due = with_one_down(), T0 + seconds(600)
+        looked(risks, pod("a"))
+        (first,) = risks.to_tell(due, 9)
+        risks.not_told("node-7", due)
+        (second,) = risks.to_tell(due + seconds(30), 9)
+        assert (first.counted, second.counted) == (False, True)
+
+    def test_what_is_in_hand_is_neither_handed_out_twice_nor_waited_for(self) -> None:
+        risks = with_one_down()
+        assert risks.to_look_at(T0, 9) == ["node-7"]
+        assert risks.to_look_at(T0, 9) == []
+        assert risks.next_due is None
+
+    def test_of_many_only_so_many_at_once(self) -> None:
+        risks = DataAtRisk(margin=MARGIN)
+        for number in range(40):
+            risks.put_node(node(f"node-{number}"), T0)
+            risks.put_attachment(f"va-{number}", f"node-{number}", T0)
+        rounds = []
+        while found := risks.to_look_at(T0, 8):
+            rounds.append(len(found))
+            for name in found:
+                risks.looked(name, [pod(name)], T0)
+        assert rounds == [8] * 5
+        report = risks.report()
+        assert (report.nodes, report.unread, len(report.nearest)) == (40, 0, MAXIMUM_AT_RISK)
+
+
+class TestCancelling:
+    @pytest.mark.parametrize("ready", [True, False])
+    def test_nothing_is_told_of_a_node_that_is_ready_again_or_gone(self, ready: bool) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        if ready:
+            risks.put_node(node(ready="True"), T0 + seconds(500))
+        else:
+            risks.remove_node("node-7")
+        assert risks.next_due is None
+        assert risks.to_tell(T0 + seconds(600), 9) == []
+        assert risks.report().nodes == 0
+
+    def test_nothing_is_told_once_nothing_is_attached(self) -> None:
+        risks = with_one_down()
+        risks.put_attachment("va-2", "node-7", T0)
+        looked(risks, pod("a"))
+        risks.remove_attachment("va-1")
+        assert risks.report().nearest[0].volumes == 1
+        risks.remove_attachment("va-2")
+        assert risks.to_tell(T0 + seconds(600), 9) == []
+
+    @pytest.mark.parametrize(
+        ("annotations", "taints", "off"),
+        [
+            (marked(off_proven="2026-11-21T12:03:00Z"), (), True),
+            (marked(out_of_service=True), (OUR_TAINT,), True),
+            (marked(out_of_service=True), (), False),
+            (marked(), (OUR_TAINT,), False),
+            ({}, (OUR_TAINT,), False),
+            ({MARK_ANNOTATION: "not a mark"}, (OUR_TAINT,), False),
+            (marked(cordoned=True), (), False),
+        ],
+    )
+    def test_only_our_proof_of_off_ends_it(self, annotations: dict[str, str], taints: tuple[Taint, ...], off: bool) -> None:
+        """S36, S2: neither an attempt nor a stranger's taint nor a mark that nobody can read."""
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        view = node(annotations=annotations, taints=taints)
+        risks.put_node(view, T0 + seconds(400))
+        assert vouched_off(view) is off
+        assert len(risks.to_tell(T0 + seconds(600), 9)) == (0 if off else 1)
+
+    def test_a_proof_that_has_ended_is_none_any_more(self) -> None:
+        """S6: power came back and the node did not."""
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        risks.put_node(node(annotations=marked(off_proven="2026-11-21T12:03:00Z")), T0 + seconds(200))
+        assert risks.report().nodes == 0
+        risks.put_node(node(annotations=marked()), T0 + seconds(700))
+        looked(risks, pod("a"), at=T0 + seconds(700))
+        assert risks.to_tell(T0 + seconds(700), 9)
+
+    def test_a_node_of_the_same_name_is_another_incident(self) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a"))
+        risks.put_node(node(uid="uid-8", since=T0 + seconds(500)), T0 + seconds(500))
+        assert risks.to_tell(T0 + seconds(600), 9) == []
+        looked(risks, pod("b"), at=T0 + seconds(600))
+        assert risks.report().nearest[0].since == T0 + seconds(500)
+
+    def test_a_node_that_cannot_be_read_is_as_it_was(self) -> None:
+        """S18: it is no reason to think that it is well."""
+        risks = with_one_down()
+        risks.put_node(NodeView(name="node-7", uid="uid-7", unreadable="not a Node"), T0)
+        assert risks.report().nodes == 1
+
+    def test_where_kubernetes_never_forces_nothing_is_at_risk(self) -> None:
+        risks = with_one_down(forced=False)
+        assert risks.report().nodes == 0
+        assert risks.next_due is None
+
+
+class TestLooking:
+    def test_unknown_after_false_is_no_new_beginning(self) -> None:
+        """The taint manager counts on when one taint takes the place of the other."""
+        risks = with_one_down()
+        risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
+        looked(risks, pod("a"), at=T0 + seconds(200))
+        assert risks.report().nearest[0].due == T0 + seconds(600)
+
+    def test_what_is_attached_later_counts_from_when_the_node_went_down(self) -> None:
+        risks = DataAtRisk(margin=MARGIN)
+        risks.put_node(node(ready="False"), T0)
+        risks.put_node(node(since=T0 + seconds(200)), T0 + seconds(200))
+        risks.put_attachment("va-1", "node-7", T0 + seconds(201))
+        looked(risks, pod("a"), at=T0 + seconds(201))
+        assert risks.report().nearest[0].due == T0 + seconds(600)
+
+    def test_a_deletion_that_was_seen_is_never_forgotten(self) -> None:
+        """Though the pod is gone by the next look, and nobody could be told meanwhile."""
+        risks = with_one_down()
+        looked(risks, pod("a", patience=None, requested=T0 - seconds(100)))
+        assert risks.to_tell(T0 + seconds(200), 9)
+        risks.not_told("node-7", T0 + seconds(290))
+        looked(risks, at=T0 + seconds(300))
+        assert risks.report().nearest[0].due == T0 + seconds(200)
+
+    def test_pods_that_stay_for_ever_are_looked_at_again_before_any_deletion_could_tell(self) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a", patience=None))
+        assert risks.report().nearest[0].due is None
+        assert risks.next_due == T0 + FORCE_DETACH_AFTER - MARGIN
+        looked(risks, pod("a", patience=None, requested=T0 + seconds(20)), at=T0 + seconds(300))
+        assert risks.next_due == T0 + seconds(320)
+
+    def test_a_pod_that_was_forced_away_counts_from_when_it_was_last_seen(self) -> None:
+        risks = with_one_down()
+        looked(risks, pod("a", patience=None), pod("b", patience=None))
+        looked(risks, pod("b", patience=None), at=T0 + seconds(300))
+        assert [each.node for each in risks.to_tell(T0 + seconds(300), 9)] == ["node-7"]
+
+    def test_volumes_that_no_pod_wants_have_been_unwanted_since_the_node_went_down(self) -> None:
+        risks = with_one_down()
+        looked(risks)
+        assert risks.report().nearest[0].due == T0 + seconds(300)
+
+    def test_more_attached_than_its_pods_have_is_unwanted_and_a_shared_claim_is_one(self) -> None:
+        risks = with_one_down()
+        risks.put_attachment("va-2", "node-7", T0)
+        shared = frozenset({"default/data"})
+        looked(risks, pod("a", volumes=shared, patience=None), pod("b", volumes=shared, patience=None))
+        assert risks.report().nearest[0].due == T0 + seconds(300)
+
+    def test_where_the_pods_cannot_be_read_the_default_is_taken_and_they_are_asked_for_again(self) -> None:
+        risks = with_one_down()
+        assert risks.to_look_at(T0, 9)
+        risks.not_looked("node-7", T0)
+        assert risks.report().nearest[0].due == T0 + seconds(600)
+        assert risks.next_due == T0 + seconds(30)
+        looked(risks, pod("a", patience=seconds(0)), at=T0 + seconds(30))
+        assert risks.report().nearest[0].due == T0 + seconds(300)
+
+    def test_a_flapping_node_leaves_no_pile_behind(self) -> None:
+        risks = with_one_down()
+        for number in range(5000):
+            risks.put_node(node(ready="True"), T0)
+            risks.put_node(node(since=T0 + seconds(number)), T0 + seconds(number))
+            looked(risks, pod("a"), at=T0 + seconds(number))
+        assert len(risks._looks) + len(risks._tellings) < 4000
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["delete", "vanish", "wait", "flap"]),
+        st.integers(min_value=0, max_value=3),
+        st.integers(min_value=1, max_value=240),
+    ),
+    max_size=12,
+)
+
+
+@given(steps=STEPS, patience=st.sampled_from([None, 0, 30, 300, 3600]))
+def test_no_forced_detachment_comes_unannounced(steps: list[tuple[str, int, int]], patience: int | None) -> None:
+    """S36, whatever happens to the pods between our looks: a simulated attach-detach controller never gets ahead of the warning.
+
+    Time goes by second; what is due is done at its moment, as the long poll does.
+    """
+    stay = None if patience is None else seconds(patience)
+    pods = {f"pod-{number}": pod(f"pod-{number}", patience=stay) for number in range(4)}
+    risks, now = with_one_down(), T0
+    for number in range(3):
+        risks.put_attachment(f"va-of-{number}", "node-7", T0)
+    unwanted: list[datetime] = [] if stay is None else [T0 + stay]
+    told = False
+    for action, number, pause in [*steps, ("wait", 0, 700)]:
+        name = f"pod-{number}"
+        if action == "delete" and name in pods and pods[name].requested is None:
+            pods[name] = pod(name, requested=now, patience=stay)
+            unwanted.append(now)
+        elif action == "vanish" and pods.pop(name, None) is not None:
+            unwanted.append(now)
+        elif action == "flap":
+            risks.put_node(node(ready="False", since=now), now)
+        for _ in range(pause):
+            if (due := risks.next_due) is not None and due <= now:
+                for each in risks.to_look_at(now, 8):
+                    risks.looked(each, pods.values(), now)
+                for warned in risks.to_tell(now, 8):
+                    risks.told(warned.node, now)
+                    told = True
+            if unwanted and min(unwanted) + FORCE_DETACH_AFTER <= now:
+                assert told
+                return
+            now += seconds(1)

@@ -1,0 +1,127 @@
+"""What would unblock a node, in words that are true and that name the right check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from policy.checks.fence_policies import FencePolicies, StormRule
+from policy.objects.machines import SKIP_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, Condition
+from policy.remediation.remedies import Action
+from policy.scan.explanation import explain
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago
+from tests.policy.fencing_builders import RACK, in_rack, racks
+from tests.policy.fencing_builders import ledger_of as tolerant_ledger_of
+from tests.policy.pools import PROD, a_machine
+from tests.policy.scan.test_ledger import ledger_of
+
+SICK = a_node("n1", "Unknown", 60)
+
+
+def unblocking(*objects: object) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """By check: what holds n1 back, and what would unblock it."""
+    ledger = ledger_of(*objects)  # type: ignore[arg-type]
+    opinions = explain(ledger.known(NOW), "n1").opinions
+    return {each.check.check.ref.name: (each.target.held_by, each.unblock) for each in opinions}
+
+
+def test_the_check_in_the_way_is_named_although_another_is_called_almost_the_same() -> None:
+    checks = (a_check("work", minHealthy=1), a_check("workers", pauseRequests=["upgrade"]), a_check("zz", minHealthy=1))
+    found = unblocking(*checks, SICK, a_node("n2"))
+    for name in ("work", "zz"):
+        held_by, unblock = found[name]
+        assert held_by.startswith("NodeHealthCheck/workers covers it too")
+        assert unblock == ("NodeHealthCheck/workers: end the pause: spec.pauseRequests",)
+    assert found["workers"][1] == ("end the pause: spec.pauseRequests",)
+
+
+def test_whose_turn_it_is_is_told_and_nothing_is_advised() -> None:
+    found = unblocking(a_check("a", minHealthy=1), a_check("b", minHealthy=1), SICK, a_node("n2"))
+    assert found["a"] == ("", ())
+    assert found["b"] == ("NodeHealthCheck/a gives the remedy: of two with one deadline the name decides", ())
+    slow = a_check("a", minHealthy=1, unhealthyConditions=[{"type": "Ready", "status": "Unknown", "duration": "50s"}])
+    found = unblocking(slow, a_check("b", minHealthy=1), SICK, a_node("n2"))
+    assert found["a"] == ("NodeHealthCheck/b gives the remedy: its deadline expired first", ())
+
+
+def test_a_check_that_can_spare_nobody_says_how_many_must_get_well() -> None:
+    disks = a_check("disks", minHealthy=1, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
+    full = a_check("disks", minHealthy=2, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
+    assert unblocking(a_check(minHealthy=1), disks, SICK, a_node("n2"))["workers"] == ("", ())
+    held_by, unblock = unblocking(a_check(minHealthy=1), full, SICK, a_node("n2"))["workers"]
+    assert "NodeHealthCheck/disks counts it as healthy and can spare no more" in held_by
+    assert unblock == ("NodeHealthCheck/disks: its threshold lets none of 2 nodes be remediated",)
+
+
+def test_a_persons_word_is_to_be_taken_back() -> None:
+    excluded = a_node("n1", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})
+    assert unblocking(a_check(minHealthy=1), excluded, a_node("n2"))["workers"][1] == (
+        f"remove the label {EXCLUDE_LABEL} from the node",
+    )
+    ledger = ledger_of(a_check(minHealthy=1), SICK, a_node("n2"))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(annotations={SKIP_ANNOTATION: ""}), NOW)
+    (opinion,) = explain(ledger.known(NOW), "n1").opinions
+    assert SKIP_ANNOTATION in opinion.target.held_by
+    assert SKIP_ANNOTATION in opinion.unblock[0]
+
+
+# Fence policies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policies", "held_by", "unblock"),
+    [
+        (
+            FencePolicies(storms=(StormRule(name="racks", percentage=40, scope=RACK),)),
+            f"{RACK}=r0: 2 of 5 nodes, 40%, are unresponsive; the policy racks fences below 40%",
+            f"1 more of the 5 nodes of {RACK}=r0 must become responsive",
+        ),
+        (
+            FencePolicies(switched_off=("fencing=off in it",)),
+            "fencing is switched off: fencing=off in it",
+            "switch fencing on again: fencing=off in it",
+        ),
+        (
+            FencePolicies(off_groups=(f"{RACK}=r0",)),
+            f"fencing is switched off for {RACK}=r0",
+            "take its part of the cluster out of fencing_off in fence-cluster-config",
+        ),
+        (
+            FencePolicies(problem="percentage: expected a whole number"),
+            "the fence policies can't be used: percentage: expected a whole number",
+            "correct the fence policies: percentage: expected a whole number",
+        ),
+        (
+            FencePolicies(skip_lost_storage=True),
+            "it has lost its storage: its condition StorageUnreachable is True (skip-if-host-lost-storage)",
+            "its storage must be reachable again, as its conditions say",
+        ),
+        (
+            FencePolicies(storage_percentage=20),
+            "1 of 5 nodes have lost their storage, at or above 20%: it is the storage that fails, not the nodes",
+            "fewer than 20% of the nodes may say that they have lost their storage",
+        ),
+    ],
+    ids=["storm", "switch", "part", "unusable", "host", "storage"],
+)
+def test_a_fence_policy_that_holds_a_node_back_is_named_with_what_would_unblock_it(
+    policies: FencePolicies, held_by: str, unblock: str
+) -> None:
+    """S17: whoever waits is told why, and for what."""
+    lost = Condition(type="StorageUnreachable", status="True", since=ago(60))
+    down = [in_rack("r0-0", "r0", "Unknown", 60), in_rack("r0-1", "r0", "Unknown", 60)]
+    sick = replace(down[0], conditions=(*down[0].conditions, lost))
+    ledger = tolerant_ledger_of([*racks(1, 5)[2:], sick, down[1]])
+    ledger.follow(policies)
+    (opinion,) = explain(ledger.known(NOW), "r0-0").opinions
+    assert (opinion.target.held_by, opinion.unblock) == (held_by, (unblock,))
+    assert opinion.target.action is Action.NONE
+
+
+def test_a_label_that_switches_fencing_off_is_named() -> None:
+    ledger = tolerant_ledger_of([*racks(1, 5), in_rack("x", "r0", "Unknown", 60, **{"nodewarden.io/fencing": "off"})])
+    (opinion,) = explain(ledger.known(NOW), "x").opinions
+    assert opinion.unblock == ("remove the label nodewarden.io/fencing from the node",)

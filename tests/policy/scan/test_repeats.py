@@ -1,0 +1,131 @@
+"""Nodes that are fenced for the same reason again and again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.episode.permits import Release
+from policy.scan.repeats import MAXIMUM_INCIDENTS, MAXIMUM_WORKLOADS, PastIncident, RepeatAlarm, Repetition, hear
+from tests.policy.builders import NOW
+
+ALARM = RepeatAlarm(count=3, window=timedelta(hours=24))
+HOUR = timedelta(hours=1)
+DEFAULT = Release(node="node-7", incident="i-0", outcome="recovered", cause="ReadyUnknown", node_uid="uid-7")
+
+
+def release(incident: str, **fields: object) -> Release:
+    return replace(DEFAULT, incident=incident, **fields)  # type: ignore[arg-type]
+
+
+def heard(*releases: tuple[Release, datetime], alarm: RepeatAlarm = ALARM) -> list[Repetition | None]:
+    """What each of them raises."""
+    memory: tuple[PastIncident, ...] = ()
+    raised = []
+    for each, at in releases:
+        memory, repetition = hear(memory, each, at, alarm)
+        raised.append(repetition)
+    return raised
+
+
+def test_the_third_within_the_window_raises_it() -> None:
+    first, second, third = heard(*((release(f"i-{number}"), NOW + number * HOUR) for number in range(3)))
+    assert (first, second) == (None, None)
+    assert third is not None
+    assert (third.node, third.cause, third.count, third.node_uid) == ("node-7", "ReadyUnknown", 3, "uid-7")
+    assert third.incidents == ("i-0", "i-1", "i-2")
+    assert "fenced 3 times for ReadyUnknown within 24 h" in third.message
+
+
+def test_every_further_one_raises_it_again() -> None:
+    *_, fourth = heard(*((release(f"i-{number}"), NOW + number * HOUR) for number in range(4)))
+    assert fourth is not None
+    assert (fourth.count, fourth.incidents) == (4, ("i-1", "i-2", "i-3"))
+
+
+def test_what_lies_outside_the_window_is_forgotten() -> None:
+    assert heard(*((release(f"i-{number}"), NOW + number * 12 * HOUR) for number in range(4))) == [None] * 4
+
+
+@pytest.mark.parametrize("other", [{"node": "node-8"}, {"cause": "DiskPressureTrue"}])
+def test_another_node_or_another_reason_is_counted_apart(other: dict[str, str]) -> None:
+    assert (
+        heard((release("i-0"), NOW), (release("i-1", **other), NOW), (release("i-2"), NOW), (release("i-3", **other), NOW))
+        == [None] * 4
+    )
+
+
+@pytest.mark.parametrize("uncounted", [{"cause": ""}, {"outcome": "refused"}, {"outcome": "released"}])
+def test_what_a_person_asked_for_or_nobody_carried_out_does_not_count(uncounted: dict[str, str]) -> None:
+    assert heard(*((release(f"i-{number}", **uncounted), NOW) for number in range(5))) == [None] * 5
+
+
+def test_an_episode_that_parked_counts_once_and_at_once() -> None:
+    parked = release("i-2", parked=True, outcome="")
+    *_, when_parked, when_ended = heard((release("i-0"), NOW), (release("i-1"), NOW), (parked, NOW), (release("i-2"), NOW))
+    assert when_parked is not None
+    assert when_ended is None
+
+
+def test_the_workloads_that_were_there_each_time_are_named() -> None:
+    *_, third = heard(
+        (release("i-0", workloads=("default/db-0", "default/ReplicaSet/web", "shop/cart-1")), NOW),
+        (release("i-1", workloads=("default/db-1", "default/ReplicaSet/web", "shop/cart-1")), NOW),
+        (release("i-2", workloads=("default/ReplicaSet/web", "shop/cart-1")), NOW),
+    )
+    assert third is not None
+    assert third.workloads == ("default/ReplicaSet/web", "shop/cart-1")
+    assert third.message.endswith("there each time: default/ReplicaSet/web, shop/cart-1")
+
+
+def test_an_incident_in_which_nothing_was_seen_clears_nobody() -> None:
+    """The node came back before it was to be freed: nobody looked what ran there."""
+    suspect = ("default/db-0",)
+    *_, third = heard((release("i-0", workloads=suspect), NOW), (release("i-1"), NOW), (release("i-2", workloads=suspect), NOW))
+    assert third is not None
+    assert third.workloads == suspect
+
+
+def test_once_is_no_coincidence() -> None:
+    *_, third = heard((release("i-0"), NOW), (release("i-1"), NOW), (release("i-2", workloads=("default/db-0",)), NOW))
+    assert third is not None
+    assert third.workloads == ()
+    assert "no workload was seen there each time" in third.message
+
+
+def test_the_oldest_incidents_are_forgotten_first() -> None:
+    """A bad night: more nodes fail within the window than are remembered."""
+    memory: tuple[PastIncident, ...] = ()
+    for number in range(MAXIMUM_INCIDENTS + 50):
+        memory, _ = hear(memory, release(f"i-{number}", node=f"node-{number}"), NOW, ALARM)
+    assert [past.incident for past in (memory[0], memory[-1])] == ["i-50", f"i-{MAXIMUM_INCIDENTS + 49}"]
+    assert len(memory) == MAXIMUM_INCIDENTS
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 30),
+            st.sampled_from(["node-1", "node-2"]),
+            st.lists(st.text("abc", min_size=1, max_size=3), max_size=60),
+            st.integers(0, 3),
+        ),
+        max_size=400,
+    )
+)
+def test_the_memory_is_bounded_and_the_alarm_never_early(steps: list[tuple[int, str, list[str], int]]) -> None:
+    """It travels in the scanner's state. An alarm names at least `count` incidents, all of them within the window."""
+    memory: tuple[PastIncident, ...] = ()
+    now = NOW
+    for number, node, workloads, hours in steps:
+        now += hours * HOUR
+        memory, repetition = hear(memory, release(f"i-{number}", node=node, workloads=tuple(workloads)), now, ALARM)
+        assert len(memory) <= MAXIMUM_INCIDENTS
+        assert all(len(past.workloads) <= MAXIMUM_WORKLOADS and now - past.at < ALARM.window for past in memory)
+        if repetition is not None:
+            same = [past for past in memory if past.node == node]
+            assert repetition.count == len(same) >= ALARM.count

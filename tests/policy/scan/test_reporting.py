@@ -1,0 +1,295 @@
+"""What a report shows of a ledger."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from policy.checks.healthcheck import HealthCheck
+from policy.checks.verdicts import Health
+from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
+from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
+from policy.preservation.held import CONDITION
+from policy.remediation.escalation import Strategy
+from policy.scan.admission import admit
+from policy.scan.ledger import Ledger
+from policy.scan.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
+from policy.scan.reporting import NOT_COVERED
+from policy.values.object_refs import Dialect
+from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, mark_text
+from tests.policy.pools import PROD, a_machine, cluster_api, openshift
+from tests.policy.scan.test_ledger import ledger_of
+
+FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
+
+
+def fleet(number: int, **fields: object) -> list[NodeView]:
+    return [a_node(f"healthy-{index:03}", **fields) for index in range(number)]  # type: ignore[arg-type]
+
+
+def sick_ledger(*sick: NodeView, healthy: int = 10) -> Ledger:
+    return ledger_of(a_check(), *sick, *fleet(healthy))
+
+
+# Candidates ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_candidate_says_everything_admission_needs() -> None:
+    sick = a_node("a", "Unknown", 60, labels={WORKER: "", ZONE_LABEL: "z1", "node-role.kubernetes.io/control-plane": ""})
+    (candidate,) = sick_ledger(sick).report_parts(NOW).candidates
+    assert (candidate.node, candidate.uid, candidate.provider_id) == ("a", "uid-of-a", "sim:///a")
+    assert (candidate.check, candidate.since, candidate.reason) == (check_ref(), ago(60), "ReadyUnknown")
+    assert (candidate.zone, candidate.control_plane, candidate.ready, candidate.refused) == ("z1", True, False, "")
+    assert candidate.template is not None
+    assert candidate.template.name == "bmc"
+
+
+def test_candidates_come_oldest_first_and_the_rest_is_counted() -> None:
+    sick = [a_node(f"sick-{index:03}", "Unknown", 20 + index) for index in range(MAXIMUM_CANDIDATES + 5)]
+    parts = sick_ledger(*sick, healthy=200).report_parts(NOW)
+    assert len(parts.candidates) == MAXIMUM_CANDIDATES
+    assert parts.candidates_left_out == 5
+    assert [candidate.node for candidate in parts.candidates[:2]] == ["sick-054", "sick-053"]
+
+
+@pytest.mark.parametrize(
+    ("check", "ailing"),
+    [
+        (openshift("pool", maxUnhealthy="100%"), {"dialect": Dialect.OPENSHIFT, "phase": "Failed", "last_updated": ago(30)}),
+        (openshift("pool", maxUnhealthy="100%"), {"dialect": Dialect.OPENSHIFT, "node_name": "n-gone", "last_updated": ago(30)}),
+        (cluster_api("prod", limit="100%"), {"annotations": {REMEDIATE_ANNOTATION: ""}, "last_updated": None}),
+        (cluster_api("prod", limit="100%"), {"failure": "no such image", "last_updated": None, "created": ago(30)}),
+    ],
+    ids=["failed", "its Node is gone", "marked", "failed for good"],
+)
+def test_what_nobody_dates_waits_no_longer_than_what_fails_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
+    """One permit at a time, and one newly sick node at each look: the Machine's turn comes before theirs."""
+    ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(**ailing), NOW)  # type: ignore[arg-type]
+    served = list[str]()
+    for look in range(5):
+        moment = NOW + timedelta(minutes=look)
+        fell_silent = moment - timedelta(seconds=15)
+        ledger.put_node(a_node(f"sick-{look}", "Unknown", (NOW - fell_silent).total_seconds()), moment)
+        parts = ledger.report_parts(moment)
+        (admitted,) = admit(a_report(*parts.candidates, checks=parts.checks), (), cap=1, now=moment).admitted
+        served.append(admitted.machine or admitted.node)
+        assert admitted.dated is (not admitted.machine), "what stands for a beginning is told from one"
+        ledger.put_node(a_node(admitted.node), moment)
+        if admitted.machine:
+            break
+    assert served == ["machines/m1"]
+
+
+def test_what_cannot_be_acted_on_never_crowds_out_what_can() -> None:
+    excluded = [
+        a_node(f"excluded-{index:03}", "Unknown", 999, labels={WORKER: "", EXCLUDE_LABEL: "true"})
+        for index in range(MAXIMUM_CANDIDATES)
+    ]
+    in_hand = [a_node(f"in-hand-{index:03}", "Unknown", 500) for index in range(MAXIMUM_CANDIDATES)]
+    ledger = ledger_of(a_check(), a_node("newest", "Unknown", 11), *excluded, *in_hand, *fleet(300))
+    parts = ledger.report_parts(NOW, watching=[node.name for node in in_hand])
+    assert parts.candidates[0].node == "newest"
+    assert parts.candidates[1].node == "in-hand-000"
+    assert parts.candidates_left_out == MAXIMUM_CANDIDATES + 1
+
+
+def test_an_excluded_node_is_listed_with_the_reason() -> None:
+    (candidate,) = (
+        sick_ledger(a_node("a", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"})).report_parts(NOW).candidates
+    )
+    assert EXCLUDE_LABEL in candidate.refused
+
+
+def test_a_template_of_another_controller_is_a_step_of_its_own() -> None:
+    ledger = ledger_of(a_check(remediationTemplate=FOREIGN), a_node("a", "Unknown", 60), *fleet(4))
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.refused, [step.strategy for step in candidate.ladder]) == ("", [Strategy.EXTERNAL])
+
+
+def test_a_single_template_of_ours_is_a_plain_fencing() -> None:
+    (candidate,) = ledger_of(a_check(), a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
+    assert (candidate.refused, candidate.ladder) == ("", ())
+
+
+def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -> None:
+    """Whoever carries it out: what another controller begins is not to be begun twice."""
+    slow = [{"type": "Ready", "status": "Unknown", "duration": "30s"}]
+
+    def remedied_by(foreign: dict[str, object], ours: dict[str, object]) -> tuple[str, bool]:
+        found = (a_check("a-foreign", remediationTemplate=FOREIGN, **foreign), a_check("ours", **ours))
+        (candidate,) = ledger_of(*found, a_node("a", "Unknown", 60), *fleet(4)).report_parts(NOW).candidates
+        return candidate.check.name, bool(candidate.ladder)
+
+    assert remedied_by({}, {"unhealthyConditions": slow}) == ("a-foreign", True)
+    assert remedied_by({"unhealthyConditions": slow}, {}) == ("ours", False)
+    assert remedied_by({}, {}) == ("a-foreign", True), "ties go by name"
+
+
+def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> None:
+    """S17: overlapping checks, the strictest counts."""
+    paused = a_check("zone-b", selector={"matchLabels": {"zone": "b"}}, pauseRequests=["maintenance"])
+    held = a_node("held", "Unknown", 60, labels={WORKER: "", "zone": "b"})
+    ledger = ledger_of(a_check(), paused, held, a_node("free", "Unknown", 60), *fleet(10))
+    parts = ledger.report_parts(NOW)
+    assert [candidate.node for candidate in parts.candidates] == ["free"]
+    workers = next(report for report in parts.checks if report.ref.name == "workers")
+    assert workers.allowed
+    assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
+
+
+def test_a_check_that_counts_the_candidate_as_healthy_is_named() -> None:
+    disks = a_check("disks", unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
+    sick = a_node("a", "Unknown", 60)
+    (candidate,) = ledger_of(a_check(), disks, sick, *fleet(4)).report_parts(NOW).candidates
+    assert candidate.healthy_under == ("NodeHealthCheck/disks",)
+    marked = a_node("a", "Unknown", 60, mark="incident-1")
+    (candidate,) = ledger_of(a_check(), disks, marked, *fleet(4)).report_parts(NOW).candidates
+    assert candidate.healthy_under == (), "an episode's node counts as recovering there already"
+
+
+def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
+    """S15: not every distribution labels the Nodes of its control plane."""
+    slow = cluster_api(
+        "prod", limit="100%", unhealthyNodeConditions=[{"type": "Ready", "status": "Unknown", "timeoutSeconds": 3000}]
+    )
+    ledger = ledger_of(a_check(), slow, a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(control_plane=True), NOW)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.check.kind, candidate.control_plane) == ("NodeHealthCheck", True)
+    ledger.put_machine(a_machine(control_plane=False), NOW)
+    assert not ledger.report_parts(NOW).candidates[0].control_plane
+
+
+@pytest.mark.parametrize("annotation", [SKIP_ANNOTATION, PAUSED_ANNOTATION])
+@pytest.mark.parametrize("checks", [(), (cluster_api("prod", limit="100%"),)], ids=["alone", "beside a MachineHealthCheck"])
+def test_a_machine_that_people_keep_out_keeps_its_node_out_of_every_check(
+    annotation: str, checks: tuple[HealthCheck, ...]
+) -> None:
+    """S20: the annotation is Cluster API's, the person's wish is not."""
+    ledger = ledger_of(a_check(), *checks, a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(), NOW)
+    assert [each.refused for each in ledger.report_parts(NOW).candidates if each.check.kind == "NodeHealthCheck"] == [""]
+    version = ledger.version
+    ledger.put_machine(a_machine(annotations={annotation: ""}), NOW)
+    (candidate,) = ledger.report_parts(NOW).candidates
+    assert (candidate.node, annotation in candidate.refused) == ("n1", True)
+    assert ledger.version != version, "else nobody would look"
+
+
+def test_the_exclude_label_of_a_node_that_only_machines_checks_cover_is_noticed_at_once() -> None:
+    ledger = ledger_of(openshift("pool"), a_node("n1", "Unknown", 60), *fleet(4))
+    ledger.put_machine(a_machine(dialect=Dialect.OPENSHIFT), NOW)
+    version = ledger.version
+    ledger.put_node(a_node("n1", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}), NOW)
+    assert ledger.version != version
+
+
+def test_who_is_in_no_total_does_not_make_a_check_mixed() -> None:
+    ledger = ledger_of(cluster_api("prod"), a_node("n1"), a_node("n2"))
+    ledger.put_cluster(PROD, NOW)
+    ledger.put_machine(a_machine(), NOW)
+    ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True), NOW)
+    assert ledger.report_parts(NOW).checks[0].mixed_control_plane
+    ledger.put_machine(a_machine("m2", node_name="n2", control_plane=True, annotations={SKIP_ANNOTATION: ""}), NOW)
+    assert not ledger.report_parts(NOW).checks[0].mixed_control_plane
+
+
+# Observations -------------------------------------------------------------------------------------------------------
+
+
+def test_marked_and_watched_nodes_are_observed_and_others_are_not() -> None:
+    ledger = ledger_of(a_check(), a_node("marked", mark="i-1"), a_node("watched", "Unknown", 5), a_node("other"))
+    found = {seen.node: seen for seen in ledger.report_parts(NOW, watching=["watched", "gone"]).observations}
+    assert set(found) == {"marked", "watched", "gone"}
+    assert (found["marked"].incident, found["marked"].ready, found["marked"].boot_id) == ("i-1", True, "boot-1-of-marked")
+    assert (found["watched"].unhealthy, found["watched"].soon, found["watched"].ready_since) == (False, True, ago(5))
+    assert not found["gone"].present
+
+
+@pytest.mark.parametrize("labels", [{WORKER: ""}, {WORKER: "", EXCLUDE_LABEL: "true"}])
+def test_an_observed_node_is_unhealthy_whether_or_not_we_may_act_on_it(labels: dict[str, str]) -> None:
+    (found,) = ledger_of(a_check(), a_node("a", "Unknown", 60, labels=labels)).report_parts(NOW, watching=["a"]).observations
+    assert (found.unhealthy, found.soon) == (True, False)
+
+
+def test_a_mark_that_cannot_be_read_is_a_problem_not_an_absence() -> None:
+    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: "scribble"})).report_parts(NOW).observations
+    assert found.incident == ""
+    assert "expected the JSON of a mark, got 'scribble'" in found.mark_problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * 200_000, "[" * 200_000, "9" * 200_000, '{"incident": 1, "note": "' + "x" * 200_000 + '"}', mark_text("i" * 200_000)],
+    ids=["text", "brackets", "number", "object", "incident"],
+)
+def test_a_mark_of_any_size_leaves_a_report_small(value: str) -> None:
+    """An annotation may be 256 KB, and fifty of them in one report would be more than a history takes."""
+    (found,) = ledger_of(a_node("a", annotations={MARK_ANNOTATION: value})).report_parts(NOW).observations
+    assert found.incident == ""
+    assert f"{value[:20]}" in found.mark_problem
+    assert len(found.mark_problem) < 600
+
+
+def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:
+    strays = [a_node(f"a-{index:03}", mark="i") for index in range(MAXIMUM_OBSERVATIONS + 50)]
+    found = ledger_of(*strays).report_parts(NOW, watching=["z"]).observations
+    assert len(found) == MAXIMUM_OBSERVATIONS
+    assert found[0].node == "z"
+
+
+def test_kept_machines_hide_no_other_mark() -> None:
+    """S14: of a scanner that starts without state, marks are one of two ways to know who acts on what."""
+    condition = Condition(type=CONDITION, status="True", since=ago(60))
+    kept = [a_node(f"a-{index:03}", mark="i", conditions=(condition,)) for index in range(MAXIMUM_OBSERVATIONS + 50)]
+    found = ledger_of(*kept, a_node("z", "Unknown", 60, mark="of-a-fencing")).report_parts(NOW).observations
+    assert len(found) == MAXIMUM_OBSERVATIONS
+    assert (found[0].node, found[0].incident) == ("z", "of-a-fencing")
+
+
+# Rows ---------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_show_the_sickest_first_then_those_in_hand_then_the_rest() -> None:
+    ledger = ledger_of(
+        a_check(),
+        a_node("z-sick", "Unknown", 60),
+        a_node("y-sicker", "Unknown", 90),
+        a_node("x-soon", "False", 5),
+        a_node("w-excluded", "Unknown", 60, labels={WORKER: "", EXCLUDE_LABEL: "true"}),
+        a_node("v-in-hand", mark="i"),
+        a_node("b-uncovered", labels={}),
+        a_node("a-healthy", unschedulable=True),
+    )
+    rows = ledger.report_parts(NOW).rows
+    assert [row.node for row in rows] == ["y-sicker", "z-sick", "x-soon", "w-excluded", "v-in-hand", "a-healthy", "b-uncovered"]
+    assert [row.health for row in rows[:4]] == [Health.UNHEALTHY, Health.UNHEALTHY, Health.SOON, Health.SKIPPED]
+    assert (rows[2].due, rows[2].check, rows[2].ready) == (ago(-6), "NodeHealthCheck/workers", "False")
+    assert (rows[5].health, rows[5].schedulable) == (Health.HEALTHY, False)
+    assert (rows[6].health, rows[6].reason) == (Health.SKIPPED, NOT_COVERED)
+
+
+def test_rows_are_bounded_and_stay_in_order_as_nodes_come_and_go() -> None:
+    ledger = sick_ledger(healthy=MAXIMUM_ROWS + 20)
+    assert len(ledger.report_parts(NOW).rows) == MAXIMUM_ROWS
+    ledger.remove_node("healthy-000")
+    ledger.put_node(a_node("healthy-0005"), NOW)
+    assert [row.node for row in ledger.report_parts(NOW).rows[:5]] == [
+        "healthy-0005",
+        "healthy-001",
+        "healthy-002",
+        "healthy-003",
+        "healthy-004",
+    ]
+
+
+def test_a_node_that_has_recovered_goes_back_among_the_rest() -> None:
+    ledger = ledger_of(a_check(), a_node("z", "Unknown", 60), a_node("m", mark="i"), a_node("a"))
+    assert [row.node for row in ledger.report_parts(NOW).rows] == ["z", "m", "a"]
+    ledger.put_node(a_node("z"), NOW)
+    assert [row.node for row in ledger.report_parts(NOW).rows] == ["m", "a", "z"]

@@ -1,0 +1,158 @@
+"""Whether a view may be acted on (S18), and when two views are the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from policy.scan.report import ClusterLease, ReportParts, ViewState
+from policy.scan.views import digest, view_fault, view_state
+from tests.policy.builders import NOW, WORKER, a_check, a_node, ago
+from tests.policy.scan.test_ledger import ledger_of
+
+SETTLE = timedelta(minutes=5)
+
+
+@pytest.mark.parametrize(
+    ("previous", "size", "fault"),
+    [
+        (0, 0, False),
+        (0, 12, False),
+        (12, 12, False),
+        (12, 7, False),
+        (12, 6, True),
+        (12, 0, True),
+        (1, 0, True),
+        (3, 2, False),
+        (12, 99, False),
+    ],
+)
+def test_an_empty_or_halved_inventory_is_a_fault_of_the_view(previous: int, size: int, fault: bool) -> None:
+    """S18."""
+    found = view_fault(previous, size, shrunk_since=None, now=NOW, accept_after=SETTLE)
+    assert bool(found) is fault
+    if fault:
+        assert f"fell from {previous} nodes to {size}" in found
+
+
+@pytest.mark.parametrize(("age", "fault"), [(0, True), (299.9, True), (300, False), (-60, True)])
+def test_a_smaller_inventory_is_the_new_truth_after_a_while(age: float, fault: bool) -> None:
+    """S18: or a cluster that was scaled down on purpose would never be looked after again."""
+    assert bool(view_fault(12, 2, shrunk_since=ago(age), now=NOW, accept_after=SETTLE)) is fault
+
+
+@pytest.mark.parametrize(
+    ("synced", "heard", "fault", "expected"),
+    [
+        (None, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
+        (600, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
+        (600, 61, "", ViewState(synced=True, stale="nothing was heard from the API server for more than 1m")),
+        (9, 1, "", ViewState(synced=True, stale="the watch cache is younger than 10s")),
+        (600, 1, "half of it is gone", ViewState(synced=True, stale="half of it is gone")),
+        (10, 60, "", ViewState(synced=True)),
+    ],
+)
+def test_a_view_is_fresh_only_when_it_is_complete_recent_and_settled(
+    synced: float | None, heard: float | None, fault: str, expected: ViewState
+) -> None:
+    """S18."""
+    found = view_state(
+        synced_at=None if synced is None else ago(synced),
+        last_heard=None if heard is None else ago(heard),
+        now=NOW,
+        silence_limit=timedelta(minutes=1),
+        grace=timedelta(seconds=10),
+        fault=fault,
+    )
+    assert found == expected
+
+
+# The digest ---------------------------------------------------------------------------------------------------------
+
+
+def some_parts() -> ReportParts:
+    nodes = [
+        a_node("a", "Unknown", 60),
+        a_node("b", "False", 3),
+        a_node("c", mark="i"),
+        *(a_node(f"h-{index}") for index in range(6)),
+    ]
+    return ledger_of(a_check(), *nodes).report_parts(NOW, watching={"b", "gone", "a"})
+
+
+def digest_of(parts: ReportParts, *, stale: str = "", held: bool = True, problem: str = "") -> str:
+    return digest(
+        parts, view=ViewState(synced=True, stale=stale), lease=ClusterLease(held=held, problem=problem), cluster_uid="u"
+    )
+
+
+PRINT_DIGEST = "from tests.policy.scan.test_views import digest_of, some_parts; print(digest_of(some_parts()))"
+
+
+@pytest.mark.parametrize("seed", ["1", "4242"])
+def test_every_process_computes_the_same_digest_whatever_its_hash_seed(seed: str) -> None:
+    root = Path(__file__).parents[3]
+    other = subprocess.run(
+        [sys.executable, "-c", PRINT_DIGEST],
+        cwd=root,
+        env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert other.stdout.strip() == digest_of(some_parts())
+
+
+def test_heartbeats_and_the_way_to_a_state_do_not_change_the_digest() -> None:
+    nodes = [a_node("a", "Unknown", 60), a_node("b"), a_node("c")]
+    straight = ledger_of(a_check(), *nodes)
+    crooked = ledger_of(a_node("x"), a_node("a"), *reversed(nodes), a_check(minHealthy=1), a_check())
+    crooked.remove_node("x")
+    for node in nodes:
+        crooked.put_node(replace(node, resource_version="99", annotations={"kubelet": "was here"}), NOW)
+    assert digest_of(crooked.report_parts(NOW)) == digest_of(straight.report_parts(NOW))
+    assert digest_of(straight.report_parts(NOW + timedelta(hours=3))) == digest_of(straight.report_parts(NOW))
+
+
+def test_what_only_people_see_does_not_change_the_digest() -> None:
+    before = ledger_of(a_check(), a_node("a"), a_node("b"))
+    after = ledger_of(a_check(), a_node("a", unschedulable=True), a_node("b"))
+    assert before.report_parts(NOW).rows != after.report_parts(NOW).rows
+    assert digest_of(before.report_parts(NOW)) == digest_of(after.report_parts(NOW))
+    assert digest_of(some_parts(), problem="renewed 3 s late") == digest_of(some_parts())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inventory": 99},
+        {"checks": ()},
+        {"candidates": ()},
+        {"candidates_left_out": 1},
+        {"observations": ()},
+        {"control_plane": replace(some_parts().control_plane, ready=9)},
+        {"rows": ()},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_whatever_decisions_depend_on_changes_the_digest(change: dict[str, object]) -> None:
+    assert digest_of(replace(some_parts(), **change)) != digest_of(some_parts())  # type: ignore[arg-type]
+
+
+def test_a_stale_view_and_a_lost_lease_change_the_digest() -> None:
+    assert len({digest_of(some_parts()), digest_of(some_parts(), stale="quiet"), digest_of(some_parts(), held=False)}) == 3
+
+
+def test_the_moment_a_timeout_expires_changes_the_digest() -> None:
+    ledger = ledger_of(a_check(), a_node("a", "Unknown", 4), a_node("b", labels={WORKER: ""}), a_node("c"))
+    before, due = digest_of(ledger.report_parts(NOW)), ledger.next_due
+    assert due is not None
+    assert digest_of(ledger.report_parts(due - timedelta(microseconds=1))) == before
+    assert digest_of(ledger.report_parts(due)) != before
