@@ -504,7 +504,7 @@ def _identity(name: str, role: str, *, zone: str, index: int) -> NodeIdentity:
 
 def _read_definitions(path: Path) -> list[JsonObject]:
     files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
-    documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    documents = [document for file in files for document in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader)]
     return [each for each in documents if each and each.get("kind") == "CustomResourceDefinition"]
 
 

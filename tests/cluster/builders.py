@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-CRD = Path(__file__).parents[2] / "simulator" / "crds" / "nodehealthchecks.yaml"
+from tests.documents import document
 
 NODES = "/api/v1/nodes"
 CHECKS = "/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks"
@@ -50,9 +47,7 @@ def node(name: str, ready: str = "True", since: datetime | None = None, **annota
 
 
 def definition() -> dict[str, Any]:
-    loaded = yaml.safe_load(CRD.read_text(encoding="utf-8"))
-    assert isinstance(loaded, dict)
-    return loaded
+    return document("simulator/crds/nodehealthchecks.yaml")
 
 
 def check(name: str = "workers", duration: str = "300s", **spec: Any) -> dict[str, Any]:

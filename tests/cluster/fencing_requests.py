@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.documents import document
 
-DEFINITION = Path(__file__).parents[2] / "simulator" / "crds" / "fenceagentsremediations.yaml"
 NAMESPACE = "medik8s"
 REMEDIATIONS = f"/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/{NAMESPACE}/fenceagentsremediations"
 OWNER = {
@@ -20,9 +18,7 @@ OWNER = {
 
 
 def request_definition() -> dict[str, Any]:
-    loaded = yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))
-    assert isinstance(loaded, dict)
-    return loaded
+    return document("simulator/crds/fenceagentsremediations.yaml")
 
 
 def remediation(node: str, *, spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from policy.values.object_refs import Dialect, ObjectRef
 from simulator.client import ApiClient
 from tests.cluster.builders import DEFINITIONS, conditions, node, now, stamp
+from tests.documents import documents
 
 Object = dict[str, Any]
 
@@ -63,7 +62,7 @@ class System:
         return self.dialect is Dialect.CLUSTER_API
 
     def definitions(self) -> list[Object]:
-        return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted((CRDS / self.folder).glob("*.yaml"))]
+        return documents(*sorted(f"simulator/crds/{self.folder}/{file.name}" for file in (CRDS / self.folder).glob("*.yaml")))
 
     # Objects
 

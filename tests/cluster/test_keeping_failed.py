@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.cluster_lease import ScannerLease
@@ -32,10 +30,10 @@ from tests.cluster.acts.world import Permits
 from tests.cluster.builders import DEFINITIONS, NODES, node, now
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of, turn
 from tests.cluster.test_scan import LIVE, WATCHES, asked, observe, observe_until, with_policy
+from tests.documents import document
 
 pytestmark = pytest.mark.timeout(20)
 
-CRDS = Path(__file__).parents[2] / "deploy" / "crds"
 POLICIES = "/apis/nodewarden.io/v1alpha1/preservationpolicies"
 Open = Callable[..., Any]
 
@@ -54,8 +52,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
 
 
 async def with_pool(person: ApiClient, cap: int) -> None:
-    path = CRDS / "preservationpolicies.nodewarden.io.yaml"
-    await person.create(DEFINITIONS, yaml.safe_load(path.read_text(encoding="utf-8")))
+    await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     pool = {"metadata": {"name": "workers"}, "spec": {"selector": {}, "autoPreserveFailedMax": cap}}
     await person.create(POLICIES, {"apiVersion": "nodewarden.io/v1alpha1", "kind": "PreservationPolicy", **pool})
 

@@ -6,11 +6,9 @@ import asyncio
 import os
 import random
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
@@ -36,6 +34,7 @@ from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
+from tests.documents import document
 
 GROUP = "machine.sapcloud.io"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
@@ -223,8 +222,7 @@ async def test_how_far_an_isolation_has_come_stands_on_the_node_and_nothing_of_i
 async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_goes_before_it(
     world: Surroundings, person: ApiClient
 ) -> None:
-    definitions = Path(__file__).parents[2] / "deploy/crds/preservationpolicies.nodewarden.io.yaml"
-    await person.create(DEFINITIONS, yaml.safe_load(definitions.read_text()))
+    await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
     world.activities = ClusterPreservation("prod", world.connection, world.permits, clock=lambda: world.now, pools=[settled])
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())

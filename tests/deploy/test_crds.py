@@ -9,7 +9,8 @@ from policy.remediation.escalation import Strategy
 from policy.remediation.ladder import Body, ladder_of
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
-from tests.deploy.manifests import documents, path_of
+from tests.deploy.manifests import path_of
+from tests.documents import documents
 from tests.policy.builders import check_object
 
 
@@ -21,7 +22,7 @@ from tests.policy.builders import check_object
     ],
 )
 async def test_a_template_without_settings_is_taken_and_is_a_step(kind: str, plural: str, strategy: Strategy) -> None:
-    (definition,) = documents(f"crds/{plural}.nodewarden.io.yaml")
+    (definition,) = documents(f"deploy/crds/{plural}.nodewarden.io.yaml")
     path = f"/apis/nodewarden.io/v1alpha1/namespaces/default/{plural}"
     async with ApiServer() as server, ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person:
         await person.create(path_of(definition), definition)

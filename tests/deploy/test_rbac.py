@@ -60,7 +60,8 @@ from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
-from tests.deploy.manifests import documents, path_of
+from tests.deploy.manifests import path_of
+from tests.documents import documents
 from workers.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = pytest.mark.timeout(30)
@@ -71,11 +72,11 @@ SICK, UNSELECTED = "node-7", "database-0"
 SERVICE_ACCOUNT = "system:serviceaccount:nodewarden:nodewarden"
 TEMPLATES = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
 CRDS = (
-    "crds/fencingtemplates.nodewarden.io.yaml",
-    "crds/fenceconfigs.nodewarden.io.yaml",
-    "crds/nodefences.ha.k8s.io.yaml",
-    "crds/preservationpolicies.nodewarden.io.yaml",
-    "crds/volumedetachmenttemplates.nodewarden.io.yaml",
+    "deploy/crds/fencingtemplates.nodewarden.io.yaml",
+    "deploy/crds/fenceconfigs.nodewarden.io.yaml",
+    "deploy/crds/nodefences.ha.k8s.io.yaml",
+    "deploy/crds/preservationpolicies.nodewarden.io.yaml",
+    "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml",
 )
 OTHERS = (
     ("SelfNodeRemediation", "self-node-remediation.medik8s.io", "v1alpha1"),
@@ -106,7 +107,7 @@ async def api() -> AsyncIterator[ApiServer]:
                 definition(),
                 request_definition(),
                 *(kept.definition(kind) for kind in ("Machine", "MachineSet", "MachineDeployment")),
-                *documents(*CRDS, "rbac.yaml", "worker.yaml"),
+                *documents(*CRDS, "deploy/rbac.yaml", "deploy/worker.yaml"),
             ]:
                 await person.create(path_of(document), document)
             await _furnish(person)
@@ -525,7 +526,7 @@ async def test_a_whole_episode_runs_under_the_shipped_rights_and_uses_every_one(
 
     granted = {
         (group, resource, verb)
-        for document in documents("rbac.yaml")
+        for document in documents("deploy/rbac.yaml")
         for rule in document.get("rules", ())
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -560,7 +561,7 @@ async def test_a_worker_may_not(method: str, path: str, api: ApiServer) -> None:
 
 def test_rights_name_everything_and_nothing_by_wildcard() -> None:
     """A star would grant what does not exist yet."""
-    for document in documents("rbac.yaml"):
+    for document in documents("deploy/rbac.yaml"):
         for rule in document.get("rules", ()):
             assert not {"*"} & {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}, document["metadata"]["name"]
             assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
@@ -569,9 +570,9 @@ def test_rights_name_everything_and_nothing_by_wildcard() -> None:
 def test_every_binding_binds_a_shipped_role_to_the_worker_only() -> None:
     shipped = {
         (document["kind"], document["metadata"].get("namespace", ""), document["metadata"]["name"])
-        for document in documents("rbac.yaml")
+        for document in documents("deploy/rbac.yaml")
     }
-    bindings = [document for document in documents("rbac.yaml") if document["kind"].endswith("Binding")]
+    bindings = [document for document in documents("deploy/rbac.yaml") if document["kind"].endswith("Binding")]
     assert bindings
     for binding in bindings:
         namespace = binding["metadata"].get("namespace", "")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.manifests import documents
+from tests.documents import documents
 from workers.settings import Settings, load
 
 GOODBYE = timedelta(seconds=10)
@@ -16,7 +16,7 @@ GOODBYE = timedelta(seconds=10)
 
 
 def _one(kind: str) -> dict[str, Any]:
-    [found] = [document for document in documents("worker.yaml") if document["kind"] == kind]
+    [found] = [document for document in documents("deploy/worker.yaml") if document["kind"] == kind]
     return found
 
 
@@ -91,6 +91,6 @@ def test_the_pod_has_no_more_rights_on_its_node_than_it_needs() -> None:
 
 
 def test_it_runs_as_the_account_that_the_rights_were_given_to() -> None:
-    accounts = [document["metadata"] for document in documents("rbac.yaml") if document["kind"] == "ServiceAccount"]
+    accounts = [document["metadata"] for document in documents("deploy/rbac.yaml") if document["kind"] == "ServiceAccount"]
     namespace = _one("Deployment")["metadata"]["namespace"]
     assert [(account["name"], account["namespace"]) for account in accounts] == [(_pod()["serviceAccountName"], namespace)]

@@ -15,7 +15,8 @@ import yaml
 from policy.episode.messages import Outcome
 from simulator.api.faults import restarting
 from simulator.resources import Resource
-from tests.deploy.manifests import documents, path_of
+from tests.deploy.manifests import path_of
+from tests.documents import documents
 from tests.system.canary import RUN
 from tests.system.conftest import MakeSystem
 from tests.system.harness import System
@@ -31,7 +32,7 @@ FORBIDDEN, INITIALIZING = 12, 6
 
 async def under_shipped_rights(system: System) -> None:
     """Workers that start from now on are the service account of deploy/rbac.yaml."""
-    for document in documents("rbac.yaml"):
+    for document in documents("deploy/rbac.yaml"):
         if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
             await system.client.create(path_of(document), document)
     token = await token_of_account(system)

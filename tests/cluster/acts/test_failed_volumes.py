@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-import yaml
 
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
@@ -16,7 +15,8 @@ from policy.values.object_refs import ObjectRef
 from simulator.client import PatchType
 from simulator.objects import timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES, VOLUMES, Resource
-from tests.cluster.acts.world import CHECK_REF, CLUSTER, NODE, NOW, ROOT, TEMPLATE_NAMESPACE, World, refused
+from tests.cluster.acts.world import CHECK_REF, CLUSTER, NODE, NOW, TEMPLATE_NAMESPACE, World, refused
+from tests.documents import document
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -29,7 +29,7 @@ BY_CHECK = Need(kind=NeedKind.CHECK, reason="VolumeUnavailable is True", check=C
 @pytest.fixture
 async def volumes(world: World) -> World:
     """Two volumes on the node and one elsewhere, pods that mount them, and pods that don't."""
-    definition = yaml.safe_load((ROOT / "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml").read_text(encoding="utf-8"))
+    definition = document("deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml")
     await world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
     spec = {"template": {"spec": {"conditions": [UNAVAILABLE, EVENT], "evictionTimeout": "90s"}}}
     template = {"apiVersion": DETACHMENTS.api_version, "kind": DETACHMENTS.kind, "metadata": {"name": "volumes"}, "spec": spec}

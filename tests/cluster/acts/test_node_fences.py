@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import yaml
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.mirroring import ClusterMirror
@@ -28,11 +27,12 @@ from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
-from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, ROOT, World, off_proof, refused
+from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, refused
+from tests.documents import document
 
 FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
 NAME = f"node-fence-{NODE}"
-DEFINITION: JsonObject = yaml.safe_load((ROOT / "deploy/crds/nodefences.ha.k8s.io.yaml").read_text(encoding="utf-8"))
+DEFINITION: JsonObject = document("deploy/crds/nodefences.ha.k8s.io.yaml")
 
 
 @dataclass

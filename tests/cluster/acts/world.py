@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import ClusterFreeing
@@ -52,6 +51,7 @@ from simulator.resources import (
     PODS,
     Resource,
 )
+from tests.documents import document
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SICK_SINCE = NOW - timedelta(minutes=10)
@@ -209,8 +209,7 @@ class World:
             "deploy/crds/fencingtemplates.nodewarden.io.yaml",
             "deploy/crds/fenceconfigs.nodewarden.io.yaml",
         ):
-            definition = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
-            await self.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
+            await self.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), document(path))
 
     async def add_check(
         self,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
@@ -18,9 +16,9 @@ from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_
 from policy.fence.shown import as_json, shown_parameters
 from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
 from policy.values.errors import PolicyError
+from tests.documents import document
 from tests.policy.fence.builders import node
 
-CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 
 BMC: dict[str, Any] = {
@@ -251,7 +249,7 @@ def test_whatever_is_doubtful_is_refused_with_object_field_and_expectation(spec:
 
 
 def schema(kind: str) -> dict[str, Any]:
-    (version,) = yaml.safe_load((CRDS / f"{kind}.nodewarden.io.yaml").read_text())["spec"]["versions"]
+    (version,) = document(f"deploy/crds/{kind}.nodewarden.io.yaml")["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return found
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from policy.fence.limits import MOST_RESTARTS, MOST_TRIES
 from policy.fence.plan import CredentialRef, FencingPlan, Freeing
 from policy.fence.power_devices import DEVICE_FIELDS, SECRET_FIELDS
 from policy.fence.templates import PLAN_FIELDS
 from policy.values.errors import PolicyError
+from tests.documents import document
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
-
-CRD = Path(__file__).parents[3] / "deploy" / "crds" / "fencingtemplates.nodewarden.io.yaml"
 
 DEVICE: dict[str, Any] = {
     "driver": "ipmi",
@@ -319,7 +316,7 @@ def test_another_object_is_refused(change: dict[str, object]) -> None:
 
 
 def schema() -> dict[str, Any]:
-    (version,) = yaml.safe_load(CRD.read_text())["spec"]["versions"]
+    (version,) = document("deploy/crds/fencingtemplates.nodewarden.io.yaml")["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return found
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from policy.preservation.pools import (
     BLOCK,
@@ -23,8 +21,8 @@ from policy.preservation.pools import (
 )
 from policy.values.errors import PolicyError
 from policy.values.selectors import Selector
+from tests.documents import document
 
-CRD = Path(__file__).parents[3] / "deploy" / "crds" / "preservationpolicies.nodewarden.io.yaml"
 HOURS_24 = timedelta(hours=24)
 WORDS = {"autoPreserveFailedMax": 2, "machinePreserveTimeout": "24h"}
 
@@ -180,7 +178,7 @@ def test_a_mistake_in_the_block_alone_names_it() -> None:
 
 
 def schema() -> dict[str, Any]:
-    (version,) = yaml.safe_load(CRD.read_text(encoding="utf-8"))["spec"]["versions"]
+    (version,) = document("deploy/crds/preservationpolicies.nodewarden.io.yaml")["spec"]["versions"]
     found: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return found
 
