@@ -29,7 +29,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
-from activities.contracts.target import EventRequest
+from activities.contracts.target import TellRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import PreservationInput
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
@@ -110,8 +110,8 @@ async def seal(request: SealRequest) -> Sealed:
     return Sealed(path=f"/evidence/{request.bundle.node}", sha256="0" * 64, files=0, size=0)
 
 
-@activity.defn(name="target.record-event")
-async def record_event(request: EventRequest) -> None:
+@activity.defn(name="target.tell")
+async def tell(request: TellRequest) -> None:
     """Told."""
 
 
@@ -122,7 +122,7 @@ async def of_the_worker(count: int, seconds: float) -> None:
         dev_server_existing_path=temporal, plugins=[PLUGIN], search_attributes=search.ALL
     ) as env:
         workflows = Worker(env.client, task_queue=WORKFLOW_QUEUE, workflows=[Preservation])
-        acts = Worker(env.client, task_queue=cluster_queue(CLUSTER), activities=[hold, collect, seal, record_event])
+        acts = Worker(env.client, task_queue=cluster_queue(CLUSTER), activities=[hold, collect, seal, tell])
         async with workflows, acts:
             await asyncio.sleep(2)
             before = _process(), await _idle(seconds)

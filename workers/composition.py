@@ -117,7 +117,7 @@ async def _cluster_serving(
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
-    from activities.cluster.acts.mirroring import ClusterMirror
+    from activities.cluster.acts.news import ClusterRepetitions
     from activities.cluster.acts.preserving import ClusterPreservation
     from activities.cluster.acts.remediating import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -157,7 +157,7 @@ async def _cluster_serving(
         activities=activities_of(
             scan,
             target,
-            ClusterMirror(name, connection, fences=fences),
+            ClusterRepetitions(name, connection, fences=fences),
             ClusterFenceDevices(
                 name,
                 connection,
@@ -165,7 +165,7 @@ async def _cluster_serving(
                 fence_namespace=settings.fence_namespace,
                 looked_after=lambda: bool(scan.view.check_objects),
             ),
-            ClusterIsolation(name, connection, machines=machines, own_node=settings.node_name),
+            ClusterIsolation(name, connection, machines=machines, own_node=settings.node_name, fences=fences),
             ClusterFreeing(name, connection, target.last_look, own_node=settings.node_name, source=settings.policy_source()),
             ClusterRemediation(name, connection, machines=machines, own_node=settings.node_name),
             ClusterPreservation(

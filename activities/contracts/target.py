@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from temporalio import activity
 
+from activities.contracts.news import News
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import Answer
 from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
@@ -84,6 +85,7 @@ class LookRequest:
     removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
     is switched off or starts anew, and goes on being counted there (S15). configured: how the pinned devices were chosen, so that
     those that are configured now are compared with them, or told where something is given back; None where they are not used.
+    news: told meanwhile.
     """
 
     target: Target
@@ -93,6 +95,7 @@ class LookRequest:
     need_matters: bool = True
     removes: bool = False
     configured: Configured | None = None
+    news: News | None = None
 
     @property
     def restores(self) -> bool:
@@ -133,11 +136,12 @@ class AnswerResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActRequest:
     """A write on the node in the episode's name. `not_after`: not begun after that moment, it is not done at all (S20). `added`:
-    for a mark that has to be written anew, since somebody has removed ours (S35)."""
+    for a mark that has to be written anew, since somebody has removed ours (S35). `news`: told once it is done."""
 
     target: Target
     not_after: datetime | None = None
     added: Added = field(default_factory=Added)
+    news: News | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +157,13 @@ class PathRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it. tainted:
-    as `ours` of an UntaintRequest."""
+    as `ours` of an UntaintRequest. news: as of an ActRequest."""
 
     target: Target
     not_after: datetime | None = None
     keep_cordon: bool = False
     tainted: bool = False
+    news: News | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,28 +280,11 @@ class NodeLeaseResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventRequest:
-    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story; and on its Machine, where `about` and its
-    uid name one. Best effort by design: never blocks."""
+class TellRequest:
+    """Tell people what is new where no act takes it along."""
 
     target: Target
-    reason: str
-    message: str
-    warning: bool = False
-    about: ObjectRef | None = None
-    about_uid: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoteOffRequest:
-    """Note on the node since when it is proven off, None once it no longer is. For people and for DataAtRisk (S36).
-
-    `not_after`: as of an ActRequest; a note that comes late would call a machine off that runs.
-    """
-
-    target: Target
-    off_proven: datetime | None
-    not_after: datetime | None = None
+    news: News
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,15 +364,11 @@ class TargetActivities(ABC):
     async def release_lease(self, request: NodeLeaseRequest) -> None:
         """Give the node lease back if it is ours; a missing or foreign one is left alone."""
 
-    @activity.defn(name="target.note-off")
+    @activity.defn(name="target.tell")
     @abstractmethod
-    async def note_off(self, request: NoteOffRequest) -> ActResult:
-        """Write into our mark since when the node is proven off, or that it no longer is. A gone Node: nothing."""
-
-    @activity.defn(name="target.record-event")
-    @abstractmethod
-    async def record_event(self, request: EventRequest) -> None:
-        """Create an Event on the Node."""
+    async def tell(self, request: TellRequest) -> None:
+        """Write the NodeFence, where its kind is served, the note in our mark, and the Events. Idempotent: an older state never
+        overwrites a newer one."""
 
     @activity.defn(name="target.answer-request")
     @abstractmethod

@@ -16,7 +16,7 @@ from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
-from activities.cluster.acts.mirroring import ClusterMirror
+from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
@@ -25,7 +25,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
-from activities.contracts.mirror import MirrorRequest
+from activities.contracts.news import News, Shown, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import ExternalRequest, FailedVolumesRequest
 from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
@@ -33,7 +33,6 @@ from activities.contracts.target import (
     ActRequest,
     AnswerRequest,
     DrainRequest,
-    EventRequest,
     FreeCutRequest,
     FreeRequest,
     LookRequest,
@@ -41,11 +40,11 @@ from activities.contracts.target import (
     NodeLeaseRequest,
     RestoreRequest,
     Target,
+    TellRequest,
     UntaintRequest,
 )
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
-from policy.episode.events import EpisodeEvent, EventReason
 from policy.episode.fencing_requests import Answer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading, Step
 from policy.episode.needs import Need, NeedKind
@@ -303,9 +302,8 @@ async def _episode(worker: ClusterConnection) -> None:
     assert (await environment.run(freeing.untaint_out_of_service, UntaintRequest(target=act.target))).changed
 
     for _ in range(2):  # told, then counted
-        await environment.run(
-            target.record_event, EventRequest(target=sick, reason="PowerOffProven", message="off was read twice")
-        )
+        event = ToldEvent(reason="PowerOffProven", message="off was read twice")
+        await environment.run(target.tell, TellRequest(target=sick, news=News(events=(event,))))
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
     await _mirror(worker, sick)
@@ -471,7 +469,7 @@ async def _answer(target: ClusterTarget) -> None:
 async def _mirror(worker: ClusterConnection, target: Target) -> None:
     """The episode as people see it: written, written again, told, and taken away."""
     fences = NodeFences(worker, kept_for=timedelta(0))
-    mirror = ClusterMirror(CLUSTER, worker, fences=fences)
+    teller = EpisodeTeller(worker, fences)
     for sequence, phase in enumerate((Phase.RUNNING, Phase.FINAL), start=1):
         status = EpisodeStatus(
             incident=target.incident,
@@ -484,9 +482,9 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
             reason="Ready is Unknown",
             started=datetime.now(UTC),
         )
-        event = EpisodeEvent(reason=EventReason.STEP_STARTED, message=f"state {sequence}")
-        request = MirrorRequest(target=target, status=status, sequence=sequence, at=datetime.now(UTC), events=(event,))
-        await ActivityEnvironment().run(mirror.mirror, request)
+        event = ToldEvent(reason="StepStarted", message=f"state {sequence}")
+        shown = Shown(status=status, sequence=sequence, at=datetime.now(UTC))
+        await teller.tell_all(target, News(shown=shown, events=(event,)), anyway=False)
     assert await fences.sweep(()) == 1
 
 

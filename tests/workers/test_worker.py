@@ -105,7 +105,7 @@ def promised() -> list[str]:
     from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
     from activities.contracts.episodes import EpisodeActivities
     from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection
-    from activities.contracts.mirror import MirrorActivities
+    from activities.contracts.news import RepetitionActivities
     from activities.contracts.power import PowerActivities
     from activities.contracts.preservation import PreservationActivities, PreservationStarts
     from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
@@ -120,7 +120,7 @@ def promised() -> list[str]:
         EvidenceCollection,
         ExternalActivities,
         FenceDeviceActivities,
-        MirrorActivities,
+        RepetitionActivities,
         PowerActivities,
         PreservationActivities,
         PreservationStarts,

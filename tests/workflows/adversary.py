@@ -94,8 +94,6 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         act: Callable[[Any], Any] = getattr(self, method)
         if attempt.queue != WORKFLOW_QUEUE and (wrong := problem_of(self.now, self.clock)):
             raise failure(ErrorType.WRONG_CLOCK, f"its clock is {wrong}", retry_after=timedelta(seconds=1))
-        if method == "mirror":
-            return act(attempt.request)
         if method in {"pin", "pin_target", "request_permit"}:
             self.acts.append(method)
             self._require_answer(attempt, method)
@@ -104,6 +102,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         self.acts.append(f"{method} {endpoint}".strip())
         mishap = self._next(method)
         self._require_answer(attempt, method)
+        self._hear(attempt)
         self._judge(attempt, method)
         return self._befall(mishap, attempt, act)
 
@@ -211,9 +210,6 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
             referee.fault("S20", f"{method} with no end to its time")
         match method:
-            case "record_event":
-                self._judge_words(request)
-                referee.warned = referee.warned or request.reason in {"WorkloadsLeft", "NeedsHuman"}
             case "last_look" if request.need_matters:
                 referee.asked_need = self.now
             case "power_on":
@@ -233,9 +229,13 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
                     referee.fault("S20", "a machine is given up after an abort")
                 referee.gives_up(attempt, request.target.incident)
 
-    def _judge_words(self, event: contract.EventRequest) -> None:
+    def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
-        self.referee.tells_the_truth(event.message, event.target.incident)
+        news: contract.News | None = getattr(attempt.request, "news", None)
+        for event in news.events if news is not None else ():
+            self.referee.tells_the_truth(event.message, attempt.request.target.incident)
+            self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
+            self.asked_for_a_person += event.reason == "NeedsHuman"
 
     def _is_done(self, answer: Any) -> bool:
         """Whether an act that a machine may be given up by was not refused at last."""

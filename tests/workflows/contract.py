@@ -27,7 +27,7 @@ from activities.contracts.episodes import (
     OpenResult,
 )
 from activities.contracts.evidence import DeviceEvidenceActivities, EvidenceActivities, EvidenceCollection, KdumpRequest
-from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
+from activities.contracts.news import News, RepetitionActivities, RepetitionRequest, Shown
 from activities.contracts.power import (
     CommandResult,
     GivenUpRequest,
@@ -48,7 +48,6 @@ from activities.contracts.target import (
     AnswerResult,
     DrainRequest,
     DrainResult,
-    EventRequest,
     FreeCutRequest,
     FreeDumpingRequest,
     FreeingActivities,
@@ -60,13 +59,13 @@ from activities.contracts.target import (
     LookVerdict,
     NodeLeaseRequest,
     NodeLeaseResult,
-    NoteOffRequest,
     PathRequest,
     PinResult,
     RestoreRequest,
     TaintRequest,
     Target,
     TargetActivities,
+    TellRequest,
     UntaintRequest,
     Workload,
 )
@@ -86,7 +85,6 @@ __all__ = [
     "DrainRequest",
     "DrainResult",
     "EpisodeDescription",
-    "EventRequest",
     "FreeCutRequest",
     "FreeDumpingRequest",
     "FreeRequest",
@@ -97,11 +95,10 @@ __all__ = [
     "LookRequest",
     "LookResult",
     "LookVerdict",
-    "MirrorRequest",
     "NameRequest",
+    "News",
     "NodeLeaseRequest",
     "NodeLeaseResult",
-    "NoteOffRequest",
     "OpenOutcome",
     "OpenRequest",
     "OpenResult",
@@ -115,8 +112,10 @@ __all__ = [
     "RepetitionRequest",
     "RestoreRequest",
     "ScanRequest",
+    "Shown",
     "TaintRequest",
     "Target",
+    "TellRequest",
     "UntaintRequest",
     "VolumeRequest",
     "VolumesResult",
@@ -130,7 +129,7 @@ CONTRACTS = (
     PowerActivities,
     EvidenceActivities,
     EpisodeActivities,
-    MirrorActivities,
+    RepetitionActivities,
     ScanActivities,
     PreservationActivities,
     RemediationActivities,
@@ -178,7 +177,7 @@ def queues_of(cluster: str) -> tuple[tuple[str, tuple[type, ...]], ...]:
     return (
         (WORKFLOW_QUEUE, (EpisodeActivities,)),
         (power_queue("default"), (PowerActivities, EvidenceActivities)),
-        (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities, MirrorActivities)),
+        (cluster_queue(cluster), (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities)),
     )
 
 

@@ -23,6 +23,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import AskPermit, DeploymentName, NameRequest
 from activities.contracts.evidence import Collected, CollectRequest, EvidenceCollection, EvidenceFile, Sealed, SealRequest
+from activities.contracts.news import News
 from activities.contracts.power import PowerActivities
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import (
@@ -30,14 +31,15 @@ from activities.contracts.target import (
     ActResult,
     DrainRequest,
     DrainResult,
-    EventRequest,
     FreeingActivities,
     IsolationActivities,
     LookRequest,
     LookResult,
     LookVerdict,
     RestoreRequest,
+    Target,
     TargetActivities,
+    TellRequest,
 )
 from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id
@@ -268,13 +270,18 @@ class ScriptedMachine(PreservationActivities):
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         self._world.acts.append(f"unmark {request.target.kind}")
+        self._hear(request.target, request.news)
         if (devices := self._world.devices) is not None:
             devices.mark = devices.mark if devices.noted else None
         return ActResult(changed=True, detail="our mark is gone")
 
-    @activity.defn(name="target.record-event")
-    async def record_event(self, request: EventRequest) -> None:
-        self._world.events.append(f"{request.reason}: {request.message}")
+    @activity.defn(name="target.tell")
+    async def tell(self, request: TellRequest) -> None:
+        self._hear(request.target, request.news)
+
+    def _hear(self, target: Target, news: News | None) -> None:
+        for event in news.events if news is not None else ():
+            self._world.events.append(f"{event.reason}: incident {target.incident}: {event.message}")
 
 
 class CuttingOff(ScriptedTarget):
@@ -284,6 +291,10 @@ class CuttingOff(ScriptedTarget):
         assert world.devices is not None
         super().__init__(world.devices)
         self._kept = world
+
+    async def _hear(self, news: News | None) -> None:
+        await super()._hear(news)
+        self._kept.events += [f"{event.reason}: {event.message}" for event in (news.events if news is not None else ())]
 
     async def last_look(self, request: LookRequest) -> LookResult:
         found = await super().last_look(request)
@@ -384,7 +395,7 @@ async def preserving(
     given = {"cluster": cluster, "node": NODE, "machine": MACHINE, "keep": False, "holder": "us", "reason": "a drill"}
     request = PreservationInput(**(given | changes))  # type: ignore[arg-type]
     target = ScriptedMachine(world)
-    acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.record_event]
+    acts = [target.hold, target.give_up, target.drain, target.mark, target.mark_schedulable, target.tell]
     evidence = ScriptedEvidence(world)
     acts += [evidence.collect, evidence.seal]
     if world.devices is not None:

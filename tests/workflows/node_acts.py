@@ -125,19 +125,13 @@ class NodeActs(Acting):
     def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         pass
 
-    def record_event(self, request: contract.EventRequest) -> None:
-        self.asked_for_a_person += request.reason == "NeedsHuman"
-
-    def note_off(self, request: contract.NoteOffRequest) -> contract.ActResult:
-        return contract.ActResult(changed=True, detail="noted")
+    def tell(self, request: contract.TellRequest) -> None:
+        """What people hear is the same whoever takes the news along (`Adversary.perform`)."""
 
     def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         if self.wanted:
             self.answers.append(request.answer.stage)
         return contract.AnswerResult(withdrawn="" if self.wanted else "it was deleted")
-
-    def mirror(self, request: contract.MirrorRequest) -> None:
-        """Never of any consequence, so no mishap is spent on it (`test_mirror.py` does)."""
 
     def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
         mark = self._require_ours(request.target)

@@ -134,6 +134,7 @@ def acts_of(plan: FencingPlan, ladder: tuple[Step, ...] = ()) -> list[str]:
         acts.append("levels")
     if plan.delete_node and plan.levels:
         acts.append("delete_node")
-    acts += ["note_off", "mark_schedulable"] if plan.levels else []
+    acts += ["mark_schedulable"] if plan.levels else []
+    acts += ["untaint_out_of_service"] if plan.levels and plan.power_on and not plan.terminate_instance else []
     acts += [ASKS[each.strategy] for each in ladder if each.strategy in ASKS]
     return acts + [act for method, acts in own.items() if method in methods for act in acts]

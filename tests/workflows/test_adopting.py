@@ -167,7 +167,7 @@ def test_a_path_stays_cut_where_any_fencing_of_the_ladder_has_freed_pods_behind_
     node.silent = {"ipmi://10.0.0.7:623"}
     world = Remediated(ladder=(FENCE, replace(FENCE, name="fence once more")), node=node)
     with Play(world) as play:
-        play.did("event RemediationStepFailed")
+        play.until(lambda _: ("step", "failed") in [(entry.act, entry.outcome) for entry in play.record()])
         node.plan = plans.pop()
         play.parked()
         assert world.count("cut-path") == 2

@@ -110,7 +110,9 @@ async def test_a_machine_that_is_left_off_keeps_no_taint_of_ours_though_our_mark
     assert not world.tainted
 
 
-@pytest.mark.parametrize(("look", "after", "command"), [("look", "event NodeIsolated", "off"), ("glance", "note-on", "on")])
+@pytest.mark.parametrize(
+    ("look", "after", "command"), [("look", "event StepSucceeded", "off"), ("glance", "event WorkloadsFreed", "on")]
+)
 async def test_what_stood_still_after_its_look_looks_again_before_it_commands(
     env: WorkflowEnvironment, look: str, after: str, command: str
 ) -> None:

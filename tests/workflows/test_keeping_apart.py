@@ -80,9 +80,9 @@ async def test_a_failed_machine_that_is_kept_is_cut_off_and_what_lies_behind_the
         status = await until_cut(run)
         assert not status.permit
         assert status.path_proofs
+        await run.until(lambda _: any(event.startswith("PreservedIsolated") for event in world.events))
     assert cuts(world) == ["note cut", "cut-path", "free-cut-pods"]
     assert world.acts.index("permit") > world.acts.index("evict")
-    assert any(event.startswith("PreservedIsolated") for event in world.events)
     assert world.devices is not None
     assert "release-lease" in world.devices.acts
 

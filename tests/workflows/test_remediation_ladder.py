@@ -249,6 +249,7 @@ def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
     with Play(world) as play:
         status = play.parked()
         assert "every step has failed: fence: " in status.problem
+        play.until(lambda _: bool(world.releases))
         assert [release.parked for release in world.releases] == [True]
         assert world.count("event NeedsHuman") == 1
         assert (world.node.marked, world.permit) == ("i-1", False)

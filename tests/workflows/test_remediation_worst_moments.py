@@ -91,7 +91,7 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
         "remediation.annotate-external",
         "remediation.take-back",
         "recovery.mark-schedulable",
-        "target.record-event",
+        "target.tell",
         "isolation.pin-target",
         "power-management.power-off",
         "power-management.power-on",

@@ -31,7 +31,7 @@ from activities.contracts.episodes import (
     OpenRequest,
     OpenResult,
 )
-from activities.contracts.mirror import MirrorActivities, MirrorRequest, RepetitionRequest
+from activities.contracts.news import RepetitionActivities, RepetitionRequest
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
 from policy.checks.inventory import ControlPlane
@@ -89,7 +89,7 @@ def report(*nodes: str, **changes: object) -> ScanReport:
 
 
 @dataclass
-class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
+class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
     """A cluster whose report a test sets; a long poll that waits like the real one."""
 
     current: ScanReport = field(default_factory=report)
@@ -154,10 +154,6 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, MirrorActivities):
             self.telling_errors -= 1
             raise failure(ErrorType.INVALID_CONFIG, "the API server said no")
         self.repetitions.append(request)
-
-    @activity.defn(name="target.mirror")
-    async def mirror(self, request: MirrorRequest) -> None:
-        raise AssertionError("episodes show themselves")
 
     @activity.defn(name="scan.release-lease")
     async def release_lease(self, request: ScanRequest) -> None:

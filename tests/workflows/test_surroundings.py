@@ -27,7 +27,7 @@ from workflows.kit.messages import PersonRequest
 def refused_once() -> World:
     world = World()
     world.free_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
-    world.mirror_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
+    world.tell_errors.append(failure(ErrorType.UNREACHABLE, "the API server is away"))
     return world
 
 
@@ -50,9 +50,11 @@ async def told(env: WorkflowEnvironment, world: World) -> list[str]:
         described = await run.handle.describe()
     assert described.status is WorkflowExecutionStatus.COMPLETED
     attributes = sorted({pair.key.name for pair in described.typed_search_attributes} - {"BuildIds"})  # that one is the server's
-    shown = [f"{each.sequence} {each.status.phase} {each.outcome}" for each in world.mirrored]
+    shown = [f"{each.status.phase} {each.outcome}" for each in world.shown[-1:]]
     record = [f"{entry.act} {entry.outcome}" for entry in result.record]
-    return [*(act for act in world.acts if act not in POLLED), *record, *shown, *attributes, result.outcome.value]
+    acts = [act for act in world.acts if act not in POLLED and not act.startswith("event ")]  # those are told beside the rest
+    events = sorted(event.reason for event in world.events)
+    return [*acts, *events, *record, *shown, *attributes, result.outcome.value]
 
 
 POLLED = {"read", "glance"}

@@ -7,6 +7,7 @@ acted on, and misbehaves as told. Nothing here decides: what it answers follows 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -169,9 +170,10 @@ class World:
     """What reached which device."""
     broken: list[str] = field(default_factory=list)
     pin_errors: deque[ApplicationError] = field(default_factory=deque)
-    mirrored: list[contract.MirrorRequest] = field(default_factory=list)
-    mirror_errors: deque[ApplicationError] = field(default_factory=deque)
-    """What showing the episode to people fails with."""
+    shown: list[contract.Shown] = field(default_factory=list)
+    events: list[contract.ToldEvent] = field(default_factory=list)
+    tell_errors: deque[ApplicationError] = field(default_factory=deque)
+    """What telling people by itself fails with."""
     excused: bool = False
     """Nobody asks for the node any more, whatever it says."""
     withdrawn: str = ""
@@ -324,10 +326,12 @@ class ScriptedTarget:
         before, self.world.mark = self.world.mark, marked(self.world.mark, request)
         if self.world.mark_errors:
             raise self.world.mark_errors.popleft()
+        await self._hear_along(request.news)
         return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
+        await self._hear_along(request.news)
         await world.act("look" if request.destructive else "glance")
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
@@ -372,14 +376,31 @@ class ScriptedTarget:
         await self.world.act("release-lease")
         self.world.released.append(request.adopted)
 
-    async def note_off(self, request: contract.NoteOffRequest) -> contract.ActResult:
-        await self.world.act("note-off" if request.off_proven else "note-on")
-        return contract.ActResult(changed=True, detail="noted")
+    async def tell(self, request: contract.TellRequest) -> None:
+        if (gate := self.world.gates.get("tell")) is not None:
+            await gate.wait()
+        if self.world.tell_errors:
+            raise self.world.tell_errors.popleft()
+        await self._hear(request.news)
 
-    async def record_event(self, request: contract.EventRequest) -> None:
-        await self.world.act(f"event {request.reason}")
-        if request.warning:
-            self.world.warnings.append(request.reason)
+    async def _hear_along(self, news: contract.News | None) -> None:
+        """What an act takes along fails no act."""
+        with contextlib.suppress(ApplicationError):
+            await self._hear(news)
+
+    async def _hear(self, news: contract.News | None) -> None:
+        """What people are told."""
+        if news is None:
+            return
+        if news.shown is not None:
+            self.world.shown.append(news.shown)
+        if news.off is not None:
+            await self.world.act("note-off" if news.off.off_proven else "note-on")
+        for event in news.events:
+            await self.world.act(f"event {event.reason}")
+            self.world.events.append(event)
+            if event.warning:
+                self.world.warnings.append(event.reason)
 
     async def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         world = self.world
@@ -396,6 +417,7 @@ class ScriptedTarget:
         changed, world.cordoned = not world.cordoned, True
         if changed and world.mark is not None:
             world.mark = replace(world.mark, cordoned=True)
+        await self._hear_along(request.news)
         return contract.ActResult(changed=changed, detail="cordoned", added=world.mark.added if world.mark is not None else None)
 
     async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
@@ -426,6 +448,7 @@ class ScriptedTarget:
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
+        await self._hear_along(request.news)
         return contract.ActResult(changed=True, detail="uncordoned")
 
     async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:
@@ -676,13 +699,6 @@ class ScriptedTarget:
         if endpoint not in world.stuck:
             world.paths[endpoint] = state
         return contract.CommandResult(sent=before is not state, before=before)
-
-    async def mirror(self, request: contract.MirrorRequest) -> None:
-        if (gate := self.world.gates.get("mirror")) is not None:
-            await gate.wait()
-        if self.world.mirror_errors:
-            raise self.world.mirror_errors.popleft()
-        self.world.mirrored.append(request)
 
     async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
         raise AssertionError("the scanner tells of repetitions, not the episode")

@@ -34,7 +34,7 @@ class Fencing(EpisodeConversation):
 
     async def _to_the_end(self) -> EpisodeResult:
         result = await self._story.run()
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self.all_is_said()
         return result
 
     def what_abort_means(self, request: AbortRequest) -> str:

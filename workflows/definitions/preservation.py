@@ -33,10 +33,10 @@ class Preservation(EpisodeConversation):
         except asyncio.CancelledError:
             self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
             result = await story
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self.all_is_said()
         while not isinstance(result, EpisodeResult) and self._story.unheard:
             result = await self._story.run()
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            await self.all_is_said()
         if isinstance(result, EpisodeResult):
             return result
         kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION

@@ -53,5 +53,5 @@ class Remediation(EpisodeConversation):
 
     async def _until_all_is_said(self) -> EpisodeResult | PreservationInput | RemediationInput:
         result = await self._story.run()
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self.all_is_said()
         return result

@@ -6,20 +6,20 @@ Each is an idempotent look-and-write on the API's side (`activities/cluster/`); 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.news import News, ToldEvent
 from activities.contracts.target import (
     ActRequest,
     ActResult,
-    EventRequest,
     FreeingActivities,
     IsolationActivities,
     NodeLeaseRequest,
-    NoteOffRequest,
     RestoreRequest,
     TargetActivities,
     UntaintRequest,
@@ -56,10 +56,14 @@ class Bookkeeping:
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the interrupt it means."""
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
+
+        async def carry_out(news: News | None) -> ActResult:
+            return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
+
         try:
-            not_after = workflow.now() + options.WRITE_WINDOW
-            request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
-            result = await workflow.execute_activity_method(act, request, **self._writing(summary))
+            result = await self._episode.publisher.along(carry_out)
         except ActivityError as error:
             raise interrupt_for(error, summary) from error
         self._episode.learns_of(result.added)
@@ -159,54 +163,40 @@ class Bookkeeping:
         summary = "recovery: marks the node schedulable"
         not_after = workflow.now() + options.WRITE_WINDOW
         request = RestoreRequest(target=self._episode.target, not_after=not_after, keep_cordon=keep_cordon, tainted=tainted)
+
+        async def restore(news: News | None) -> ActResult:
+            return await workflow.execute_activity_method(
+                IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
+            )
+
         try:
-            return await workflow.execute_activity_method(IsolationActivities.mark_schedulable, request, **self._writing(summary))
+            return await self._episode.publisher.along(restore)
         except ActivityError as error:
             raise interrupt_for(error, summary) from error
 
-    async def note_off(self, off_proven: datetime | None) -> None:
-        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36). Never blocks."""
-        not_after = workflow.now() + options.TOLD_WITHIN
-        request = NoteOffRequest(target=self._episode.target, off_proven=off_proven, not_after=not_after)
-        told = "is" if off_proven else "is no longer"
-        try:
-            await workflow.execute_activity_method(
-                TargetActivities.note_off,
-                request,
-                **(options.report(self._episode.cluster) | {"summary": f"notes that the node {told} proven off"}),
-            )
-        except ActivityError as error:
-            self._episode.note("note-off", "failed", error_message(error))
+    def note_off(self, off_proven: datetime | None) -> None:
+        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36)."""
+        self._episode.publisher.note_off(off_proven)
 
     async def ask_for_a_person(self, problem: str) -> None:
         """Give the permit back, so that nobody else waits for us, and say what is wrong."""
         self._episode.problem = problem
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        self.tell(EventReason.NEEDS_HUMAN, problem)
+        self._episode.publish()
         await self._episode.give_back_permit(
             Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
         )
-        await self.tell(EventReason.NEEDS_HUMAN, problem)
 
-    async def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
+    def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
         alone makes none."""
-        text = f"incident {self._episode.incident}: {message}"
         about, about_uid = self.machine or (None, "")
-        try:
-            await workflow.execute_activity_method(
-                TargetActivities.record_event,
-                EventRequest(
-                    target=self._episode.target,
-                    reason=reason.value,
-                    message=text,
-                    warning=warning or reason in WARNINGS,
-                    about=about,
-                    about_uid=about_uid,
-                ),
-                **(options.report(self._episode.cluster) | {"summary": f"tells people: {reason}"}),
+        self._episode.publisher.tell(
+            ToldEvent(
+                reason=reason.value, message=message, warning=warning or reason in WARNINGS, about=about, about_uid=about_uid
             )
-        except ActivityError as error:
-            self._episode.note("event", "failed", error_message(error))
+        )
 
     def _writing(self, summary: str) -> workflow.ActivityConfig:
         return options.cluster_write(self._episode.cluster) | {"summary": summary}

@@ -40,6 +40,11 @@ class EpisodeConversation:
                 non_retryable=True,
             )
 
+    async def all_is_said(self) -> None:
+        """Return once people have been told what is new, and everybody who asked has his answer."""
+        await self.episode.tell_the_rest()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
     @workflow.query
     def status(self) -> EpisodeStatus:
         """What the episode does now."""

@@ -36,7 +36,7 @@ from policy.episode.observation import Observation
 from policy.episode.permits import Decision, PermitAnswer, PermitRequest, Release
 from policy.fence.kdump import KernelDead
 from policy.objects.marks import NOTHING_ADDED, Added
-from workflows.episode.mirror import Mirror
+from workflows.episode.publisher import Publisher
 from workflows.kit import measuring, options, search
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
@@ -93,7 +93,7 @@ class Episode:
         self.owner, self.removes = "", False
         """What controls its Machine, and whether that is replaced."""
         self._target: Target | None = None
-        self.mirror: Mirror | None = None
+        self.publisher = Publisher(incident)
         self.record: list[RecordEntry] = []
         self.observation: Observation | None = None
         self.abort_asked: AbortRequest | None = None
@@ -133,8 +133,7 @@ class Episode:
             del self.record[1 : len(self.record) - MAXIMUM_RECORD + 2]
         entry = RecordEntry(at=workflow.now(), step=self.step, act=act, outcome=outcome, detail=detail)
         self.record.append(entry)
-        if self.mirror is not None:
-            self.mirror.hear(entry)
+        self.publisher.hear(entry)
 
     def enter(self, *, phase: Phase | None = None, step: Step | None = None, doing: str, until: datetime | None = None) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
@@ -148,8 +147,8 @@ class Episode:
         self.doing = doing
         self.until = until
         self._show()
-        if self.mirror is not None and self._target is not None:
-            self.mirror.show(self.status(), self._target)
+        if self._target is not None:
+            self.publisher.show(self.status())
 
     def introduce(self, *, zone: str, reason: str) -> None:
         """Set the search attributes by which this episode is found, however it was started."""
@@ -301,12 +300,28 @@ class Episode:
 
         News that came since the last rest ends this one at once: what is said while the story looks elsewhere is not lost.
         """
+        self.publish()
         if self.not_beyond is not None:
             left = max(self.not_beyond - workflow.now(), timedelta(0))
             duration = left if duration is None else min(duration, left)
         with contextlib.suppress(asyncio.TimeoutError):
             await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
         self._heard = self._news
+
+    async def pause(self, duration: timedelta, why: str) -> None:
+        """A durable wait that nothing ends early."""
+        self.publish()
+        await workflow.sleep(duration, summary=why)
+
+    def publish(self) -> None:
+        """Have people told what is new, beside the story, instead of with its next act on the cluster."""
+        if self._target is not None:
+            self.publisher.publish(self._target)
+
+    async def tell_the_rest(self) -> None:
+        """Return once people are told all that is new, or can't be."""
+        if self._target is not None:
+            await self.publisher.finish(self._target)
 
     async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
         """Wait that long, looking again at every news: whoever comes back or is aborted meanwhile is not acted upon."""
@@ -340,7 +355,7 @@ class Episode:
     async def settle(self, duration: timedelta) -> None:
         """Wait out an act that may still be in flight (S34). Nothing ends this early."""
         if duration > timedelta(0):
-            await workflow.sleep(duration, summary="waits out an act that may still be in flight")
+            await self.pause(duration, "waits out an act that may still be in flight")
 
     # The permit -----------------------------------------------------------------------------------------------------
 

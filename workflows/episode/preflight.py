@@ -6,12 +6,13 @@ What is looked at is `activities/cluster/live/looks.py`; here the answer becomes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.news import News
 from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
 from policy.episode.needs import Need, NeedKind
 from workflows.episode.episode import Episode
@@ -244,10 +245,13 @@ class Preflight:
             configured=self._configured if destructive or frees or devices else None,
         )
         config = options.cluster_read(self._episode.target.cluster)
+        config["summary"] = f"{self._episode.step}: looks at the node"
+
+        async def look(news: News | None) -> LookResult:
+            return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
+
         try:
-            result = await workflow.execute_activity_method(
-                TargetActivities.last_look, request, **(config | {"summary": f"{self._episode.step}: looks at the node"})
-            )
+            result = await self._episode.publisher.along(look)
         except ActivityError as error:
             raise interrupt_for(error, "the node can't be looked at") from error
         self._episode.observation = result.observation

@@ -139,7 +139,7 @@ class Devices:
             readings = await self.read_all(devices)
             if all(reading.state is state for reading in readings) or workflow.now() >= deadline:
                 return readings
-            await workflow.sleep(pause, summary=f"until {state.value} is read again")
+            await self._episode.pause(pause, f"until {state.value} is read again")
             pause = longer(pause)
 
     async def _read(self, device: PowerDevice) -> Reading:

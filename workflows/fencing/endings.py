@@ -139,8 +139,10 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
         await began.desk.release_node_lease()
         await began.answering.finish(end.outcome, end.message)
         told = f"{end.outcome.value}: {end.message}"
-        await began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
+        began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
     episode.note("end", end.outcome.value, end.message)
+    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    episode.publish()
     await episode.give_back_permit(
         Release(
             node=episode.node,
@@ -151,11 +153,8 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
             powered_off_at=began.power.off_commanded_at if began is not None else None,
         )
     )
-    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     ended = workflow.now()
     measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
-    if episode.mirror is not None:
-        await episode.mirror.finish()
     return EpisodeResult(
         outcome=end.outcome,
         incident=episode.incident,

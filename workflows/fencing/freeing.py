@@ -145,7 +145,7 @@ class FreeingSequence:
             if workflow.now() - self._pacing.waited >= deadline:
                 self.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
                 break
-            await workflow.sleep(pause, summary="until the workloads are looked at again")
+            await self._episode.pause(pause, "until the workloads are looked at again")
             pause = longer(pause)
         outcome = "incomplete" if self.left_over else "ok"
         detail = f"{self._freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"

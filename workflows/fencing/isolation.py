@@ -141,7 +141,7 @@ class IsolationSequence:
         await self._preflight.before_destruction()
         result = await self._desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
         self._episode.note("mark-unschedulable", "ok", result.detail)
-        await self._desk.tell(EventReason.NODE_ISOLATED, self._episode.reason)
+        self._desk.tell(EventReason.NODE_ISOLATED, self._episode.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
         taint = Taint(
@@ -173,7 +173,7 @@ class IsolationSequence:
             raise
         except (Hopeless, StepFailed) as interrupt:
             self._episode.note("free-cut-pods", "left", interrupt.reason)
-            await self._desk.tell(EventReason.WORKLOADS_LEFT, interrupt.reason)
+            self._desk.tell(EventReason.WORKLOADS_LEFT, interrupt.reason)
 
     async def _is_ready(self) -> bool:
         await self._preflight.before_destruction()
@@ -190,7 +190,7 @@ class IsolationSequence:
         if proof is not None:
             self._detached_from = device
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
-            await self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
+            self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
 
     def _somebody_spoke(self) -> bool:
         """Before off any abort ends the episode."""
@@ -213,14 +213,14 @@ class IsolationSequence:
             if result is None:
                 if workflow.now() - self._pacing.waited >= deadline:
                     raise StepFailed("whether the paths are still cut was never read in time to act upon the look before it")
-                await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+                await self._episode.pause(pause, "until what lies behind the cut is looked at again")
                 pause = longer(pause)
                 continue
             self.freed_pods += result.deleted_pods
             left = result.left
             if (left.pods, left.attachments) == (0, 0) or workflow.now() - self._pacing.waited >= deadline:
                 break
-            await workflow.sleep(pause, summary="until what lies behind the cut is looked at again")
+            await self._episode.pause(pause, "until what lies behind the cut is looked at again")
             pause = longer(pause)
         self.pods_left = left.pods
         detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"

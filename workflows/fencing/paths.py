@@ -94,7 +94,7 @@ class Paths:
             raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
         self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
         self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {proof.readings[0].at.isoformat()}")
-        await self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
+        self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
 
     async def prove(self, devices: Iterable[PowerDevice]) -> tuple[PathProof, ...]:
         """Read every cut path once more, just before a consequence (S2)."""
@@ -115,7 +115,7 @@ class Paths:
         await self._note(device, device.endpoint + QUARANTINE, cut=True)
         self._cut[device.endpoint + QUARANTINE] = None
         await self._quarantines.apply(device, await self._preflight.before_destruction())
-        await self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
+        self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
 
     # Giving back ----------------------------------------------------------------------------------------------------
 
@@ -163,12 +163,12 @@ class Paths:
         if readings[0].state is not PowerState.ON:
             raise StepFailed(f"the path is not back: {states(readings)}")
         await self._note(device, device.endpoint, cut=False)
-        await self._desk.tell(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
+        self._desk.tell(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
 
     async def _lift(self, device: PowerDevice) -> None:
         await self._quarantines.lift(device, await self._preflight.before_restoring())
         await self._note(device, device.endpoint + QUARANTINE, cut=False)
-        await self._desk.tell(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
+        self._desk.tell(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
 
     async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
         request = PathRequest(

@@ -164,7 +164,7 @@ class PowerSequence:
             if workflow.now() >= deadline:
                 said = self._episode.problem or "not off"
                 return StepFailed(f"off is not proven within {patience.total_seconds():g} s: {said}")
-            await workflow.sleep(pause, summary="until the next reading of power")
+            await self._episode.pause(pause, "until the next reading of power")
             pause = longer(pause)
 
     async def read_again(self) -> OffProof:
@@ -346,7 +346,7 @@ class PowerSequence:
                 return True
             if workflow.now() >= deadline:
                 return False
-            await workflow.sleep(pause, summary="until the machine is read again")
+            await self._episode.pause(pause, "until the machine is read again")
             pause = longer(pause)
 
     def _latest_level(self) -> tuple[PowerDevice, ...]:

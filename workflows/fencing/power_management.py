@@ -44,8 +44,8 @@ class PowerManagement:
         if not await self._power.already_off() and not self.take_word():
             await self._desk.take_node_lease(theirs_matters=not self._case.touched)
             await self._power.switch_off(self._last_look_before_off)
-            await self._desk.tell(EventReason.NODE_POWERED_OFF, "off is proven")
-        await self._desk.note_off(workflow.now())
+            self._desk.tell(EventReason.NODE_POWERED_OFF, "off is proven")
+        self._desk.note_off(workflow.now())
         await self._case.answering.say(Stage.FENCED, "off is proven")
 
     async def try_free(self) -> None:
@@ -65,7 +65,7 @@ class PowerManagement:
                 raise
             await self._consequences()
         if self._freeing.left_over:
-            await self._desk.tell(EventReason.WORKLOADS_LEFT, self._freeing.left_over)
+            self._desk.tell(EventReason.WORKLOADS_LEFT, self._freeing.left_over)
 
     async def _consequences(self) -> None:
         await self._case.isolation.free_left_over(self._require_still_off)
@@ -88,7 +88,7 @@ class PowerManagement:
         self._heed_an_abort()
         await self._desk.take_node_lease(theirs_matters=False)
         await self._freeing.untaint()
-        await self._desk.note_off(None)
+        self._desk.note_off(None)
         await self._power.turn_on(self._last_look_before_on)
 
     async def switch_on(self) -> None:
@@ -99,9 +99,7 @@ class PowerManagement:
         except (StepFailed, Hopeless, AbortAsked) as interrupt:
             if not self._power.says_on:
                 raise
-            await self._desk.tell(
-                EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}"
-            )
+            self._desk.tell(EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}")
 
     async def say_finished(self, message: str) -> None:
         """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""

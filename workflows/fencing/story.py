@@ -30,7 +30,7 @@ from policy.episode.needs import NeedKind
 from policy.fence.plan import FencingPlan
 from workflows.episode.answering import Answering
 from workflows.episode.episode import Episode
-from workflows.episode.mirror import Mirror
+from workflows.episode.publisher import Publisher
 from workflows.fencing.case import Case, open_case
 from workflows.fencing.dumping import CrashDump
 from workflows.fencing.endings import End, Endings, after_off, close
@@ -76,7 +76,7 @@ class FencingStory:
         if episode is None:
             self.episode.permit = request.permit_granted
             self.episode.holder = request.holder
-            self.episode.mirror = Mirror(incident)
+            self.episode.publisher = Publisher(incident, shows=True)
 
     @property
     def case(self) -> Case:
@@ -163,7 +163,7 @@ class FencingStory:
                 return await self.endings.aborted(interrupt.reason)
             except StepFailed as interrupt:
                 if isinstance(interrupt, ProofLost):
-                    await self.case.desk.note_off(None)
+                    self.case.desk.note_off(None)
                 ended = await self._start_over(interrupt.reason)
             except TargetChanged as interrupt:
                 ended = None if await self._is_registered_anew() else await self._last_resort(interrupt.reason)
@@ -287,11 +287,11 @@ class FencingStory:
             why = "the Node was made anew since the machine was switched off"
             if not case.freeing.done:
                 case.freeing.drop(why)
-                await case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
+                case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
                 return True
             if case.power.kept or not case.power.keep():
                 return False
-            await case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
+            case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
             return True
         case.pinned_node.adopt_node()
         if not case.touched and not case.isolation.left:

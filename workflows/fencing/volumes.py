@@ -97,7 +97,7 @@ class Volumes:
             if workflow.now() >= deadline:
                 self._tried.clear()
                 raise StepFailed(f"still attached to {device.endpoint}: {', '.join(left)}")
-            await workflow.sleep(pause, summary="until the volumes are looked at again")
+            await self._episode.pause(pause, "until the volumes are looked at again")
             pause = longer(pause)
         proof = await self.prove_some(device)
         told = f"available: {', '.join(each.volume for each in proof.volumes)}" if proof is not None else "by themselves"
@@ -177,7 +177,7 @@ class Volumes:
                 if workflow.now() >= deadline:
                     self._tried.clear()  # the next try commands again what is attached still; what is under way is waited for
                     raise
-                await workflow.sleep(pause, summary="until the volumes are read again")
+                await self._episode.pause(pause, "until the volumes are read again")
                 pause = longer(pause)
             else:
                 self._episode.note("path-cut-proven", "ok", _states(proof.volumes))

@@ -123,7 +123,7 @@ class KeepingApart:
         self.progress, self.problem = Isolation.CUT, ""
         freed_pods = f"; {sequence.freed_pods} pods freed behind the cut" if sequence.freed else ""
         self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")
-        await self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
+        self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
 
     async def _open(self) -> IsolationSequence:
         """Everything about the node and its devices. What a predecessor cut is adopted: what it freed is not known."""
@@ -192,7 +192,7 @@ class KeepingApart:
         self._episode.note("isolate", "incomplete", problem)
         self._put_off()
         if first:
-            await self._desk.tell(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
+            self._desk.tell(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
 
     def try_now(self) -> None:
         """Somebody asks for it (again)."""

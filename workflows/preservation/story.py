@@ -265,7 +265,7 @@ class PreservationStory:
         if self._marked and not failed and self._apart.boot is None:
             await self._unmark()
         if changed and hold.expiry is not None:
-            await self._desk.tell(EventReason.MACHINE_PRESERVED, f"{hold.phase} until {written(hold.expiry)}: {hold.reason}")
+            self._desk.tell(EventReason.MACHINE_PRESERVED, f"{hold.phase} until {written(hold.expiry)}: {hold.reason}")
 
     async def _wait(self, hold: Hold) -> None:
         assert hold.expiry is not None
@@ -330,7 +330,7 @@ class PreservationStory:
         self.episode.note("drain", "ok" if self._drained else "incomplete", f"{evicted} pods evicted{left}")
         if problem:
             what = "the machine is kept, powered, and its pods could not all be moved"
-            await self._desk.tell(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
+            self._desk.tell(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
 
     def _waits_for_nobody(self, result: DrainResult) -> bool:
         """Whether all that may be asked for has been, and nobody is there who would carry it out: what is terminating on a node
@@ -399,7 +399,7 @@ class PreservationStory:
             await self._unmark()
         if self._hold is not None and (uid := self._hold.node_uid or (self._node_uid if self._hold.override else "")):
             self._aim(replace(self._hold, node_uid=uid))
-            await self._desk.tell(EventReason.PRESERVATION_ENDED, f"{outcome.value}: {message}")
+            self._desk.tell(EventReason.PRESERVATION_ENDED, f"{outcome.value}: {message}")
         return self.episode.ended(outcome, message)
 
     async def _unmark(self) -> None:

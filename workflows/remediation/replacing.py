@@ -65,7 +65,7 @@ class ReplacingStep(ABC):
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
         if self._state.asked is not None:
-            await self._patient.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
+            self._patient.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
 
     async def carry_out(self) -> End:
         """Ask once, then follow until it is gone and somebody stands in for it."""
@@ -137,12 +137,12 @@ class ReplacingStep(ABC):
                 return End(outcome=Outcome.REPLACED, message=message)
             if successor is not None and successor.failed:
                 message = f"{name} is gone; {successor.machine}, which was to take its place, has failed: {successor.failed}"
-                await self._patient.desk.tell(EventReason.REPLACEMENT_FAILED, message)
+                self._patient.desk.tell(EventReason.REPLACEMENT_FAILED, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             stands_in = f"{successor.machine} is not Ready yet" if successor is not None else "no other Machine is there yet"
             if workflow.now() - gone_at >= SUCCESSOR_PATIENCE:
                 message = f"{name} is gone; {stands_in} after {format_duration(SUCCESSOR_PATIENCE)}"
-                await self._patient.desk.tell(EventReason.REPLACEMENT_LATE, message)
+                self._patient.desk.tell(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason}); {name} is gone, and {stands_in}")

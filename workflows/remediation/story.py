@@ -189,7 +189,7 @@ class RemediationStory:
         self.episode.note("step", "failed", self.episode.problem)
         self.patient.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
-        await self.patient.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
+        self.patient.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
 
     def _made(self, state: StepState) -> LadderStep:
         match state.step.strategy:
@@ -395,7 +395,7 @@ class RemediationStory:
                 await self.patient.desk.remove_marks(UNMARK_PAUSE)
                 await self.patient.desk.release_node_lease()
             told = f"{end.outcome.value}: {end.message}"
-            await self.patient.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
+            self.patient.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
         await self.episode.give_back_permit(
             Release(node=self.episode.node, incident=self.episode.incident, outcome=end.outcome.value, problem=end.message)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.mirror import MirrorActivities, RepetitionRequest
+from activities.contracts.news import RepetitionActivities, RepetitionRequest
 from activities.errors import error_message
 from policy.episode.permits import Release
 from policy.scan.repeats import PastIncident, RepeatAlarm, Repetition, hear
@@ -41,7 +41,7 @@ class Repeating:
             repetition = self._untold.pop(0)
             try:
                 await workflow.execute_activity_method(
-                    MirrorActivities.tell_repetition,
+                    RepetitionActivities.tell_repetition,
                     RepetitionRequest(cluster=self._cluster, repetition=repetition),
                     **(options.report(self._cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
                 )

@@ -20,7 +20,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.bundle import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
-from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.machine_paths import Connections

@@ -13,8 +13,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.cluster.acts.isolation import require_cluster
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES

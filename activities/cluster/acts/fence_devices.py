@@ -10,7 +10,7 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.machine_paths import Connections

@@ -18,8 +18,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.cut_workload import behind_cut
-from activities.cluster.acts.isolation import OUR_TAINT, another_machine, require_cluster, taint_beside_mark
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.isolation import OUR_TAINT, another_machine, taint_beside_mark
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS

@@ -10,9 +10,12 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.drain import Draining
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.news import EpisodeTeller
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.livenode import (
+    Clock,
     Edit,
     LiveNode,
     append_taint,
@@ -24,9 +27,11 @@ from activities.cluster.objects.livenode import (
     remove_taint,
     remove_taints,
     uncordon,
+    utc_now,
 )
 from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
+from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -55,7 +60,20 @@ PLAIN_EFFECTS = ("NoSchedule", "PreferNoSchedule")
 
 
 class ClusterIsolation(OfOneCluster, IsolationActivities):
-    """Served by the workers of one cluster's queue."""
+    """Served by the workers of one cluster's queue. fences: where episodes are shown, None for nowhere."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        *,
+        machines: ClusterConnection | None = None,
+        own_node: str = "",
+        clock: Clock = utc_now,
+        fences: NodeFences | None = None,
+    ) -> None:
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: ActRequest) -> ActResult:
@@ -73,7 +91,9 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()), mark=mark)
 
-        return await edit_node(self._connection, target.pinned.node, decide)
+        result = await edit_node(self._connection, target.pinned.node, decide)
+        await self._teller.along(target, request.news)
+        return result
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:
@@ -167,9 +187,11 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             return _way_back(node, ours, machines)
 
         try:
-            return await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide)
         except ObjectNotFound:
-            return ActResult(changed=False, detail="the Node is gone, and our marks with it")
+            result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
+        await self._teller.along(target, request.news)
+        return result
 
 
 def _keep_for_paths(node: LiveNode, mark: Mark) -> Edit:
@@ -178,15 +200,6 @@ def _keep_for_paths(node: LiveNode, mark: Mark) -> Edit:
     if mark.out_of_service:
         operations = (*operations, *remove_taint(node, OUR_TAINT))
     return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
-
-
-def require_cluster(asked: str, served: str) -> None:
-    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
-    if asked != served:
-        raise failure(
-            ErrorType.INVALID_CONFIG,
-            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
-        )
 
 
 def another_machine(node: LiveNode, target: Target) -> bool:

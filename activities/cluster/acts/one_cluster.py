@@ -38,3 +38,12 @@ class OfOneCluster:
         """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""
         if self._own_node and node == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{node}{why}")
+
+
+def require_cluster(asked: str, served: str) -> None:
+    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
+    if asked != served:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
+        )

@@ -16,8 +16,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.cluster.acts.isolation import require_cluster
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES

@@ -14,8 +14,7 @@ import msgspec
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.isolation import require_cluster
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.leases import cluster_lease_problem

@@ -17,7 +17,7 @@ from temporalio import activity
 
 from activities.clocks import wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
-from activities.cluster.acts.isolation import require_cluster
+from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.livenode import utc_now
 from activities.cluster.report.at_risk import RiskKeeping

@@ -4,16 +4,14 @@ Each activity is a few lines here and an idea of its own beside: the plan in `pl
 `looks.py`, the lease in `nodelease.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
 """
 
+import asyncio
 from dataclasses import replace
 
 from temporalio import activity
 
-from activities.cluster.acts.isolation import require_cluster
-from activities.cluster.acts.mirroring import EpisodeTeller, tell_or_log
-from activities.cluster.acts.one_cluster import OfOneCluster
+from activities.cluster.acts.news import EpisodeTeller
+from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
 from activities.cluster.live.nodelease import release_node_lease, take_node_lease
@@ -32,28 +30,25 @@ from activities.cluster.objects.livenode import (
     utc_now,
 )
 from activities.cluster.objects.machine_reading import read_subject
-from activities.cluster.objects.marks import is_ours, mark_edit, owner, write_mark
+from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
     ActRequest,
     ActResult,
     AnswerRequest,
     AnswerResult,
-    EventRequest,
     LookRequest,
     LookResult,
     NodeLeaseRequest,
     NodeLeaseResult,
-    NoteOffRequest,
     PinResult,
     TargetActivities,
+    TellRequest,
 )
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.targets import MACHINE
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
-from policy.values.moments import written
 
 
 class ClusterTarget(OfOneCluster, TargetActivities):
@@ -74,7 +69,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         super().__init__(cluster, connection, machines=machines, clock=clock or utc_now)
         self._fence_namespace = source.namespace
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
-        self._teller = EpisodeTeller(connection, fences, clock=self._clock)
+        self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: FencingInput) -> PinResult:
@@ -124,13 +119,16 @@ class ClusterTarget(OfOneCluster, TargetActivities):
             in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
             return mark_edit(node, target, now, request.added)
 
-        return await edit_node(self._connection, target.pinned.node, decide)
+        result = await edit_node(self._connection, target.pinned.node, decide)
+        await self._teller.along(target, request.news)
+        return result
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:
-        """Nothing of it comes from the watch cache."""
+        """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before."""
         require_cluster(request.target.cluster, self._cluster)
-        return await self._last_look.look(request)
+        result, _ = await asyncio.gather(self._last_look.look(request), self._teller.along(request.target, request.news))
+        return result
 
     @activity.defn(name="target.take-lease")
     async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
@@ -144,37 +142,11 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request)
 
-    @activity.defn(name="target.note-off")
-    async def note_off(self, request: NoteOffRequest) -> ActResult:
-        """Only in our own mark, where it says something else."""
-        target, off = request.target, request.off_proven
-        require_cluster(target.cluster, self._cluster)
-
-        def decide(node: LiveNode) -> Edit:
-            in_time(request.not_after, self._clock(), f"noting on Node/{target.pinned.node} whether it is off")
-            found = readable_mark(node.view)
-            if found is None or not is_ours(found, target):
-                return Edit(detail=f"left alone: the node is held by {owner(found)}")
-            mark = replace(found, off_proven=written(off) if off is not None else "")
-            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
-
-        try:
-            return await edit_node(self._connection, target.pinned.node, decide)
-        except ObjectNotFound:
-            return ActResult(changed=False, detail="the Node is gone, and our mark with it")
-
-    @activity.defn(name="target.record-event")
-    async def record_event(self, request: EventRequest) -> None:
-        """Tell it where people look first; a story that cannot be told stops no fencing."""
-        pinned = request.target.pinned
+    @activity.defn(name="target.tell")
+    async def tell(self, request: TellRequest) -> None:
+        """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
-        if not pinned.node.startswith(MACHINE):
-            await self._teller.tell(pinned.node, pinned.uid, request.reason, request.message, warning=request.warning)
-        if (about := request.about) is not None:
-            happening = Happening(
-                about=about, uid=request.about_uid, reason=request.reason, message=request.message, warning=request.warning
-            )
-            await tell_or_log(EventRecorder(self._connection_of(about.api_version), clock=self._clock), happening)
+        await self._teller.tell_all(request.target, request.news, anyway=activity.info().attempt > 1)
 
     @activity.defn(name="target.answer-request")
     async def answer_request(self, request: AnswerRequest) -> AnswerResult:

@@ -20,7 +20,8 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODE_FENCES
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.cluster.objects.livenode import Clock, utc_now
-from activities.contracts.mirror import MirrorRequest
+from activities.contracts.news import Shown
+from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
@@ -54,13 +55,13 @@ class NodeFences:
         self._uids: OrderedDict[str, str] = OrderedDict()
         self._not_before = self._sweep_not_before = float("-inf")
 
-    async def show(self, request: MirrorRequest) -> bool:
+    async def show(self, target: Target, shown: Shown) -> bool:
         """Write this state, unless a newer one stands there. Whether something was written."""
         if self._not_served():
             return False
-        name = node_fence_name(request.status.node)
+        name = node_fence_name(shown.status.node)
         try:
-            return await self._write(name, request)
+            return await self._write(name, target, shown)
         except ApplicationError as error:
             if error_type(error) is not ErrorType.FORBIDDEN:
                 raise
@@ -97,8 +98,8 @@ class NodeFences:
             log.warning("NodeFences can't be looked through: %s", error.message)
         return 0
 
-    async def _write(self, name: str, request: MirrorRequest) -> bool:
-        body = self._document(name, request)
+    async def _write(self, name: str, target: Target, shown: Shown) -> bool:
+        body = self._document(name, target, shown)
         for _ in range(ATTEMPTS):
             found = await self._find(name)
             try:
@@ -107,7 +108,7 @@ class NodeFences:
                 elif _is_foreign(found):
                     log.warning("NodeFence/%s is somebody else's and is left as it is", name)
                     return False
-                elif _is_newer(found, request):
+                elif _is_newer(found, target, shown):
                     self._remember(name, found)
                     return False
                 else:
@@ -154,29 +155,29 @@ class NodeFences:
         updated = _moment(fence, "updatedAt")
         return updated is not None and updated + ABANDONED_AFTER <= now and fence.get("node") not in held
 
-    def _document(self, name: str, request: MirrorRequest) -> JsonObject:
-        status = request.status
+    def _document(self, name: str, target: Target, shown: Shown) -> JsonObject:
+        status = shown.status
         ended = status.phase is Phase.FINAL
         fields = {
             "node": status.node,
             "step": STEPS.get(status.step, ""),
             "status": STATUSES[status.phase],
             "retries": retries(status),
-            "jobs": list(request.jobs),
+            "jobs": list(shown.jobs),
             "phase": status.phase.value,
             "restarts": status.restarts,
             "incident": status.incident,
-            "sequence": request.sequence,
-            "workflowId": request.target.workflow_id,
-            "runId": request.target.run_id,
+            "sequence": shown.sequence,
+            "workflowId": target.workflow_id,
+            "runId": target.run_id,
             "reason": _short(status.reason),
             "problem": "" if ended else _short(status.problem),
-            "outcome": request.outcome,
-            "message": _short(request.message),
+            "outcome": shown.outcome,
+            "message": _short(shown.message),
             "startedAt": _written(status.started),
-            "updatedAt": _written(request.at),
-            "endedAt": _written(request.at) if ended else "",
-            "expiresAt": _written(request.at + self._kept_for) if ended else "",
+            "updatedAt": _written(shown.at),
+            "endedAt": _written(shown.at) if ended else "",
+            "expiresAt": _written(shown.at + self._kept_for) if ended else "",
             "proof": _proof(status),
         }
         return {
@@ -205,12 +206,12 @@ def _is_foreign(fence: JsonObject) -> bool:
     return any(labels.get(key) != value for key, value in MANAGED_BY.items())
 
 
-def _is_newer(fence: JsonObject, request: MirrorRequest) -> bool:
+def _is_newer(fence: JsonObject, target: Target, shown: Shown) -> bool:
     """Whether what stands there is at least as new. A run that was reset counts anew and is the only one that is open."""
-    if fence.get("incident") != request.status.incident:
+    if fence.get("incident") != shown.status.incident:
         started = _moment(fence, "startedAt")
-        return started is not None and started > request.status.started
-    return fence.get("runId") == request.target.run_id and int(fence.get("sequence") or 0) >= request.sequence
+        return started is not None and started > shown.status.started
+    return fence.get("runId") == target.run_id and int(fence.get("sequence") or 0) >= shown.sequence
 
 
 def _proof(status: EpisodeStatus) -> JsonObject:

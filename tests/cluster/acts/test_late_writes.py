@@ -15,8 +15,9 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.cluster.acts.remediating import ClusterRemediation
+from activities.contracts.news import News, OffNote
 from activities.contracts.remediation import RememberRequest
-from activities.contracts.target import NoteOffRequest, TaintRequest
+from activities.contracts.target import TaintRequest, TellRequest
 from activities.errors import ErrorType
 from policy.objects.nodes import Taint
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
@@ -37,7 +38,8 @@ async def _takes_the_lease(world: World, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, until: datetime | None) -> Any:
-    return await world.target.note_off(NoteOffRequest(target=await world.pinned(), off_proven=NOW, not_after=until))
+    news = News(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.tell, TellRequest(target=await world.pinned(), news=news))
 
 
 async def _cordons(world: World, until: datetime | None) -> Any:

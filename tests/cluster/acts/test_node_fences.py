@@ -12,15 +12,16 @@ import aiohttp
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.mirroring import ClusterMirror
+from activities.cluster.acts import news
+from activities.cluster.acts.news import ClusterRepetitions
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
-from activities.contracts.mirror import MirrorRequest, RepetitionRequest
+from activities.contracts.news import News, RepetitionRequest, Shown, ToldEvent
 from activities.contracts.scan import ScanRequest
-from activities.contracts.target import EventRequest
+from activities.contracts.target import TellRequest
 from activities.errors import ErrorType
-from policy.episode.events import EpisodeEvent, EventReason
+from policy.episode.events import WARNINGS, EventReason
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, Step
 from policy.scan.repeats import Repetition
 from simulator.api.faults import Accident, Fault
@@ -41,10 +42,10 @@ class Mirrored:
 
     world: World
     fences: NodeFences
-    mirror: ClusterMirror
+    target: ClusterTarget
     environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
 
-    async def request(self, sequence: int = 1, phase: Phase = Phase.RUNNING, **fields: Any) -> MirrorRequest:
+    async def request(self, sequence: int = 1, phase: Phase = Phase.RUNNING, **fields: Any) -> TellRequest:
         named = {name: fields.pop(name) for name in ("jobs", "outcome", "message", "events", "target", "at") if name in fields}
         status = EpisodeStatus(
             incident=INCIDENT,
@@ -58,13 +59,12 @@ class Mirrored:
             started=NOW - timedelta(minutes=5),
             try_number=3,
         )
-        request = MirrorRequest(
-            target=await self.world.pinned(), status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",)
-        )
-        return replace(request, **named)
+        target, events = named.pop("target", None) or await self.world.pinned(), named.pop("events", ())
+        shown = Shown(status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",))
+        return TellRequest(target=target, news=News(shown=replace(shown, **named), events=events))
 
     async def show(self, *args: Any, **fields: Any) -> None:
-        await self.environment.run(self.mirror.mirror, await self.request(*args, **fields))
+        await self.environment.run(self.target.tell, await self.request(*args, **fields))
 
     async def fence(self) -> JsonObject:
         return await self.world.others.get(FENCES.path(NAME))
@@ -77,11 +77,20 @@ class Mirrored:
         return sorted((each["involvedObject"]["kind"], each["reason"], each["type"]) for each in found)
 
 
+def shown_of(request: TellRequest) -> Shown:
+    assert request.news.shown is not None
+    return request.news.shown
+
+
+def event(reason: EventReason, message: str) -> ToldEvent:
+    return ToldEvent(reason=reason.value, message=message, warning=reason in WARNINGS)
+
+
 @pytest.fixture
 def without_kind(world: World) -> Mirrored:
     """A cluster whose owners have not installed NodeFence."""
     fences = NodeFences(world.connection, clock=world.clock)
-    return Mirrored(world, fences, ClusterMirror(CLUSTER, world.connection, fences=fences, clock=world.clock))
+    return Mirrored(world, fences, ClusterTarget(CLUSTER, world.connection, world.permits, fences=fences, clock=world.clock))
 
 
 @pytest.fixture
@@ -125,8 +134,8 @@ async def test_what_is_written_is_what_the_definition_describes(mirrored: Mirror
         outcome="recovered",
         message="it is back",
     )
-    await mirrored.environment.run(mirrored.mirror.mirror, final)
-    fence, written = await mirrored.fence(), mirrored.fences._document(NAME, final)
+    await mirrored.environment.run(mirrored.target.tell, final)
+    fence, written = await mirrored.fence(), mirrored.fences._document(NAME, final.target, shown_of(final))
     assert {key: fence[key] for key in written if key != "metadata"} == {
         key: value for key, value in written.items() if key != "metadata"
     }
@@ -148,7 +157,7 @@ async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) ->
     late = await mirrored.request(1, Phase.NEW)
     await mirrored.show(2, Phase.DONE)
     before = mirrored.world.writes
-    await mirrored.environment.run(mirrored.mirror.mirror, late)
+    await mirrored.environment.run(mirrored.target.tell, late)
     assert (await mirrored.fence())["status"] == "Done"
     assert mirrored.world.writes == before
 
@@ -163,7 +172,7 @@ async def test_the_next_incident_overwrites_and_the_one_before_never_again(mirro
     late = await mirrored.request(8, Phase.FINAL, outcome="aborted")
     await mirrored.show(7, Phase.NEEDS_HUMAN, problem="a person is needed")
     await mirrored.show(1, Phase.NEW, incident="incident-2", started=NOW)
-    await mirrored.environment.run(mirrored.mirror.mirror, late)
+    await mirrored.environment.run(mirrored.target.tell, late)
     fence = await mirrored.fence()
     assert (fence["incident"], fence["status"]) == ("incident-2", "New")
     assert {"problem", "outcome", "expiresAt"}.isdisjoint(fence)
@@ -180,7 +189,8 @@ async def test_two_writers_at_once_lose_nothing(mirrored: Mirrored) -> None:
     """What is written carries the version that was read."""
     await mirrored.show(1)
     newer = await mirrored.request(3, Phase.DONE)
-    mirrored.world.connection.before_writes.append(lambda: NodeFences(mirrored.world.connection).show(newer))
+    other = NodeFences(mirrored.world.connection)
+    mirrored.world.connection.before_writes.append(lambda: other.show(newer.target, shown_of(newer)))
     await mirrored.show(2, Phase.ERROR)
     assert (await mirrored.fence())["status"] == "Done"
 
@@ -197,13 +207,13 @@ async def test_somebody_elses_object_is_left_as_it_is(mirrored: Mirrored) -> Non
 
 
 async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_while(without_kind: Mirrored) -> None:
-    request = await without_kind.request(events=(EpisodeEvent(reason=EventReason.STEP_STARTED, message="isolation"),))
-    await without_kind.environment.run(without_kind.mirror.mirror, request)
+    request = await without_kind.request(events=(event(EventReason.STEP_STARTED, "isolation"),))
+    await without_kind.environment.run(without_kind.target.tell, request)
     request_log = without_kind.world.server.requests
     target, asked = await without_kind.world.pinned(), request_log.counts.total()
     for number in range(2, 5):
-        shown = replace(request, sequence=number, events=(), target=target)
-        await without_kind.environment.run(without_kind.mirror.mirror, shown)
+        later = replace(request, news=News(shown=replace(shown_of(request), sequence=number)), target=target)
+        await without_kind.environment.run(without_kind.target.tell, later)
     assert await without_kind.fences.sweep(()) == 0
     assert request_log.counts.total() == asked
     assert await without_kind.events() == [("Node", "StepStarted", "Normal")]
@@ -211,12 +221,12 @@ async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_w
 
 async def test_without_the_right_the_node_is_told_all_the_same(mirrored: Mirrored) -> None:
     mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=403, path="/nodefences"))
-    await mirrored.show(events=(EpisodeEvent(reason=EventReason.STEP_FAILED, message="power-management: no answer"),))
+    await mirrored.show(events=(event(EventReason.STEP_FAILED, "power-management: no answer"),))
     assert await mirrored.events() == [("Node", "StepFailed", "Warning")]
 
 
 async def test_each_event_stands_on_the_node_and_on_its_fence(mirrored: Mirrored) -> None:
-    await mirrored.show(events=(EpisodeEvent(reason=EventReason.STEP_SKIPPED, message="power-management: a veto"),))
+    await mirrored.show(events=(event(EventReason.STEP_SKIPPED, "power-management: a veto"),))
     assert await mirrored.events() == [("Node", "StepSkipped", "Normal"), ("NodeFence", "StepSkipped", "Normal")]
     [on_fence] = [
         each
@@ -227,21 +237,13 @@ async def test_each_event_stands_on_the_node_and_on_its_fence(mirrored: Mirrored
     assert on_fence["message"] == f"incident {INCIDENT}: power-management: a veto"
 
 
-async def test_what_the_episode_tells_by_itself_stands_on_both_too(mirrored: Mirrored) -> None:
-    world = mirrored.world
-    await mirrored.show()
-    target = ClusterTarget(CLUSTER, world.connection, world.permits, fences=NodeFences(world.connection))
-    request = EventRequest(target=await world.pinned(), reason="NeedsHuman", message="off is not proven", warning=True)
-    await mirrored.environment.run(target.record_event, request)
-    assert await mirrored.events() == [("Node", "NeedsHuman", "Warning"), ("NodeFence", "NeedsHuman", "Warning")]
-
-
 async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirrored: Mirrored) -> None:
     again = Repetition(
         node=NODE, cause="ReadyUnknown", count=3, window=timedelta(hours=24), incidents=("a", "b"), workloads=("default/db-0",)
     )
     await mirrored.show()
-    await mirrored.environment.run(mirrored.mirror.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
+    repetitions = ClusterRepetitions(CLUSTER, mirrored.world.connection, fences=mirrored.fences)
+    await mirrored.environment.run(repetitions.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
     assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
     told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
     assert told["message"].endswith("there each time: default/db-0")
@@ -250,16 +252,28 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
 async def test_an_api_that_is_away_is_asked_twice_and_then_given_up(mirrored: Mirrored) -> None:
     """The first attempt fails for the retry's sake; the second tells the Events that can be told."""
     world = mirrored.world
-    event = EpisodeEvent(reason=EventReason.STEP_STARTED, message="isolation")
-    request = await mirrored.request(events=(event,))
+    request = await mirrored.request(events=(event(EventReason.STEP_STARTED, "isolation"),))
     world.server.faults.add(Fault(accident=Accident.STATUS, status=500, path="/nodefences"))
     with refused(ErrorType.TRANSIENT):
-        await mirrored.environment.run(mirrored.mirror.mirror, request)
+        await mirrored.environment.run(mirrored.target.tell, request)
     assert await mirrored.events() == []
     second = ActivityEnvironment()
     second.info = replace(second.info, attempt=2)
-    await second.run(mirrored.mirror.mirror, request)
+    await second.run(mirrored.target.tell, request)
     assert await mirrored.events() == [("Node", "StepStarted", "Normal")]
+
+
+@pytest.mark.parametrize("accident", [Accident.STATUS, Accident.DELAY])
+async def test_an_act_that_takes_a_state_along_waits_for_it_no_longer_than_a_moment(
+    mirrored: Mirrored, accident: Accident, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S20: between a look and what follows from it nothing may take long, and nothing of what people are told may fail it."""
+    monkeypatch.setattr(news, "PATIENCE_SECONDS", 0.2)
+    request = await mirrored.request()
+    mirrored.world.server.faults.add(Fault(accident=accident, status=500, latency=timedelta(seconds=5), path="/nodefences"))
+    act = replace(await mirrored.world.act(), news=request.news)
+    async with asyncio.timeout(2):
+        assert (await mirrored.environment.run(mirrored.target.mark, act)).changed
 
 
 async def test_a_request_of_another_cluster_is_refused(mirrored: Mirrored) -> None:
@@ -284,7 +298,8 @@ async def test_it_stays_its_time_after_the_end_and_then_goes(mirrored: Mirrored)
 
 async def test_how_long_it_stays_is_set(mirrored: Mirrored) -> None:
     kept = NodeFences(mirrored.world.connection, kept_for=timedelta(minutes=2), clock=mirrored.world.clock)
-    await kept.show(await mirrored.request(9, Phase.FINAL, outcome="recovered"))
+    final = await mirrored.request(9, Phase.FINAL, outcome="recovered")
+    await kept.show(final.target, shown_of(final))
     assert await swept(mirrored, NOW + timedelta(minutes=2)) == []
 
 
@@ -299,7 +314,7 @@ async def test_what_a_terminated_episode_has_left_goes_unless_one_holds_the_node
 async def test_one_that_begins_anew_while_it_is_looked_at_stays(mirrored: Mirrored) -> None:
     await mirrored.show(9, Phase.FINAL, outcome="recovered")
     new = await mirrored.request(1, Phase.NEW, incident="incident-2", started=NOW + KEPT_FOR)
-    mirrored.world.connection.before_writes.append(lambda: mirrored.fences.show(new))
+    mirrored.world.connection.before_writes.append(lambda: mirrored.fences.show(new.target, shown_of(new)))
     assert await swept(mirrored, NOW + KEPT_FOR) == [NAME]
     assert (await mirrored.fence())["incident"] == "incident-2"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,11 +12,12 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
-from activities.contracts.target import EventRequest, FreeingActivities, IsolationActivities, TargetActivities
+from activities.contracts.news import News, OffNote, ToldEvent
+from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
 from simulator.resources import EVENTS
-from tests.cluster.acts.world import NODE, World, refused
+from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 
 IMPLEMENTATIONS = [
     (ClusterTarget, TargetActivities),
@@ -29,24 +31,33 @@ async def events(world: World) -> list[dict[str, Any]]:
     return found
 
 
-async def told(world: World, **fields: Any) -> EventRequest:
-    return EventRequest(target=await world.pinned(), reason="PowerOffProven", message="off was read twice", **fields)
+async def told(world: World, *, warning: bool = False, cluster: str = CLUSTER) -> TellRequest:
+    event = ToldEvent(reason="PowerOffProven", message="off was read twice", warning=warning)
+    return TellRequest(target=await world.pinned(cluster=cluster), news=News(events=(event,)))
+
+
+async def tell(world: World, request: TellRequest) -> None:
+    await ActivityEnvironment().run(world.target.tell, request)
 
 
 async def test_the_story_is_told_on_the_node(world: World) -> None:
-    await ActivityEnvironment().run(world.target.record_event, await told(world, warning=True))
+    await tell(world, await told(world, warning=True))
     event = (await events(world))[0]
     assert event["involvedObject"]["kind"] == "Node"
     assert event["involvedObject"]["name"] == NODE
     assert event["involvedObject"]["uid"] == (await world.node())["metadata"]["uid"]
-    assert (event["reason"], event["message"], event["type"]) == ("PowerOffProven", "off was read twice", "Warning")
+    assert (event["reason"], event["message"], event["type"]) == (
+        "PowerOffProven",
+        "incident incident-1: off was read twice",
+        "Warning",
+    )
     assert event["source"]["component"] == "nodewarden"
 
 
 async def test_the_same_again_is_counted_not_listed(world: World) -> None:
     request = await told(world)
     for _ in range(3):
-        await world.target.record_event(request)
+        await tell(world, request)
     assert [event["count"] for event in await events(world)] == [3]
     assert (await events(world))[0]["type"] == "Normal"
 
@@ -55,14 +66,28 @@ async def test_the_same_again_is_counted_not_listed(world: World) -> None:
 async def test_a_story_that_cannot_be_told_stops_nothing(world: World, accident: Accident) -> None:
     request = await told(world)
     world.server.faults.add(Fault(accident=accident, method="POST", path="/events"))
-    await world.target.record_event(request)
+    await tell(world, request)
     assert world.writes == 1
 
 
 async def test_an_event_for_another_cluster_is_refused(world: World) -> None:
-    request = EventRequest(target=await world.pinned(cluster="other"), reason="X", message="y")
+    request = await told(world, cluster="other")
     with refused(ErrorType.INVALID_CONFIG, "task queues"):
-        await world.target.record_event(request)
+        await tell(world, request)
+
+
+async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world: World) -> None:
+    """The cordon stands, and is answered; what can be told is."""
+    await world.put_mark(our_mark())
+    world.server.faults.add(Fault(accident=Accident.STATUS, method="POST", status=500, path="/events"))
+    news = News(events=(ToldEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
+    result = await ActivityEnvironment().run(world.isolation.mark_unschedulable, replace(await world.act(), news=news))
+    assert result.changed
+    assert (await world.node())["spec"]["unschedulable"]
+    mark = await world.mark()
+    assert mark is not None
+    assert mark.off_proven
+    assert await events(world) == []
 
 
 @pytest.mark.parametrize(("implementation", "contract"), IMPLEMENTATIONS)

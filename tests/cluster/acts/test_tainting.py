@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.target import NoteOffRequest, TaintRequest
+from activities.contracts.news import News, OffNote
+from activities.contracts.target import TaintRequest, TellRequest
 from activities.errors import ErrorType
 from policy.objects.nodes import Taint
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
@@ -108,26 +110,33 @@ async def test_an_adopted_mark_keeps_its_taints(ours: World) -> None:
     assert (mark.incident, mark.taints) == ("incident-1", ("nodewarden.io/fencing=yes:NoSchedule",))
 
 
+async def note(world: World, off_proven: datetime | None) -> bool:
+    """Whether it changed anything."""
+    writes = world.writes
+    request = TellRequest(target=await world.pinned(), news=News(off=OffNote(off_proven=off_proven)))
+    await ActivityEnvironment().run(world.target.tell, request)
+    return world.writes > writes
+
+
 class TestNoteOfOff:
     async def test_it_is_noted_and_taken_back(self, ours: World) -> None:
         """S6: with the power on it holds no longer."""
-        target = await ours.pinned()
-        assert (await ours.target.note_off(NoteOffRequest(target=target, off_proven=NOW))).changed
+        assert await note(ours, NOW)
         mark = await ours.mark()
         assert mark is not None
         assert mark.off_proven == "2026-11-21T12:00:00Z"
-        assert not (await ours.target.note_off(NoteOffRequest(target=target, off_proven=NOW))).changed
-        assert (await ours.target.note_off(NoteOffRequest(target=target, off_proven=None))).changed
+        assert not await note(ours, NOW)
+        assert await note(ours, None)
         mark = await ours.mark()
         assert mark is not None
         assert mark.off_proven == ""
 
     async def test_it_is_noted_in_no_other_episodes_mark_and_makes_none(self, ours: World) -> None:
-        target = await ours.pinned()
         await ours.put_mark(replace(our_mark(), incident="incident-2"))
-        assert not (await ours.target.note_off(NoteOffRequest(target=target, off_proven=NOW))).changed
+        assert not await note(ours, NOW)
 
     async def test_a_node_that_is_gone_needs_none(self, ours: World) -> None:
         target = await ours.pinned()
         await ours.delete_node()
-        assert not (await ours.target.note_off(NoteOffRequest(target=target, off_proven=NOW))).changed
+        request = TellRequest(target=target, news=News(off=OffNote(off_proven=NOW)))
+        await ActivityEnvironment().run(ours.target.tell, request)

@@ -1,0 +1,130 @@
+"""What people with kubectl are told, over the Kubernetes API: an episode's NodeFence, its Events, and nodes that keep failing.
+
+Best effort by design: what can't be told is logged, and stops nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.livenode import Clock, Edit, LiveNode, edit_node, in_time, readable_mark, utc_now
+from activities.cluster.objects.marks import is_ours, owner, write_mark
+from activities.cluster.report.nodefences import NodeFences
+from activities.contracts.news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent
+from activities.contracts.target import Target
+from policy.checks.targets import MACHINE
+from policy.episode.events import EventReason
+from policy.values.moments import written
+from policy.values.object_refs import ObjectRef
+
+PATIENCE_SECONDS = 3.0
+"""So long an act waits for the news that it takes along."""
+
+
+class EpisodeTeller:
+    """News of episodes, on a Node and on its NodeFence where there is one. connection_of: by which objects of an API version are
+    written, where that is not the Nodes' connection."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        fences: NodeFences | None,
+        *,
+        connection_of: Callable[[str], ClusterConnection] | None = None,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._connection = connection
+        self._connection_of = connection_of or (lambda _version: connection)
+        self._fences = fences
+        self._clock = clock
+
+    async def along(self, target: Target, news: News | None) -> None:
+        """Tell what an act takes along. Raises nothing, and takes no longer than a moment."""
+        if news is None:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.tell_all(target, news, anyway=True)
+        except TimeoutError:
+            activity.logger.warning("not all news of %s were told in time", target.pinned.node)
+
+    async def tell_all(self, target: Target, news: News, *, anyway: bool) -> None:
+        """The NodeFence first, since Events stand on it too. anyway: Events are told whether or not the rest could be written,
+        which is logged then, and raised else."""
+        for outcome in await asyncio.gather(self._show(target, news), self._note(target, news.off), return_exceptions=True):
+            if isinstance(outcome, ApplicationError) and anyway:
+                activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        for event in news.events:
+            await self._tell(target, event)
+
+    async def tell(self, node: str, uid: str, event: ToldEvent) -> None:
+        """An Event on the Node and on its NodeFence; what can't be written is logged."""
+        abouts = [(ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=node), uid)]
+        fence = await self._fences.reference(node) if self._fences is not None else None
+        both = [*abouts, *([fence] if fence is not None else [])]
+        await asyncio.gather(*(self._record(self._connection, about, its_uid, event) for about, its_uid in both))
+
+    async def _show(self, target: Target, news: News) -> None:
+        if news.shown is not None and self._fences is not None:
+            await self._fences.show(target, news.shown)
+
+    async def _note(self, target: Target, note: OffNote | None) -> None:
+        """Only in our own mark, where it says something else."""
+        if note is None:
+            return
+        off, not_after = note.off_proven, note.not_after
+
+        def decide(node: LiveNode) -> Edit:
+            in_time(not_after, self._clock(), f"noting on Node/{target.pinned.node} whether it is off")
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            mark = replace(found, off_proven=written(off) if off is not None else "")
+            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
+
+        try:
+            await edit_node(self._connection, target.pinned.node, decide)
+        except ObjectNotFound:
+            activity.logger.info("Node/%s is gone, and our mark with it", target.pinned.node)
+
+    async def _tell(self, target: Target, event: ToldEvent) -> None:
+        pinned, event = target.pinned, replace(event, message=f"incident {target.incident}: {event.message}")
+        if not pinned.node.startswith(MACHINE):
+            await self.tell(pinned.node, pinned.uid, event)
+        if (about := event.about) is not None:
+            await self._record(self._connection_of(about.api_version), about, event.about_uid, event)
+
+    async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
+        happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
+        try:
+            await EventRecorder(connection, clock=self._clock).tell(happening)
+        except ApplicationError as error:
+            activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, about.key, error.message)
+
+
+class ClusterRepetitions(RepetitionActivities):
+    """Served by the workers of one cluster's queue."""
+
+    def __init__(
+        self, cluster: str, connection: ClusterConnection, *, fences: NodeFences | None = None, clock: Clock = utc_now
+    ) -> None:
+        self._cluster = cluster
+        self._teller = EpisodeTeller(connection, fences or NodeFences(connection, clock=clock), clock=clock)
+
+    @activity.defn(name="scan.tell-repetition")
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        """An Event of type Warning that names what was there each time."""
+        require_cluster(request.cluster, self._cluster)
+        again = request.repetition
+        event = ToldEvent(reason=EventReason.REPEATED_FENCING, message=again.message, warning=True)
+        await self._teller.tell(again.node, again.node_uid, event)

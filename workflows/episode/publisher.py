@@ -1,0 +1,150 @@
+"""What is new of an episode for people with kubectl: its NodeFence, Events, the note that its node is off.
+
+News are collected here, of the states only the latest. The next act on the cluster takes them along; where the story waits
+instead, or what is new must be seen at once, a task beside it tells them by themselves. Nothing waits for that but the end of the
+episode, which gives up what can't be told then. What is told is `policy/episode/nodefence.py` and `policy/episode/events.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.news import News, OffNote, Shown, ToldEvent
+from activities.contracts.target import Target, TargetActivities, TellRequest
+from activities.errors import error_message
+from policy.episode.events import event_of, events_between
+from policy.episode.messages import EpisodeStatus, RecordEntry, Step
+from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
+from workflows.kit import options
+
+MAXIMUM_EVENTS = 20
+Result = TypeVar("Result")
+
+
+class Publisher:
+    """What people are told of one episode. shows: whether it has a NodeFence."""
+
+    def __init__(self, incident: str, *, shows: bool = False) -> None:
+        self._incident = incident
+        self._shows = shows
+        self._shown: EpisodeStatus | None = None
+        self._entered: datetime | None = None
+        """When the latest state was entered, as long as nobody was told of it."""
+        self._sequence = 0
+        self._runs: Counter[str] = Counter()
+        self._jobs: list[str] = []
+        self._events: list[ToldEvent] = []
+        self._off: OffNote | None = None
+        self._failure = ""
+        self._outcome = self._message = ""
+        self._telling: asyncio.Task[None] | None = None
+
+    def hear(self, entry: RecordEntry) -> None:
+        """A line of the decision record."""
+        if not self._shows:
+            return
+        if job := job_of(entry, self._incident, self._runs[entry.act]):
+            self._runs[entry.act] += 1
+            self._jobs = [*self._jobs, job][-MAXIMUM_JOBS:]
+        if (event := event_of(entry)) is not None:
+            self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+        if entry.outcome == "failed" and entry.act in set(Step):
+            self._failure = entry.detail
+        if entry.act == "end":
+            self._outcome, self._message = entry.outcome, entry.detail
+
+    def show(self, status: EpisodeStatus) -> None:
+        """The episode has entered a state; one that is the same to whoever looks on is no news."""
+        if not self._shows:
+            return
+        if self._shown is None or transition(self._shown) != transition(status):
+            for event in events_between(self._shown, status, self._failure):
+                self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+            self._entered = workflow.now()
+        self._shown = status
+
+    def tell(self, event: ToldEvent) -> None:
+        """An Event, after those that wait."""
+        self._events = [*self._events, event][-MAXIMUM_EVENTS:]
+
+    def note_off(self, off_proven: datetime | None) -> None:
+        """Since when the node is proven off, None for no longer."""
+        self._off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
+
+    async def along(self, act: Callable[[News | None], Awaitable[Result]]) -> Result:
+        """Carry out an act that takes along what is new. Where it fails nobody may have been told."""
+        news = self._take()
+        try:
+            return await act(news)
+        except ActivityError:
+            self._put_back(news)
+            raise
+
+    def publish(self, target: Target) -> None:
+        """Have what is new told by itself, beside the story."""
+        if self._telling is None and self._has_news:
+            self._telling = asyncio.create_task(self._tell(target))
+
+    async def finish(self, target: Target) -> None:
+        """Return once all is told, or can't be."""
+        self.publish(target)
+        if self._telling is not None:
+            await self._telling
+
+    @property
+    def _has_news(self) -> bool:
+        return self._entered is not None or bool(self._events) or self._off is not None
+
+    def _take(self) -> News | None:
+        if not self._has_news:
+            return None
+        shown = None
+        if self._shown is not None and self._entered is not None:
+            self._sequence += 1
+            shown = Shown(
+                status=self._shown,
+                sequence=self._sequence,
+                at=self._entered,
+                jobs=tuple(self._jobs),
+                outcome=self._outcome,
+                message=self._message,
+            )
+        news = News(shown=shown, events=tuple(self._events), off=self._off)
+        self._entered, self._events, self._off = None, [], None
+        return news
+
+    def _put_back(self, news: News | None) -> None:
+        """What came meanwhile is newer."""
+        if news is None:
+            return
+        self._events = [*news.events, *self._events][-MAXIMUM_EVENTS:]
+        self._off = self._off or news.off
+        if news.shown is not None:
+            self._entered = self._entered or news.shown.at
+
+    async def _tell(self, target: Target) -> None:
+        while (news := self._take()) is not None:
+            try:
+                await workflow.execute_activity_method(
+                    TargetActivities.tell,
+                    TellRequest(target=target, news=news),
+                    **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
+                )
+            except ActivityError as error:
+                workflow.logger.warning("people can't be told yet: %s", error_message(error))
+                self._put_back(news)
+                break
+        self._telling = None
+
+
+def _headline(news: News) -> str:
+    if news.shown is not None:
+        return news.shown.status.phase.value
+    return ", ".join(event.reason for event in news.events) or "whether the node is proven off"
