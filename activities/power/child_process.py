@@ -1,8 +1,8 @@
 """Runs one operation in a process of its own that is dead by its deadline, whatever hangs inside it.
 
-The reason is a client library that can block for ever, and a command that must not be in flight after its deadline (S34).
-Secrets go in by standard input only: argv and environment of a process can be read by others (S12). A child that
-changes something outside carries an alarm of its own as well (`ipmi_child.py`), because this side may be killed first.
+For programs of others, the fence agents; what we speak ourselves is spoken by a child of `fork_server.py`. The reason is a
+program that can block for ever, and a command that must not be in flight after its deadline (S34). Secrets go in by standard
+input only: argv and environment of a process can be read by others (S12).
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
             env=inherited() if environment is None else environment,
         )
     except OSError as error:
-        message = f"no process could be started for a power operation: {error.strerror}"
-        raise PowerError(ErrorType.TRANSIENT, message) from error
+        raise not_started(str(error.strerror)) from error
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -60,7 +59,7 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
         process.stdin.close()
         try:
             async with asyncio.timeout(deadline.remaining().total_seconds()):
-                await asyncio.gather(_collect(process.stdout, stdout), _collect(process.stderr, stderr))
+                await asyncio.gather(collect(process.stdout, stdout), collect(process.stderr, stderr))
                 await process.wait()
         except TimeoutError:
             timed_out = True
@@ -70,8 +69,8 @@ async def run(command: Sequence[str], stdin: bytes, deadline: Deadline, *, envir
     if timed_out:
         _kill_group(process.pid)
         # What it said in its last moments decides between "not sent" and "may have been carried out".
-        await _collect(process.stdout, stdout)
-        await _collect(process.stderr, stderr)
+        await collect(process.stdout, stdout)
+        await collect(process.stderr, stderr)
     return Ended(stdout=bytes(stdout), stderr=bytes(stderr), returncode=await process.wait(), timed_out=timed_out)
 
 
@@ -80,7 +79,13 @@ def inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(OURS_ALONE)}
 
 
-async def _collect(stream: asyncio.StreamReader, into: bytearray) -> None:
+def not_started(reason: str) -> PowerError:
+    """No process was had, so nothing was begun."""
+    return PowerError(ErrorType.TRANSIENT, f"no process could be started for a power operation: {reason}")
+
+
+async def collect(stream: asyncio.StreamReader, into: bytearray) -> None:
+    """Read to the end, and keep no more than OUTPUT_LIMIT bytes of it."""
     while chunk := await stream.read(4096):
         into += chunk[: OUTPUT_LIMIT - len(into)]
 

@@ -32,7 +32,7 @@ class InstalledAgent:
     metadata: AgentMetadata
 
 
-_known: dict[tuple[Path, int], InstalledAgent] = {}
+KNOWN: dict[tuple[Path, int], InstalledAgent] = {}
 
 
 async def installed(agent: str, deadline: Deadline, *, search_path: str = SEARCH_PATH) -> InstalledAgent:
@@ -41,10 +41,10 @@ async def installed(agent: str, deadline: Deadline, *, search_path: str = SEARCH
     if found is None:
         raise invalid(f"{agent} is not installed on this worker: expected the package fence-agents there")
     program, version = _version(found)
-    if version not in _known:
+    if version not in KNOWN:
         ended = await child_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
-        _known[version] = InstalledAgent(program=program, metadata=_read(agent, ended))
-    return _known[version]
+        KNOWN[version] = InstalledAgent(program=program, metadata=_read(agent, ended))
+    return KNOWN[version]
 
 
 def _version(found: str) -> tuple[Path, tuple[Path, int]]:

@@ -12,9 +12,11 @@ paths and types; what it does around them is not ours to have:
 from __future__ import annotations
 
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib.util import find_spec, module_from_spec
 from typing import Any, TypeVar
 
@@ -27,6 +29,8 @@ from activities.power.errors import PowerError
 from activities.power.gce_accounts import account_of
 from activities.power.gce_act import Act, Stage
 from activities.power.gce_session import ActSession, reason_of
+
+KEPT_CLIENTS = 64
 
 PACKAGE = "google.cloud.compute_v1"
 
@@ -59,38 +63,56 @@ with _only_what_is_named():
 Result = TypeVar("Result")
 
 
-class Api:
-    """The clients of one act. Making them takes 1 to 2 ms, so only tokens are worth keeping."""
+class _SessionOfTheThread(threading.local):
+    """What a kept client takes for its session: that of the act which this thread carries out, and none between two of them."""
 
-    def __init__(self, act: Act, session: ActSession, url: str) -> None:
-        self._act, self._session, self._url = act, session, url
+    act: ActSession | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.act, name)
+
+
+_session = _SessionOfTheThread()
+
+
+class Api:
+    """The clients, for one act. They hold an endpoint and no credentials: tokens and connections are the act's own."""
+
+    def __init__(self, act: Act, url: str) -> None:
+        self._act, self._url = act, url
 
     @property
     def instances(self) -> InstancesClient:
         """For instances."""
-        return InstancesClient(transport=self._equipped(InstancesRestTransport))
+        client: InstancesClient = client_for(InstancesClient, InstancesRestTransport, self._url)
+        return client
 
     @property
     def disks(self) -> DisksClient:
         """For disks of a zone."""
-        return DisksClient(transport=self._equipped(DisksRestTransport))
+        client: DisksClient = client_for(DisksClient, DisksRestTransport, self._url)
+        return client
 
     @property
     def region_disks(self) -> RegionDisksClient:
         """For disks of a region."""
-        return RegionDisksClient(transport=self._equipped(RegionDisksRestTransport))
+        client: RegionDisksClient = client_for(RegionDisksClient, RegionDisksRestTransport, self._url)
+        return client
 
     @property
     def once(self) -> dict[str, Any]:
         """The options of every call: sent once, within what is left."""
         return {"retry": None, "timeout": self._act.remaining()}
 
-    def _equipped(self, transport_class: Any) -> Any:
-        transport = transport_class(credentials=AnonymousCredentials(), host=self._url)  # type: ignore[no-untyped-call]
-        transport._session = self._session
-        # Anew, because its calls hold the session that there was when they were made.
-        transport._prep_wrapped_messages(ClientInfo())  # type: ignore[no-untyped-call]
-        return transport
+
+@lru_cache(maxsize=KEPT_CLIENTS)
+def client_for(client_class: Any, transport_class: Any, url: str) -> Any:
+    """Making one takes about as long as an act with it."""
+    transport = transport_class(credentials=AnonymousCredentials(), host=url)  # type: ignore[no-untyped-call]
+    transport._session = _session
+    # Anew, because its calls hold the session that there was when they were made.
+    transport._prep_wrapped_messages(ClientInfo())  # type: ignore[no-untyped-call]
+    return client_class(transport=transport)
 
 
 def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> Result:
@@ -102,7 +124,8 @@ def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> R
                 act.stage = Stage.AUTHORIZING
                 session.headers["Authorization"] = account.authorization(act)
             act.stage = Stage.CONNECTING
-            return ask(Api(act, session, url))
+            _session.act = session
+            return ask(Api(act, url))
     except PowerError as error:
         if error.type is ErrorType.UNAUTHORIZED and account is not None:
             account.forget()
@@ -114,3 +137,5 @@ def call(act: Act, url: str, key: str | None, ask: Callable[[Api], Result]) -> R
     except Exception as error:  # noqa: BLE001 - whatever the client makes of an answer, a command that was sent stays sent
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise act.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None
+    finally:
+        _session.act = None

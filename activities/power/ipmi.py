@@ -12,10 +12,11 @@ from typing import ClassVar
 
 from activities.power.driver import Credentials
 from activities.power.errors import invalid, parameters_of
-from activities.power.staged_child import StagedChild, StagedDriver, command_of
+from activities.power.fork_server import ForkServer
+from activities.power.staged_child import StagedChild, StagedDriver
 from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
 
-CHILD = command_of("ipmi_child")
+SERVER = ForkServer("ipmi_child")
 
 # Limits of the protocol itself: a BMC would cut or refuse longer ones, and say only "wrong password".
 USERNAME_BYTES, PASSWORD_BYTES = 16, 20
@@ -45,7 +46,7 @@ class IpmiDriver(StagedDriver):
     """One BMC, by chassis control: power down, power up, diagnostic interrupt; identity from GUID, device id and inventory."""
 
     operations: ClassVar = StagedChild(
-        command=CHILD,
+        server=SERVER,
         silences={
             "logged-in": "the login succeeded but {operation} was not answered",
             "reached": "the BMC answered but the login did not come to its end",

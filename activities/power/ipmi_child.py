@@ -1,10 +1,10 @@
-"""One IPMI operation over the network: log in, act, log out. Runs in a process of its own, started by `ipmi.py`.
+"""One IPMI operation over the network: log in, act, log out. Runs in a process of its own, for `ipmi.py`.
 
 What such a process promises is `operation_child.py`. Here beside it: a state-changing command goes out as one datagram, once.
 Only questions are repeated when an answer is lost.
 
 On pyghmi's single-session client and not on its `Command`: that one runs threads that can miss their own wake-up, logs
-in again behind one's back and then repeats the command, and loads 200 ms of vendor code.
+in again behind one's back and then repeats the command, and loads 200 ms of vendor code, all of which each child would carry.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ import socket
 import time
 from typing import Any
 from uuid import UUID
+
+from pyghmi.exceptions import IpmiException, PyghmiException
+from pyghmi.ipmi.fru import FRU
+from pyghmi.ipmi.private import simplesession
+from pyghmi.ipmi.private.constants import sensor_type_codes
 
 from activities.power.operation_child import OperationError, announce_command, run, say
 
@@ -74,9 +79,6 @@ def resolve(host: str, port: int) -> str:
 
 
 def log_in(request: dict[str, Any]) -> Any:
-    from pyghmi.exceptions import IpmiException
-    from pyghmi.ipmi.private import simplesession
-
     class Session(simplesession.Session):  # type: ignore[misc]
         """The library's session, with the repetition that it leaves out and commands that are sent exactly once."""
 
@@ -214,9 +216,6 @@ def identify(session: Any) -> dict[str, str | None]:
 
 def read_inventory(session: Any) -> dict[str, Any]:
     """The BMC's own inventory (FRU 0). In small parts, because not every BMC says so in the same way where one is too large."""
-    from pyghmi.exceptions import PyghmiException
-    from pyghmi.ipmi.fru import FRU
-
     size = min(int.from_bytes(ask(session, STORAGE, 0x10, (0,))[:2], "little"), INVENTORY_BYTES)
     content = bytearray()
     while len(content) < size:
@@ -288,8 +287,6 @@ def moment(seconds: int) -> str:
 
 
 def sensor_type(code: int) -> str:
-    from pyghmi.ipmi.private.constants import sensor_type_codes
-
     return str(sensor_type_codes.get(code, f"sensor type {code:#04x}"))
 
 
@@ -309,5 +306,5 @@ def perform(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """What `operation_child.py` calls."""
+    """What `operation_server.py` calls in a child."""
     run(perform)

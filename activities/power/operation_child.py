@@ -1,9 +1,7 @@
-"""What every power operation in a process of its own promises. Run by its path, with the module that speaks the protocol.
+"""What every power operation in a process of its own promises. `operation_server.py` forks that process.
 
-`operation_child.py ipmi_child` has `main` of `ipmi_child.py` called. Standard input is one JSON object: the operation, where, the
-credentials, and when all must be over. Standard output is a line of JSON for each stage and a last one with the answer or the
-error; `staged_child.py` in the worker reads them. Imports nothing of others and little of ours, because it starts once per
-operation.
+Standard input is one JSON object: the operation, where, the credentials, and when all must be over. Standard output is a line of
+JSON for each stage and a last one with the answer or the error; `staged_child.py` in the worker reads them.
 
 - It is dead by the deadline even if the worker was killed or a library hangs: the alarm set first is never caught.
 - A command goes out after `announce_command` and after nothing else, so never after the deadline or the wall clock's
@@ -13,15 +11,15 @@ operation.
 
 from __future__ import annotations
 
-import importlib
+import encodings.idna  # noqa: F401 - what host names go through; each child would load it anew, which takes longer than a login
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NoReturn
+
+from activities.power.hiding import hidden
 
 REQUEST_TIMEOUT = 10.0
 """Seconds in which the request must have come; only a worker that died or stands still fails this."""
@@ -57,22 +55,16 @@ def credentials_in(request: dict[str, Any]) -> list[str]:
 
 def run(perform: Callable[[dict[str, Any]], None]) -> None:
     """Have `perform` carry out the request and say the answer. Its errors show none of the secrets."""
+    _end_within(REQUEST_TIMEOUT)
     secrets: list[str] = []
     try:
         request = _read_request()
         secrets = credentials_in(request)
         perform(request)
     except OperationError as error:
-        say(error=error.kind, message=_hidden(str(error), secrets))
+        say(error=error.kind, message=hidden(str(error), secrets))
     except Exception as error:  # noqa: BLE001 - whatever it is, the worker must hear of it, and without the secrets
-        say(error="Unexpected", message=_hidden(f"{type(error).__name__}: {error}", secrets))
-
-
-def _hidden(text: str, secrets: list[str]) -> str:
-    # Only where something failed, and after our folder was made the package that it is imported from.
-    from activities.power.hiding import hidden
-
-    return hidden(text, secrets)
+        say(error="Unexpected", message=hidden(f"{type(error).__name__}: {error}", secrets))
 
 
 def _end_within(seconds: float) -> None:
@@ -84,7 +76,7 @@ def _end_within(seconds: float) -> None:
 
 def _read_request() -> dict[str, Any]:
     """The request, with the alarm set that ends this process by its deadline."""
-    request: dict[str, Any] = json.loads(sys.stdin.buffer.read())
+    request: dict[str, Any] = json.loads(b"".join(iter(lambda: os.read(0, 65536), b"")))
     remaining = request["ends"] - time.monotonic()
     if remaining <= 0:
         _expired()
@@ -94,16 +86,3 @@ def _read_request() -> dict[str, Any]:
 
 def _expired() -> NoReturn:
     raise OperationError("Expired", "the deadline was over before the command could be sent, so it was not sent")
-
-
-def _load_beside(name: str) -> ModuleType:
-    """A module of this folder, whatever copy of ours is installed and wherever we were started."""
-    package = ModuleType("activities")
-    package.__path__ = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]  # noqa: PTH100, PTH120 - pathlib takes 8 ms to load
-    sys.modules["activities"] = package
-    return importlib.import_module(f"activities.power.{name}")
-
-
-if __name__ == "__main__":
-    _end_within(REQUEST_TIMEOUT)
-    _load_beside(sys.argv[1]).main()

@@ -12,10 +12,11 @@ from typing import ClassVar
 
 from activities.power.driver import Credentials
 from activities.power.errors import invalid, parameters_of
-from activities.power.staged_child import StagedChild, StagedDriver, command_of
+from activities.power.fork_server import ForkServer
+from activities.power.staged_child import StagedChild, StagedDriver
 from policy.fence.drivers.redfish import RedfishAddress, redfish_address
 
-CHILD = command_of("redfish_child")
+SERVER = ForkServer("redfish_child")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class RedfishDriver(StagedDriver):
     """One system of one service, by ComputerSystem.Reset: ForceOff; On, or ForceOn where only that is allowed; Nmi."""
 
     operations: ClassVar = StagedChild(
-        command=CHILD,
+        server=SERVER,
         silences={
             "admitted": "the service described the system but {operation} did not come to its end",
             "reached": "the service was reached but did not answer",

@@ -1,4 +1,4 @@
-"""One Redfish operation: look at the system, act. Runs in a process of its own, started by `redfish.py`.
+"""One Redfish operation: look at the system, act. Runs in a process of its own, for `redfish.py`.
 
 What such a process promises is `operation_child.py`; how a request goes out and where it never goes is `redfish_http.py`; what
 is read of the answers is `redfish_resources.py`.
@@ -184,5 +184,5 @@ def perform(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """What `operation_child.py` calls."""
+    """What `operation_server.py` calls in a child."""
     run(perform)

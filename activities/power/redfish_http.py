@@ -27,6 +27,8 @@ REDIRECTS = 3
 
 PORTS = {"https": 443, "http": 80}
 
+PATH = re.compile(r"[!-~]+")
+
 # Answers that say "not done" for certain. Other refusals of a command (4xx) depend on what the service says with them, and a
 # server's error (5xx) leaves open whether it was carried out.
 REFUSALS = {
@@ -186,7 +188,7 @@ class Service:
                 f"the service points to {self.excerpt(f'{link.scheme}://{link.netloc}')}, which is not {self._url}",
             )
         path = f"{link.path or '/'}?{link.query}" if link.query else link.path or "/"
-        if re.fullmatch(r"[!-~]+", path) is None:
+        if PATH.fullmatch(path) is None:
             raise OperationError("Transient", "the service gave a link that is none")
         return path
 

@@ -10,7 +10,7 @@ import importlib.util
 import logging
 import sys
 
-# The package without its __init__, which would load all of it and `requests`: 50 ms instead of 250, once per operation.
+# The package without its __init__, which would load all of it and `requests`: 250 ms and memory instead of 50 ms.
 _package = importlib.util.find_spec("sushy")
 assert _package is not None
 sys.modules.setdefault("sushy", importlib.util.module_from_spec(_package))

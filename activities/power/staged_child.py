@@ -3,24 +3,22 @@
 The child (`operation_child.py`) gets one JSON object on standard input and says a line of JSON for each stage that it reaches,
 `{"stage": ...}`, and a last one with the `answer` or the `error`. The stage `sent` is said just before a command goes out. So a
 child that ended or was killed without an answer had commanded nothing, unless it had said that. How it is run and killed is
-`child_process.py`.
+`fork_server.py`.
 """
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from activities.errors import ErrorType
-from activities.power import child_process
 from activities.power.driver import Credentials, Deadline, DeviceIdentity
 from activities.power.errors import PowerError
+from activities.power.fork_server import ForkServer
 from policy.episode.messages import Reading
 from policy.fence.power import PowerCapability, PowerState
 
@@ -42,12 +40,6 @@ CAPABILITIES = frozenset(
 )
 
 
-def command_of(protocol: str) -> tuple[str, ...]:
-    """How the child with this module of our folder is started: by path and with -P, so that neither the working folder nor ours
-    decides what it imports."""
-    return (sys.executable, "-P", str(Path(__file__).with_name("operation_child.py")), protocol)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedChild:
     """The children of one driver.
@@ -56,7 +48,7 @@ class StagedChild:
     `{operation}` in it as one likes. silence: the same where no stage was reached.
     """
 
-    command: tuple[str, ...]
+    server: ForkServer
     silences: Mapping[str, str]
     silence: str
 
@@ -71,7 +63,7 @@ class StagedChild:
         if limit <= 0:
             raise PowerError(ErrorType.EXPIRED, f"{endpoint}: {operation!r}: its time was over before it began")
         request = _request(operation, address, credentials, deadline)
-        ended = await child_process.run(self.command, request, deadline)
+        ended = await self.server.run(request, deadline)
         stages: set[str] = set()
         for line in _lines(ended.stdout):
             if "answer" in line:
@@ -81,7 +73,7 @@ class StagedChild:
             stages.add(line["stage"])
         if ended.timed_out or ended.returncode == -signal.SIGALRM:
             raise self._silence(endpoint, operation, limit, stages)
-        crash = f"its process ended with status {ended.returncode}: {_last_line(ended.stderr, credentials)}"
+        crash = f"its process ended with status {ended.returncode} and said nothing"
         raise _failure(endpoint, operation, UNEXPECTED, crash, stages)
 
     def _silence(self, endpoint: str, operation: str, limit: float, stages: set[str]) -> PowerError:
@@ -119,11 +111,6 @@ def _lines(stdout: bytes) -> Iterable[dict[str, Any]]:
     """The child's lines; one that was cut off by its death is not a line."""
     for line in stdout.split(b"\n")[:-1]:
         yield json.loads(line)
-
-
-def _last_line(stderr: bytes, credentials: Credentials) -> str:
-    lines = credentials.hidden_in(stderr.decode(errors="replace")).strip().splitlines()
-    return lines[-1][:200] if lines else "it said nothing"
 
 
 class DeviceAddress(Protocol):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from benchmarks import burst, detection, episode
+from benchmarks import burst, detection, episode, power
 from benchmarks.stage import floor
 from tests.system.harness import Pace
 
@@ -50,3 +50,13 @@ async def test_detection_sees_the_act_after_the_first_activity(monkeypatch: pyte
         assert each["floor"]["p50"] > 0
     assert measured.cost_together()[0] > 0
     assert "12 nodes, the object is there, alone" in detection.show([measured])
+
+
+async def test_a_power_operation_is_measured_cold_and_warm() -> None:
+    measured = {each.name: each for each in await power.measure(2)}
+    assert {"ipmi", "redfish", "gce"} <= measured.keys()
+    for each in (measured["ipmi"], measured["redfish"]):
+        assert each.cold.processes > each.warm.processes > 0
+        assert (each.megabytes or 0) > 0
+    assert "redfish" in power.show(list(measured.values()))
+    assert set(power.as_json(list(measured.values()))) == set(measured)

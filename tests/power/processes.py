@@ -4,25 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from activities.power.fork_server import ForkServer
 
-def children_of(parent: int) -> list[int]:
-    """The living children of a process."""
+
+def children_of(parent: int, *, dead: bool = False) -> list[int]:
+    """The living children of a process; dead: and those that it has not waited for."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if int(fields[1]) == parent and fields[0] != "Z":
+        if int(fields[1]) == parent and (dead or fields[0] != "Z"):
             found.append(int(stat.parent.name))
     return found
 
 
-def operations_of(parent: int) -> list[int]:
-    """The IPMI operations that a process has running."""
-    return [pid for pid in children_of(parent) if b"ipmi_child" in visible(pid)]
+def servers_of(parent: int, protocol: str = "ipmi_child") -> list[int]:
+    """The fork servers of a protocol that a process has."""
+    return [pid for pid in children_of(parent) if f"operation_server.py\0{protocol}".encode() in visible(pid)]
+
+
+def operations_of(parent: int, protocol: str = "ipmi_child") -> list[int]:
+    """The operations of a protocol that a process has running."""
+    return [pid for server in servers_of(parent, protocol) for pid in children_of(server)]
+
+
+@contextmanager
+def forked(server: ForkServer, request: bytes) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A child that has its request and no worker beside it: its own socket, and its leash, both as a worker has them."""
+    _, operation, leash = server.fork()
+    with operation, leash:
+        for each in (operation, leash):
+            each.setblocking(True)
+        operation.sendall(request)
+        operation.shutdown(socket.SHUT_WR)
+        yield operation, leash
+
+
+def answer_of(server: ForkServer, request: bytes) -> tuple[bytes, str]:
+    """What such a child says until it ends by itself, and what the server says of its end."""
+    with forked(server, request) as (operation, leash):
+        said = b"".join(iter(lambda: operation.recv(4096), b""))
+        return said, leash.recv(256).decode()
 
 
 def visible(pid: int) -> bytes:

@@ -470,14 +470,15 @@ def _factory(agent: str) -> FenceAgentFactory:
 
 
 def _family(parent: int) -> dict[int, bytes]:
-    """All that came of a process, and what others see of each."""
+    """All that came of a process but servers that stay for other drivers, and what others see of each."""
     found: dict[int, bytes] = {}
     for child in children_of(parent):
         try:
-            found[child] = visible(child)
+            seen = visible(child)
         except (FileNotFoundError, ProcessLookupError):
             continue
-        found |= _family(child)
+        if b"operation_server.py" not in seen:
+            found |= {child: seen} | _family(child)
     return found
 
 

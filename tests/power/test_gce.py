@@ -606,6 +606,29 @@ async def test_without_a_token_nothing_is_asked(signed: GceStand, answer: Answer
         assert signed.cloud.log == []
 
 
+async def test_one_client_serves_all_accounts_and_each_act_goes_out_with_its_own_token(signed: GceStand) -> None:
+    """S12, S20: also where several are about to be sent at once, and after a key was exchanged for another."""
+    from activities.power import gce_client
+
+    gce_client.client_for.cache_clear()
+    await signed.driver().read(within(10))
+    accounts = [f"worker-{number}@test.iam.gserviceaccount.com" for number in range(4)]
+    target, all_here = {"project": PROJECT, "zone": ZONE, "instance": NAME}, threading.Barrier(4, timeout=10)
+
+    def ask(api: gce_client.Api) -> str:
+        all_here.wait()
+        return str(api.instances.get(request=target, **api.once).name)
+
+    def act(account: str) -> str:
+        act = Act("gce://p/z/i", "read", within(10), command=False)
+        return gce_client.call(act, signed.cloud.url, signed.cloud.service_account(account), ask)
+
+    assert await asyncio.gather(*(asyncio.to_thread(act, each) for each in accounts)) == [NAME] * 4
+    asked = [entry.account for entry in signed.cloud.log if entry.verb == "get"]
+    assert sorted(asked[1:]) == accounts
+    assert gce_client.client_for.cache_info().misses == 1
+
+
 async def test_an_endpoint_of_the_loopback_without_tls_gets_no_token_of_the_worker(
     signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
@@ -17,10 +16,10 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.driver import Deadline
 from activities.power.errors import PowerError
-from activities.power.ipmi import CHILD
+from activities.power.ipmi import SERVER
 from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, Stand, within
-from tests.power.processes import alive, children_of, gone, operations_of, visible
+from tests.power.processes import alive, answer_of, children_of, forked, gone, operations_of, servers_of, visible
 
 WORKER = """
 import asyncio, sys
@@ -71,7 +70,8 @@ async def test_no_secret_shows_in_arguments_environment_or_error(python_stand: S
     driver = python_stand.driver()
     operation = asyncio.create_task(driver.off(within(1.0)))
     await arrived.wait()
-    seen = visible(await operation_in_flight(os.getpid())) + visible(python_stand.bmc.pid)
+    shown = [await operation_in_flight(os.getpid()), *servers_of(os.getpid()), python_stand.bmc.pid]
+    seen = b"".join(visible(pid) for pid in shown)
     with pytest.raises(PowerError) as caught:
         await operation
     assert PASSWORD.encode() not in seen
@@ -81,34 +81,44 @@ async def test_no_secret_shows_in_arguments_environment_or_error(python_stand: S
         assert USERNAME not in text
 
 
-async def test_the_operation_dies_by_its_deadline_when_the_worker_was_killed(python_stand: Stand) -> None:
-    """S34: after deadline and margin nothing of a lost worker is in flight."""
+async def test_nothing_is_left_of_a_worker_that_was_killed(python_stand: Stand) -> None:
+    """S34: long before the deadline."""
     arrived = commanded(python_stand.machine)
     port = str(python_stand.bmc.port)
-    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, port, "1.5", cwd=ROOT)
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, port, "60", cwd=ROOT)
     try:
         await arrived.wait()
-        operation = await operation_in_flight(worker.pid)
+        left = [*servers_of(worker.pid), await operation_in_flight(worker.pid)]
     finally:
         worker.kill()
         await worker.wait()
-    assert alive(operation)
-    async with asyncio.timeout(3):
-        await gone(operation)
+    async with asyncio.timeout(5):
+        for each in left:
+            await gone(each)
+
+
+async def test_the_operation_dies_by_its_deadline_when_nobody_is_left_to_kill_it(python_stand: Stand) -> None:
+    """S34: worker and server stand still, as on a machine without room to run them."""
+    arrived = commanded(python_stand.machine)
+    with forked(SERVER, request_line(python_stand, seconds=2.0)):
+        await arrived.wait()
+        operation, server = await operation_in_flight(os.getpid()), SERVER.pid
+        assert server is not None
+        os.kill(server, signal.SIGSTOP)
+        try:
+            assert alive(operation)
+            async with asyncio.timeout(5):
+                await gone(operation)
+        finally:
+            os.kill(server, signal.SIGCONT)
 
 
 async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stand: Stand) -> None:
-    """S20: the line that announces the command finds no reader, and so the command is not sent."""
-    reader, writer = os.pipe()
-    child = await asyncio.create_subprocess_exec(
-        *CHILD, stdin=asyncio.subprocess.PIPE, stdout=writer, stderr=asyncio.subprocess.PIPE
-    )
-    os.close(writer)
-    os.close(reader)
-    _, stderr = await child.communicate(request_line(python_stand))
-    assert child.returncode != 0
+    """S20: the line that announces the command finds no reader, and so the command is not sent. Though nobody kills the child."""
+    with forked(SERVER, request_line(python_stand)) as (operation, leash):
+        operation.close()
+        assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
     assert python_stand.machine.log == []
-    assert PASSWORD.encode() not in stderr
 
 
 @pytest.mark.parametrize(
@@ -121,8 +131,8 @@ async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand:
         "half": request_line(python_stand)[:-10],
         "none": b"",
     }[written]
-    child = await asyncio.to_thread(subprocess.run, CHILD, input=line, capture_output=True, check=False)
-    assert says in child.stdout
+    said, _ = await asyncio.to_thread(answer_of, SERVER, line)
+    assert says in said
     assert python_stand.machine.log == []
     assert python_stand.machine.reads == {}
 
@@ -133,10 +143,10 @@ async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_othe
 ) -> None:
     """S20: a suspended machine wakes up with its deadline as far away as before."""
     line = request_line(python_stand, operation=operation, not_after=time.time() - 0.1)
-    child = await asyncio.to_thread(subprocess.run, CHILD, input=line, capture_output=True, check=False)
-    assert b'"error": "Expired"' in child.stdout
-    assert b'"stage": "logged-in"' in child.stdout
-    assert b'"stage": "sent"' not in child.stdout
+    said, _ = await asyncio.to_thread(answer_of, SERVER, line)
+    assert b'"error": "Expired"' in said
+    assert b'"stage": "logged-in"' in said
+    assert b'"stage": "sent"' not in said
     assert python_stand.machine.log == []
 
 
@@ -186,5 +196,6 @@ async def test_an_operation_that_crashes_before_anything_was_sent_is_transient(p
 
 async def test_nothing_is_left_running_after_an_operation(stand: Stand) -> None:
     await stand.driver().read(within(10))
-    assert operations_of(os.getpid()) == []
+    assert SERVER.pid is not None
+    assert children_of(SERVER.pid, dead=True) == [], "nobody, and nobody dead who was not waited for"
     assert stand.bmc.pid in children_of(os.getpid())

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -15,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.redfish import CHILD
+from activities.power.redfish import SERVER
 from policy.fence.power import PowerState
 from simulator.bmc.machine import Machine
 from tests.power.conftest import PASSWORD, USERNAME, within
-from tests.power.processes import children_of, visible
+from tests.power.processes import answer_of, forked, operations_of, servers_of, visible
 from tests.power.redfish_stand import (
     RESET,
     SYSTEM,
@@ -45,10 +46,6 @@ async def stand(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Redfi
 async def service() -> AsyncIterator[ScriptedService]:
     async with scripted_service() as running:
         yield running
-
-
-def children() -> list[int]:
-    return [pid for pid in children_of(os.getpid()) if b"redfish_child" in visible(pid)]
 
 
 # The emulator: TLS, links, machines ---------------------------------------------------------------------------------------
@@ -226,13 +223,14 @@ async def test_no_secret_shows_in_arguments_or_environment(stand: RedfishStand) 
     driver = stand.driver(machine.name)
     operation = asyncio.create_task(driver.off(within(PATIENCE)))
     await arrived.wait()
-    shown = b"".join(visible(pid) for pid in children()) + visible(stand.service.pid) + repr(driver).encode()
+    ours = servers_of(os.getpid(), "redfish_child") + operations_of(os.getpid(), "redfish_child")
+    shown = b"".join(visible(pid) for pid in ours) + visible(stand.service.pid) + repr(driver).encode()
     seen.set()
     await operation
     assert b"redfish_child" in shown
     assert PASSWORD.encode() not in shown
     assert USERNAME.encode() not in shown
-    assert children() == []
+    assert operations_of(os.getpid(), "redfish_child") == []
 
 
 async def test_a_command_is_not_in_flight_after_its_deadline_though_nobody_kills_it(service: ScriptedService) -> None:
@@ -243,11 +241,10 @@ async def test_a_command_is_not_in_flight_after_its_deadline_though_nobody_kills
 
     service.replies["POST", RESET] = never_answer
     for seconds in (1.5, 6.0, 24.0):  # a busy machine may need longer to come as far as the command
-        child = await asyncio.create_subprocess_exec(*CHILD, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE)
         async with asyncio.timeout(seconds + PATIENCE):
-            stdout, _ = await child.communicate(request_line(service, seconds=seconds))
-        assert child.returncode == -signal.SIGALRM
-        assert stdout.endswith(b'{"stage": "sent"}\n') == bool(service.posted)
+            said, ended = await asyncio.to_thread(answer_of, SERVER, request_line(service, seconds=seconds))
+        assert ended == f"ended {-signal.SIGALRM}"
+        assert said.endswith(b'{"stage": "sent"}\n') == bool(service.posted)
         if service.posted:
             break
     assert len(service.posted) == 1
@@ -255,29 +252,25 @@ async def test_a_command_is_not_in_flight_after_its_deadline_though_nobody_kills
 
 async def test_a_command_is_not_sent_when_the_worker_is_gone_already(service: ScriptedService) -> None:
     """S20: the lines that lead up to the command find no reader."""
-    reader, writer = os.pipe()
-    child = await asyncio.create_subprocess_exec(
-        *CHILD, stdin=asyncio.subprocess.PIPE, stdout=writer, stderr=asyncio.subprocess.PIPE
-    )
-    os.close(writer)
-    os.close(reader)
-    _, stderr = await child.communicate(request_line(service))
-    assert child.returncode != 0
+    with forked(SERVER, request_line(service)) as (operation, leash):
+        operation.close()
+        assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
     assert service.posted == []
-    assert PASSWORD.encode() not in stderr
 
 
-async def test_a_process_starts_with_little(service: ScriptedService) -> None:
-    """It is started once per operation: sushy whole would take 0.2 s, what the worker has loaded more than a second."""
-    command = [CHILD[0], "-X", "importtime", *CHILD[1:]]
-    child = await asyncio.to_thread(
-        subprocess.run, command, input=request_line(service, "read"), capture_output=True, check=False
-    )
-    assert b'"answer": {"state": "on"' in child.stdout
+def test_a_server_loads_little() -> None:
+    """All its children carry it: sushy whole would take 0.2 s, what the worker has loaded more than a second and 100 MB."""
+    program, *arguments = SERVER.command
+    gone, control = socket.socketpair()
+    gone.close()
+    with control:
+        server = subprocess.run(
+            [program, "-X", "importtime", *arguments], stdin=control.fileno(), stderr=subprocess.PIPE, check=True
+        )
     for name in (b"sushy.resources.base", b"http.client"):
-        assert name in child.stderr
+        assert name in server.stderr
     for name in (b"requests", b"temporalio", b"sushy.main", b"urllib3"):
-        assert name not in child.stderr
+        assert name not in server.stderr
 
 
 def request_line(service: ScriptedService, operation: str = "off", seconds: float = PATIENCE) -> bytes:
