@@ -38,6 +38,8 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
     OpenResult,
+    TellRequest,
+    TellResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
@@ -54,6 +56,7 @@ from policy.episode.messages import (
     PreservationNews,
     RemediationInput,
 )
+from policy.episode.observation import Observation
 from policy.episode.permits import Decision, PermitAnswer
 from policy.preservation.book import PreservationNeed
 
@@ -241,6 +244,23 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             node_uid=status.node_uid,
             provider_id=status.provider_id,
         )
+
+    @activity.defn(name="episodes.tell")
+    async def tell(self, request: TellRequest) -> TellResult:
+        """Side by side."""
+        told = await asyncio.gather(*(self._tell(request.cluster, seen) for seen in request.observations))
+        return TellResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
+
+    async def _tell(self, cluster: str, seen: Observation) -> bool:
+        """Whether there is somebody to be told."""
+        workflow_id = episode_id(cluster, seen.node)
+        try:
+            await self._client.get_workflow_handle(workflow_id).signal("observe", seen, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
+        return True
 
     @activity.defn(name="episodes.find-open")
     async def find_open(self, request: FindRequest) -> FoundOpen:

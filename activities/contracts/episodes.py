@@ -11,6 +11,7 @@ from temporalio import activity
 
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.messages import FencingInput, Kind, RemediationInput
+from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitRequest
 
 
@@ -110,6 +111,21 @@ class FoundOpen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TellRequest:
+    """What open episodes are to hear of their nodes."""
+
+    cluster: str
+    observations: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellResult:
+    """Of which nodes no episode is open to be told."""
+
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskPermit:
     """A permit request and the cluster whose scanner is to decide."""
 
@@ -151,6 +167,11 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         """Describe the holders, for release of what has closed and for rebuilding the permit table."""
+
+    @activity.defn(name="episodes.tell")
+    @abstractmethod
+    async def tell(self, request: TellRequest) -> TellResult:
+        """Signal the open episodes of these nodes. A level, and a hint: a repetition is harmless. Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")
     @abstractmethod

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
+from policy.objects.marks import Mark
+from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
 from policy.values.object_refs import Dialect
 from simulator.api.faults import Accident, Fault
@@ -221,8 +224,92 @@ async def test_a_restless_fleet_is_told_at_most_once_a_second(person: ApiClient,
     assert 0.9 < asyncio.get_running_loop().time() - began < 1.9
     began = asyncio.get_running_loop().time()
     await turn(person, "node-2", "False")
-    await observe(scan, asked(changed))
-    assert asyncio.get_running_loop().time() - began < 0.9
+    closed = await observe(scan, asked(changed))
+    assert not closed.checks[0].allowed
+    assert asyncio.get_running_loop().time() - began < 0.9, "S17: that a brake has closed does not wait"
+
+
+async def own_writes(person: ApiClient, name: str) -> None:
+    """For ever: what an episode writes on its node, and the lines that people read of it."""
+    for number in count():
+        mark = Mark(incident=f"incident-{number}", kind="Fencing", workflow_id=f"episode/prod/{name}").to_json()
+        await person.patch(f"{NODES}/{name}", {"metadata": {"annotations": {MARK_ANNOTATION: mark}}})
+        await person.patch(f"{NODES}/{name}", {"spec": {"unschedulable": number % 2 == 0}})
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def busy(person: ApiClient, open_scan: Open) -> AsyncIterator[tuple[ClusterScan, ScanReport]]:
+    """node-1 is in the hand of an episode that writes all the time; a check with a timeout of 1.5 s that may act."""
+    await fleet(person, 12)
+    await with_policy(person, duration="1500ms")
+    await turn(person, "node-1", "Unknown", age=60)
+    scan = await open_scan()
+    report = await observe(scan, asked(watching=("node-1",)))
+    writing = asyncio.create_task(own_writes(person, "node-1"))
+    yield scan, report
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+
+async def test_what_an_episode_writes_is_told_together(busy: tuple[ClusterScan, ScanReport]) -> None:
+    """S35: the mark is told all the same, and it is the latest one."""
+    scan, report = busy
+    began = asyncio.get_running_loop().time()
+    for _ in range(2):
+        report = await observe(scan, asked(report, watching=("node-1",)))
+    assert asyncio.get_running_loop().time() - began > 1.9
+    written = int(report.observations[0].incident.removeprefix("incident-"))
+    again = await observe(scan, asked(report, watching=("node-1",)))
+    assert int(again.observations[0].incident.removeprefix("incident-")) > written
+
+
+async def test_deadlines_amid_our_own_writes_are_told_at_once(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
+    """Whatever is held back, time is not: each answer comes right after the moment, and names the node."""
+    scan, report = busy
+    nodes = ("node-2", "node-3", "node-4")
+
+    async def turn_them() -> None:
+        for name in nodes:
+            await turn(person, name, "Unknown")
+            await asyncio.sleep(0.35)
+
+    turning = asyncio.create_task(turn_them())
+    dues: dict[str, datetime] = {}
+    told: dict[str, datetime] = {}
+    while len(told) < len(nodes):
+        report = await observe(scan, asked(report, watching=("node-1",)))
+        dues |= {row.node: row.due for row in report.rows if row.due is not None}
+        told |= {each.node: report.at for each in report.candidates if each.node in nodes and each.node not in told}
+    await turning
+    assert dues.keys() >= told.keys()
+    assert max((told[name] - dues[name]).total_seconds() for name in nodes) < 0.3
+
+
+async def test_what_an_episode_waits_for_is_told_soon_amid_its_own_writes(
+    person: ApiClient, busy: tuple[ClusterScan, ScanReport]
+) -> None:
+    scan, report = busy
+    report = await observe(scan, asked(report, watching=("node-1",)))
+    began = asyncio.get_running_loop().time()
+    await turn(person, "node-1", "True")
+    while not report.observations[0].ready:
+        report = await observe(scan, asked(report, watching=("node-1",)))
+    assert asyncio.get_running_loop().time() - began < 0.8
+
+
+async def test_what_another_worker_was_told_is_answered_at_once(person: ApiClient, open_scan: Open) -> None:
+    """A level: whoever does not know what the scanner knows leaves nothing out."""
+    await fleet(person)
+    await with_policy(person, duration="1h")
+    await turn(person, "node-1", "False")
+    first, second = await open_scan(), await open_scan()
+    report = await observe(first, asked())
+    await person.patch(f"{NODES}/node-1", {"spec": {"unschedulable": True}})
+    await until(lambda: second.view.ledger.version > 0)
+    began = asyncio.get_running_loop().time()
+    assert (await observe(second, asked(report))).digest != report.digest
+    assert asyncio.get_running_loop().time() - began < 0.8
 
 
 async def test_a_watched_node_is_observed_and_its_going_is_told(person: ApiClient, open_scan: Open) -> None:

@@ -14,7 +14,7 @@ from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
 from workflows.episode import adopting
 from workflows.kit import options
-from workflows.scanner import granting
+from workflows.scanner import holders
 
 LOOK_EVERY = timedelta(seconds=2)
 LONGEST_ACT = timedelta(seconds=3)
@@ -34,7 +34,7 @@ async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
 
 def main() -> None:
     """The command line as it is, with the clocks sped up."""
-    granting.DESCRIBE_EVERY = LOOK_EVERY
+    holders.DESCRIBE_EVERY = LOOK_EVERY
     adopting.LONGEST_ACT = LONGEST_ACT
     options.ACT_WINDOW = ACT_WINDOW
     app()

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -21,15 +22,18 @@ from activities.contracts.episodes import (
     Opened,
     OpenOutcome,
     OpenRequest,
+    TellRequest,
 )
 from activities.episodes import EpisodeService
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
 
 pytestmark = pytest.mark.timeout(30)
 
 CLUSTER = "describing"
+SIGNALED = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
 SINCE = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 ENDED = SINCE + timedelta(minutes=5)
 
@@ -163,6 +167,18 @@ async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnviro
         found = await described(env.client, "node-2")
     assert (found.incident, found.started, found.permit) == ("i-1", SINCE, False)
     assert (found.control_plane, found.node_uid, found.provider_id) == (True, "uid-1", "sim:///1")
+
+
+async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:
+    """One that has closed, or never was, keeps nobody else from being told."""
+    seen = tuple(Observation(node=node, boot_id="b2") for node in ("node-5", "node-6"))
+    async with holding(env.client, "node-6", "Fencing", memo={}):
+        result = await ActivityEnvironment().run(service(env.client).tell, TellRequest(cluster=CLUSTER, observations=seen))
+        history = await env.client.get_workflow_handle(episode_id(CLUSTER, "node-6")).fetch_history()
+    assert result.gone == ("node-5",)
+    (signal,) = [event.workflow_execution_signaled_event_attributes for event in history.events if event.event_type == SIGNALED]
+    assert signal.signal_name == "observe"
+    assert b"b2" in signal.input.payloads[0].data
 
 
 @pytest.mark.parametrize(("memo", "incident"), [({"incident": "i-1"}, "i-1"), ({}, "")])

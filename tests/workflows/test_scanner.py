@@ -30,6 +30,8 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
     OpenResult,
+    TellRequest,
+    TellResult,
 )
 from activities.contracts.news import RepetitionActivities, RepetitionRequest
 from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
@@ -100,6 +102,10 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
     described: list[tuple[str, ...]] = field(default_factory=list)
     found: list[FoundOpen] = field(default_factory=lambda: [FoundOpen(nodes=())])
     """What one list after the other tells; the last one is told again and again."""
+    told: list[tuple[Observation, ...]] = field(default_factory=list)
+    may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    there: set[str] = field(default_factory=set)
+    """Nodes whose episodes hear what they are told; what was opened here never was."""
     listed: int = 0
     list_errors: int = 0
     published: list[PublishRequest] = field(default_factory=list)
@@ -113,6 +119,9 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
     named: int = 0
     name_errors: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.may_tell.set()
 
     def show(self, new: ScanReport) -> None:
         """The cluster changes."""
@@ -180,6 +189,12 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
                 )
             )
         return OpenResult(outcomes=tuple(outcomes))
+
+    @activity.defn(name="episodes.tell")
+    async def tell(self, request: TellRequest) -> TellResult:
+        self.told.append(request.observations)
+        await self.may_tell.wait()
+        return TellResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
 
     @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
@@ -262,7 +277,9 @@ async def scanning(
     async with (
         worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         worker(
-            env.client, task_queue=WORKFLOW_QUEUE, activities=[world.open, world.describe, world.find_open, world.name_deployment]
+            env.client,
+            task_queue=WORKFLOW_QUEUE,
+            activities=[world.open, world.describe, world.find_open, world.name_deployment, world.tell],
         ),
         worker(
             env.client,
@@ -342,8 +359,8 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.has_opened(1)
         await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
         await scan.has_opened(2)
-        status = await scan.until(lambda status: len(status.permits) == 2)
-        assert [permit.holding for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
+        held = [PermitState.PARKED, PermitState.OPEN]
+        await scan.until(lambda status: [permit.holding for permit in status.permits] == held)
 
 
 async def test_a_closed_brake_opens_nothing_and_says_why(env: WorkflowEnvironment) -> None:
@@ -717,3 +734,109 @@ async def test_cancelling_the_workflow_is_a_stop(env: WorkflowEnvironment) -> No
         await scan.handle.cancel()
         assert (await scan.handle.result()).reason == "the workflow was cancelled"
         assert world.released == 1
+
+
+@dataclass
+class SlowToOpen(ScriptedCluster):
+    """Opens when it is let, and remembers who asked for what while it did not."""
+
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    may_open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @activity.defn(name="episodes.open")
+    async def open(self, request: OpenRequest) -> OpenResult:
+        self.asked.append(tuple(episode.node for episode in request.episodes))
+        await self.may_open.wait()
+        return await ScriptedCluster.open(self, request)
+
+
+async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_count(env: WorkflowEnvironment) -> None:
+    """S14: all of one moment are opened together, oldest first; what is being opened counts, whoever comes meanwhile."""
+    world = SlowToOpen()
+    first = (candidate("node-1", 5), candidate("node-2", 20), candidate("node-3", 10))
+    world.show(report(candidates=first))
+    async with scanning(env, world, concurrency=4) as scan:
+        try:
+            await eventually(env, lambda: len(world.asked) == 1)
+            assert world.asked == [("node-2", "node-3", "node-1")]
+            world.show(report(candidates=(*first, candidate("node-4", 4), candidate("node-5", 3))))
+            await eventually(env, lambda: len(world.asked) == 2)
+            assert world.asked[1] == ("node-4",)
+            status = await scan.until(lambda status: bool(status.refused))
+            assert [refused.node for refused in status.refused] == ["node-5"]
+        finally:
+            world.may_open.set()
+        await scan.until(lambda status: status.opened == 4)
+
+
+async def test_nobody_is_described_as_gone_while_his_episode_is_being_opened(env: WorkflowEnvironment) -> None:
+    """S14: an answer from before the opening would give his permit to the next one, and two would act."""
+    world = SlowToOpen()
+    mark = Observation(node="node-9", uid="u9", incident="of-another", unhealthy=True)
+    world.show(report("node-1", "node-2", observations=(mark,)))
+    state = ScannerState(started=NOW, known=True)
+    async with scanning(env, world, state=state) as scan:
+        try:
+            await eventually(env, lambda: bool(world.asked) and bool(world.described))
+            assert world.described == [("node-9",)]
+            world.show(report("node-1", "node-2", observations=(mark,), inventory=13))
+            status = await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
+            assert [(line.node, line.holding) for line in status.permits] == [("node-1", PermitState.RESERVED)]
+        finally:
+            world.may_open.set()
+        await scan.until(lambda status: [line.holding for line in status.permits] == [PermitState.OPEN])
+
+
+def in_hand(world: ScriptedCluster, **changes: object) -> ScanReport:
+    """node-1 and node-2, whose episodes hear what they are told, as they are seen: not Ready, or as it is said."""
+    world.there = {"node-1", "node-2"}
+    plain = [Observation(node=node, uid=f"uid-{node}", unhealthy=True, boot_id="b1") for node in ("node-1", "node-2")]
+    return report("node-1", "node-2", observations=tuple(replace(each, **changes) for each in plain))  # type: ignore[arg-type]
+
+
+async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last(env: WorkflowEnvironment) -> None:
+    """Nothing is lost, however long a call takes; that their own mark is seen is no news to them."""
+    world = ScriptedCluster()
+    world.show(in_hand(world))
+    async with scanning(env, world, concurrency=2) as scan:
+        await scan.until(lambda status: status.opened == 2)
+        world.show(in_hand(world, boot_id="b2"))
+        await eventually(env, lambda: bool(world.told) and world.told[-1][0].boot_id == "b2")
+        told = len(world.told)
+        world.show(in_hand(world, boot_id="b2", incident=world.opened[0].incident))
+        await scan.until(lambda status: status.report is not None and bool(status.report.observations[0].incident))
+        assert len(world.told) == told
+        world.may_tell.clear()
+        before = (await scan.until(lambda status: bool(status.scans))).scans
+        for number, boot in enumerate(("b3", "b4", "b5")):
+            world.show(in_hand(world, boot_id=boot))
+            await scan.until(lambda status, least=before + number: status.scans > least)
+        assert len(world.told) == told + 1
+        world.may_tell.set()
+        await eventually(env, lambda: len(world.told) == told + 2)
+        assert [[seen.boot_id for seen in call] for call in world.told[told:]] == [["b3", "b3"], ["b5", "b5"]]
+
+
+async def test_the_status_is_written_one_at_a_time_at_most_once_a_second_and_only_where_it_changes(
+    env: WorkflowEnvironment,
+) -> None:
+    """S44: the last word is written all the same."""
+    world = ScriptedCluster()
+    world.show(report(checks=(check(message="0"),)))
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: len(world.published) == 1)
+        began = await env.get_current_time(scan.handle)
+        for number in range(1, 6):
+            world.show(report(checks=(check(message=str(number)),)))
+            await scan.until(
+                lambda status, number=number: status.report is not None and status.report.checks[0].message == str(number)
+            )
+        await eventually(env, lambda: world.published[-1].checks[0].message == "5")
+        seconds = (await env.get_current_time(scan.handle) - began).total_seconds()
+        assert len(world.published) <= 2 + seconds
+        written = len(world.published)
+        world.show(report(checks=(check(message="5"),), inventory=13))
+        await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
+        world.show(report(checks=(check(message="5"),), inventory=14))
+        await scan.until(lambda status: status.report is not None and status.report.inventory == 14)
+        assert len(world.published) == written

@@ -15,7 +15,7 @@ from policy.episode.ids import episode_id
 from policy.episode.observation import Observation
 from tests.workflows.surroundings import eventually
 from tests.workflows.test_scanner import ScriptedCluster, report, scanning
-from workflows.scanner import granting
+from workflows.scanner import holders, holding_off
 
 
 @dataclass
@@ -25,6 +25,7 @@ class SlowToDescribe(ScriptedCluster):
     holds: bool = True
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
@@ -42,6 +43,7 @@ class SlowToDescribe(ScriptedCluster):
         self.described.append(request.nodes)
         self.asked.set()
         await self.may_answer.wait()
+        self.answered.set()
         return DescribeResult(episodes=seen)
 
 
@@ -60,21 +62,23 @@ async def test_a_description_of_a_closing_episode_brings_no_permit_back(env: Wor
             world.show(report("node-1", "node-2", observations=(seen,)))
             await eventually(env, world.asked.is_set)
             await scan.release(world.opened[0])
-            await scan.until(lambda status: not status.permits)
+            await scan.has_opened(2)
+            assert world.opened[1].node == "node-2", "it is served while the description is still under way"
         finally:
             world.may_answer.set()
-        await scan.has_opened(2)
-        status = await scan.until(lambda status: any(permit.node == "node-2" for permit in status.permits))
+        await eventually(env, world.answered.is_set)
+        world.show(report("node-1", "node-2", inventory=13))
+        status = await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
         assert [permit.node for permit in status.permits] == ["node-2"]
 
 
 @pytest.mark.parametrize(
     ("lasts", "least", "most"),
     [
-        (None, timedelta(seconds=30), granting.AFTER_REFUSAL),
-        (timedelta(seconds=-5), timedelta(seconds=30), granting.AFTER_REFUSAL),
+        (None, timedelta(seconds=30), holding_off.AFTER_REFUSAL),
+        (timedelta(seconds=-5), timedelta(seconds=30), holding_off.AFTER_REFUSAL),
         (timedelta(minutes=6), timedelta(minutes=5), timedelta(minutes=6)),
-        (timedelta(hours=1), timedelta(minutes=9), granting.AFTER_VETO),
+        (timedelta(hours=1), timedelta(minutes=9), holding_off.AFTER_VETO),
     ],
     ids=["no lease", "lapsed", "short", "long"],
 )
@@ -114,7 +118,8 @@ async def test_a_mark_that_a_report_from_before_the_end_still_shows_is_not_clean
         world.show(report(observations=(*marked, Observation(node="node-2", uid="u2", ready=True, incident="terminated"))))
         await scan.has_opened(2)
         assert [episode.node for episode in world.opened] == ["node-1", "node-2"], "what nobody owns is cleaned meanwhile"
-        monkeypatch.setattr(granting, "CLOSING", timedelta(0))
+        monkeypatch.setattr(holding_off, "CLOSING", timedelta(0))
+        monkeypatch.setattr(holders, "CLOSING", timedelta(0))
         world.show(report(observations=tuple(marked)))
         await scan.has_opened(3)
         assert world.opened[2].node == "node-1"

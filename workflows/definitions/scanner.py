@@ -11,10 +11,10 @@ import contextlib
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 from activities.contracts.episodes import EpisodeActivities, NameRequest
-from activities.contracts.scan import InFlight, PublishRequest, ScanActivities, ScanRequest
+from activities.contracts.scan import PublishRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
@@ -24,9 +24,12 @@ from workflows.episode.conversation import by_a_person
 from workflows.kit import options, search
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import RefusedNode, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
-from workflows.scanner.granting import Granting, Grantor
+from workflows.scanner.beside import Beside, Repeated
+from workflows.scanner.granting import Granting
 from workflows.scanner.preserving import Preserving
 from workflows.scanner.repeating import Repeating
+from workflows.scanner.reserving import Grantor
+from workflows.scanner.telling import Telling
 
 HISTORY_LIMIT = 3000
 """Events after which we continue as new, well below the server's own suggestion, so that replays stay short."""
@@ -35,6 +38,8 @@ ANSWER_PATIENCE = timedelta(seconds=15)
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 SOONEST = timedelta(milliseconds=100)
 """Between two looks at somebody whose time has come and who can't be admitted for another reason."""
+PUBLISH_EVERY = timedelta(seconds=1)
+"""Between two times that people are told: in a storm what they read changes with every node."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 
 
@@ -46,21 +51,23 @@ class HealthScanner:
     def __init__(self, request: ScannerInput) -> None:
         state = request.state or ScannerState(started=workflow.now())
         self._input = request
-        self._holder = request.holder
-        grantor = Grantor(cluster=request.cluster, holder=self._holder, concurrency=request.concurrency)
-        self._granting = Granting(grantor, state)
+        self._beside = Beside()
+        self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
+        self._granting = Granting(self._grantor, state, self._beside, on_change=self._hear)
         self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
         self._preserving = Preserving(request.cluster, state.preservations)
+        self._telling = Telling(request.cluster, told=state.told, published=state.published)
+        self._tell = Repeated(self._beside, self._tell_episodes)
+        self._publish = Repeated(self._beside, self._publish_status, pause=PUBLISH_EVERY)
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
         self._heard_at: datetime | None = None
-        self._told = dict(state.told)
-        self._published = state.published
         self._scans = self._began_with = state.scans
         self._problem = ""
         self._stop: StopRequest | None = None
         self._asking: list[str] = []
+        self._asked_with = frozenset[str]()
         self._hasty = 0
         self._news = self._heard = 0
         self._scan: workflow.ActivityHandle[ScanReport] | None = None
@@ -91,23 +98,26 @@ class HealthScanner:
         )
 
     async def _scan_on(self) -> None:
-        """Scan after scan, until somebody stops it or the history has grown long."""
+        """Scan after scan, until somebody stops it or the history has grown long; then until all that was begun has ended."""
         await self._learn_our_name()
         while self._stop is None and not self._roll_is_due():
             if await self._next_report() and self._report is not None:
-                await self._granting.rebuild(self._report)
+                await self._granting.holders.rebuild(self._report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                await self._preserving.act(self._report, self._holder)
-                await self._admit(self._report)
-                await self._tell_episodes(self._report)
-                await self._publish(self._report)
+                await self._preserving.act(self._report, self._grantor.holder)
+                await self._act(self._report)
+                self._tell.ask()
             await self._repeating.tell()
+            self._beside.reap()
             self._show()
+        self._tell.end()
+        self._publish.end()
+        await self._beside.ended()
 
     async def _learn_our_name(self) -> None:
         """Whoever started us with nothing but a cluster did not say whose we are. A name that another deployment could have
         as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
-        while not self._holder and self._stop is None:
+        while not self._grantor.holder and self._stop is None:
             try:
                 name = await workflow.execute_activity_method(
                     EpisodeActivities.name_deployment,
@@ -119,8 +129,7 @@ class HealthScanner:
                 self._show()
                 await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
                 continue
-            self._holder, self._problem = name.holder, ""
-            self._granting.take_name(name.holder)
+            self._grantor.holder, self._problem = name.holder, ""
 
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
@@ -131,17 +140,17 @@ class HealthScanner:
             **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
         )
         while not self._scan_has_ended():
+            self._beside.reap()
             with contextlib.suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: self._scan_has_ended() or self._news != self._heard,
+                    lambda: self._scan_has_ended() or self._news != self._heard or self._beside.failed,
                     timeout=self._until_due(),
                     timeout_summary="until a remediation may be tried again",
                 )
             self._heard = self._news
             self._granting.hear_due()
             if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
-                await self._admit(self._report)
-                await self._publish(self._report)
+                await self._act(self._report)
             await self._repeating.tell()
         try:
             self._report = await self._scan
@@ -158,7 +167,7 @@ class HealthScanner:
         await self._take_breath(began)
         self._fresh, self._heard_at, self._problem = True, workflow.now(), ""
         self._scans += 1
-        self._granting.hear_report()
+        self._granting.holding_off.hear_report()
         return self._stop is None
 
     def _until_due(self) -> timedelta | None:
@@ -173,62 +182,32 @@ class HealthScanner:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
 
-    async def _admit(self, report: ScanReport) -> None:
+    async def _act(self, report: ScanReport) -> None:
+        """Let act whoever may, and tell people."""
         self._heard = self._news
         await self._granting.admit(report)
-        if await self._granting.describe_holders(report):
-            self._news += 1  # a line has gone or changed: somebody else may have its permit
+        if self._to_publish() is not None:
+            self._publish.ask()
 
-    # Telling --------------------------------------------------------------------------------------------------------
+    def _hear(self) -> None:
+        """Somebody else may be admitted now."""
+        self._news += 1
 
-    async def _tell_episodes(self, report: ScanReport) -> None:
-        """Signal an episode when the node it holds has changed since it was last told; a level, so a repetition is harmless."""
-        if report.view.stale:
-            return  # what is not live is no news
-        seen = {observation.node: observation for observation in report.observations}
+    async def _tell_episodes(self) -> None:
+        """Those whose node has changed since they were last told; a level, so a repetition is harmless."""
         permits = self._granting.table.permits()
-        self._told = {permit.node: self._told[permit.node] for permit in permits if permit.node in self._told}
-        for permit in permits:
-            observation = seen.get(permit.node)
-            if observation is None or self._told.get(permit.node) == str(observation):
-                continue
-            try:
-                await workflow.get_external_workflow_handle(permit.workflow_id).signal("observe", observation)
-            except (ApplicationError, FailureError) as error:
-                workflow.logger.info("%s is not there to be told: %s", permit.workflow_id, error)
-                self._granting.described_at = None  # it has closed without our hearing of it: look now
-                continue
-            self._told[permit.node] = str(observation)
+        news = self._telling.news(self._report, permits) if self._report is not None else ()
+        if news and not await self._telling.tell_episodes(news):
+            self._granting.holders.described_at = None  # one has closed without our hearing of it: look now
+            self._hear()
 
-    async def _publish(self, report: ScanReport) -> None:
-        """Write the checks' status and Events when what they say has changed."""
-        if not (report.checks or self._granting.refusals) or not report.lease.held:
-            return
-        in_flight = tuple(
-            InFlight(
-                node=permit.node,
-                since=permit.granted_at.isoformat(),
-                incident=permit.incident,
-                phase=permit.holding.value,
-                kind=permit.kind.value,
-            )
-            for permit in self._granting.table.permits()
-        )
-        request = PublishRequest(
-            cluster=self._input.cluster, checks=report.checks, in_flight=in_flight, refusals=self._granting.refusals
-        )
-        if str(request) == self._published:
-            return
-        try:
-            result = await workflow.execute_activity_method(
-                ScanActivities.publish_status,
-                request,
-                **(options.report(self._input.cluster) | {"summary": "writes the checks' status"}),
-            )
-        except ActivityError as error:
-            workflow.logger.warning("the checks' status can't be written: %s", error_message(error))
-            return
-        self._published = "" if result.failed else str(request)
+    def _to_publish(self) -> PublishRequest | None:
+        report, granting = self._report, self._granting
+        return self._telling.to_publish(report, granting.table.permits(), granting.refusals) if report is not None else None
+
+    async def _publish_status(self) -> None:
+        if (request := self._to_publish()) is not None:
+            await self._telling.publish(request)
 
     # Words from outside ---------------------------------------------------------------------------------------------
 
@@ -237,15 +216,15 @@ class HealthScanner:
         """Everything that is known, for people."""
         return ScannerStatus(
             cluster=self._input.cluster,
-            holder=self._holder,
+            holder=self._grantor.holder,
             started=self._started,
-            concurrency=self._granting.cap(self._report),
+            concurrency=self._grantor.cap(self._report),
             scans=self._scans,
             opened=self._granting.opened,
             report=self._report,
             permits=self._granting.table.permits(),
             queue=self._granting.table.queue(),
-            held_off=self._granting.held_off,
+            held_off=self._granting.holding_off.held_off,
             refused=tuple(
                 RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message)
                 for refusal in self._granting.refusals
@@ -264,7 +243,7 @@ class HealthScanner:
         """An episode ended or parked."""
         self._granting.take_release(release)
         self._repeating.hear(release)
-        self._news += 1
+        self._hear()
 
     @workflow.update
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
@@ -285,7 +264,7 @@ class HealthScanner:
             return self._granting.take_request(self._report, request)
         finally:
             self._asking.remove(request.node)
-            self._news += 1
+            self._hear()
 
     @request_permit.validator
     def _check_request_permit(self, request: PermitRequest) -> None:
@@ -319,7 +298,7 @@ class HealthScanner:
         self._stop = request
         if self._scan is not None:
             self._scan.cancel()
-        self._news += 1
+        self._hear()
 
     # Small things ---------------------------------------------------------------------------------------------------
 
@@ -342,7 +321,7 @@ class HealthScanner:
         return self._scan is None or self._scan.done()
 
     def _can_answer(self, request: PermitRequest) -> bool:
-        fresh = self._granting.known and self._is_fresh() and self._report is not None and self._report.lease.held
+        fresh = self._granting.holders.known and self._is_fresh() and self._report is not None and self._report.lease.held
         return fresh and self._sees(request.node)
 
     def _may_answer(self, request: PermitRequest) -> bool:
@@ -373,10 +352,13 @@ class HealthScanner:
 
     def _scan_request(self) -> ScanRequest:
         report, table = self._report, self._granting.table
-        heard = report is not None and self._fresh and (self._granting.known or not report.view.synced)
+        heard = report is not None and self._fresh and (self._granting.holders.known or not report.view.synced)
+        # Whoever asks would wait until his node is told of anyway.
+        heard = heard and all(self._sees(node) or node in self._asked_with for node in self._asking)
+        self._asked_with = frozenset(self._asking)
         return ScanRequest(
             cluster=self._input.cluster,
-            holder=self._holder,
+            holder=self._grantor.holder,
             known_digest=report.digest if report is not None and heard else "",
             resource_version=report.resource_version if report is not None else "",
             inventory=report.inventory if report is not None else 0,
@@ -400,23 +382,23 @@ class HealthScanner:
             started=self._started,
             permits=granting.table.permits(),
             queue=granting.table.queue(),
-            held_off=granting.held_off,
+            held_off=granting.holding_off.held_off,
             report=self._report,
-            told=tuple(self._told.items()),
-            published=self._published,
-            described_at=granting.described_at,
+            told=self._telling.told,
+            published=self._telling.published,
+            described_at=granting.holders.described_at,
             scans=self._scans,
             opened=granting.opened,
-            known=granting.known,
+            known=granting.holders.known,
             incidents=self._repeating.incidents,
-            power=granting.power,
-            attempts=granting.attempts,
+            power=granting.holding_off.power,
+            attempts=granting.holding_off.attempts,
             preservations=self._preserving.told,
             portions=granting.portions,
         )
         return ScannerInput(
             cluster=self._input.cluster,
-            holder=self._holder,
+            holder=self._grantor.holder,
             concurrency=self._input.concurrency,
             wait=self._input.wait,
             state=state,

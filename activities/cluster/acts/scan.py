@@ -35,13 +35,20 @@ from policy.checks.retries import RetryRules
 from policy.preservation.pools import Pool
 from policy.remediation.lineage import DEFAULT_RETRIES
 from policy.scan.data_at_risk import DataAtRisk
-from policy.scan.report import ClusterLease, ReportParts, ScanReport
-from policy.scan.views import digest
+from policy.scan.report import ClusterLease, ScanReport
+from policy.scan.urgency import Urgency, urgency
 
-COSMETIC_SECONDS = 1.0
-"""How long a change of nothing but the lines for people is held back, so that a restless fleet is not one scan per heartbeat."""
+LATER_SECONDS = 1.0
+"""How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""
 
-REMEMBERED_DIGESTS = 16
+SOON_SECONDS = 0.25
+"""Between an answer and the next one that tells nothing but what episodes wait for."""
+
+DRAWN_UP_EVERY = 0.05
+"""Between two reports that are drawn up because something has changed; a verdict's end breaks in upon that."""
+
+REMEMBERED = 16
+"""Reports that scanners may know of still."""
 
 
 class ClusterScan(ScanActivities):
@@ -88,7 +95,8 @@ class ClusterScan(ScanActivities):
         self._publishing = Publishing(self.view, clock=own_clock)
         self._fences = fences
         self._sweeping: asyncio.Task[int] | None = None
-        self._essences: OrderedDict[str, str] = OrderedDict()
+        self._told: OrderedDict[str, ScanReport] = OrderedDict()
+        """What was answered, by its digest."""
         self._answered_at = float("-inf")
         self._given_back = 0
 
@@ -134,8 +142,9 @@ class ClusterScan(ScanActivities):
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
+        differs_since: float | None = None
         while True:
-            stamp = self.view.stamp
+            stamp, drawn_up = self.view.stamp, loop.time()
             wanted = request.work_in_hand or self.view.asked
             if wanted:
                 self.view.follow_volumes()
@@ -151,29 +160,40 @@ class ClusterScan(ScanActivities):
             )
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()
-            if report.digest != request.known_digest:
-                pause = min(pause, self._held_back(request.known_digest, report))
+            if report.digest == request.known_digest:
+                differs_since = None
+            else:
+                differs_since = differs_since or loop.time()
+                pause = min(pause, self._tell_at(request, report, differs_since) - loop.time())
             if pause <= 0 or ending.is_set():
-                self._answered_at = loop.time()
-                return report
+                return self._answer(report)
             pause = min(pause, attended)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
+            await self.view.gather(drawn_up + DRAWN_UP_EVERY)
 
     def _attend(self) -> float:
         """See to what people are to be told of, episode or not. In how many seconds to do so again."""
         mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # else a Machine's Node may be still to come
         return min(self._risks.attend(activity.metric_meter()), mistakes)
 
-    def _held_back(self, known_digest: str, report: ScanReport) -> float:
-        """Seconds for which this report need not be told yet: none where a decision could depend on the change."""
-        essence = essence_of(report)
-        self._essences[report.digest] = essence
-        self._essences.move_to_end(report.digest)
-        while len(self._essences) > REMEMBERED_DIGESTS:
-            self._essences.popitem(last=False)
-        if self._essences.get(known_digest) != essence:
-            return 0.0
-        return self._answered_at + COSMETIC_SECONDS - asyncio.get_running_loop().time()
+    def _tell_at(self, request: ScanRequest, report: ScanReport, differs_since: float) -> float:
+        """When at the latest the scanner is told of another report than it knows, by the loop's clock."""
+        known = self._told.get(request.known_digest)
+        match urgency(known, report, request.watching) if known is not None else Urgency.NOW:
+            case Urgency.NOW:
+                return differs_since
+            case Urgency.SOON:
+                return min(self._answered_at + SOON_SECONDS, differs_since + LATER_SECONDS)
+            case Urgency.LATER:
+                return differs_since + LATER_SECONDS
+
+    def _answer(self, report: ScanReport) -> ScanReport:
+        self._answered_at = asyncio.get_running_loop().time()
+        self._told[report.digest] = report
+        self._told.move_to_end(report.digest)
+        while len(self._told) > REMEMBERED:
+            self._told.popitem(last=False)
+        return report
 
     def _sweep(self, request: ScanRequest) -> None:
         """Take NodeFences away whose time is over, beside the scan and not ended with it: one that is answered at once leaves no
@@ -203,21 +223,3 @@ async def _beside(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def essence_of(report: ScanReport) -> str:
-    """The report's digest without the lines for people."""
-    parts = ReportParts(
-        inventory=report.inventory,
-        checks=report.checks,
-        candidates=report.candidates,
-        candidates_left_out=report.candidates_left_out,
-        observations=report.observations,
-        control_plane=report.control_plane,
-        policies=report.policies,
-        groups=report.groups,
-        preservations=report.preservations,
-        preservations_left_out=report.preservations_left_out,
-        left_over=report.left_over,
-    )
-    return digest(parts, view=report.view, lease=report.lease, cluster_uid=report.cluster_uid)

@@ -264,6 +264,14 @@ class ClusterView:
         finally:
             self._waiting.discard(event)
 
+    async def gather(self, until: float) -> None:
+        """Let more changes come until that moment of the loop's clock, or until time itself changes something."""
+        pause = until - asyncio.get_running_loop().time()
+        if (due := self.ledger.next_due) is not None:
+            pause = min(pause, (due - self._clock()).total_seconds() + SHORTEST_WAIT)
+        if pause > 0:
+            await asyncio.sleep(pause)
+
     async def first_list(self, *, before: float) -> None:
         """Wait a little for a view that has just been started. `before`: a moment of the loop's clock, as below."""
         loop = asyncio.get_running_loop()

@@ -1,0 +1,92 @@
+"""How long a change of what a scan says may wait until the scanner is told, so that a storm is not one scan per write.
+
+Most of what changes while nodes are acted upon we have written ourselves, as marks, cordons and taints, and whoever wrote it
+knows it already: such changes are told together. Whatever a decision could be made by is told at once, and nothing is left out:
+a report is a level, and the next one says it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import IntEnum
+
+from policy.checks.fence_policies import FencePolicies
+from policy.episode.observation import Observation
+from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.scan.report import Candidate, CheckReport, ScanReport
+
+
+class Urgency(IntEnum):
+    """Of a change. later: nobody decides by it. soon: an open episode waits for it. now: who may be acted on could be another."""
+
+    LATER = 0
+    SOON = 1
+    NOW = 2
+
+
+def urgency(told: ScanReport, seen: ScanReport, watching: Collection[str]) -> Urgency:
+    """What has changed between the report that the scanner knows and the one that it would get now.
+
+    watching: nodes of open episodes, and those held off. Who is admitted depends on the others only.
+    """
+    watched = frozenset(watching)
+    if _decisive(told, watched) != _decisive(seen, watched):
+        return Urgency.NOW
+    if _spared(told, watched) != _spared(seen, watched):
+        return Urgency.NOW
+    return Urgency.SOON if _news(told, seen, watched) else Urgency.LATER
+
+
+def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
+    """All by which somebody is admitted or kept, or by which that is refused (S15, S17, S18, S38)."""
+    lease = report.lease
+    return (
+        (report.view, report.cluster_uid, lease.held, lease.needed, lease.holder),
+        (report.control_plane, report.policies, _closed_groups(report.policies, report.groups)),
+        [_brake(check) for check in report.checks],
+        _candidates(report, watched),
+        (report.preservations, report.preservations_left_out, report.left_over),
+    )
+
+
+def _candidates(report: ScanReport, watched: frozenset[str]) -> list[Candidate]:
+    """Those that nobody holds. Of a node in hand its episode has to know, not the admission."""
+    return [candidate for candidate in report.candidates if candidate.node not in watched]
+
+
+def _spared(report: ScanReport, watched: frozenset[str]) -> list[tuple[str, int]]:
+    """How many more may be taken of those whom the waiting candidates are well under: ours to spend, and never by too many."""
+    keys = {key for candidate in _candidates(report, watched) for key in candidate.healthy_under}
+    return [(check.ref.key, check.remaining) for check in report.checks if check.ref.key in keys]
+
+
+def _brake(check: CheckReport) -> object:
+    """Whether it lets us act, and why not; not its counts."""
+    why = check.reason, check.paused, check.error, check.another_controller
+    return check.ref, check.uid, check.allowed, check.breached, why
+
+
+def _closed_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> object:
+    """Which groups fence policies close."""
+    cluster = next((count for count in groups if count.group == CLUSTER), GroupCount(group=CLUSTER))
+    storms = [
+        (rule.name, count.group)
+        for rule in policies.storms
+        for count in groups
+        if scope_of(count.group) == rule.scope and rule.closed(count)
+    ]
+    return bool(policies.storage_down(cluster)), storms
+
+
+def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str]) -> bool:
+    """Whether anything has become of a node in hand that its episode could wait for."""
+    before = {each.node: each for each in told.observations if each.node in watched}
+    return any(each.node in before and news_of(each) != news_of(before[each.node]) for each in seen.observations)
+
+
+def news_of(seen: Observation) -> object:
+    """What an observation tells the episode of its node: all but its own mark, and the groups that only permits ask for."""
+    return (
+        (seen.node, seen.present, seen.uid, seen.ready, seen.ready_since, seen.boot_id, seen.provider_id, seen.system_uuid),
+        (seen.unhealthy, seen.soon, seen.asked_by, seen.preserved, seen.confirmed_well, seen.others),
+    )

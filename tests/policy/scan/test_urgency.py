@@ -1,0 +1,123 @@
+"""What the scanner is told at once, and what may wait: all that somebody is admitted by, and nothing that we have written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from policy.checks.fence_policies import FencePolicies, StormRule
+from policy.checks.inventory import ControlPlane
+from policy.episode.observation import Observation
+from policy.objects.scopes import GroupCount
+from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.scan.urgency import Urgency, urgency
+from policy.values.object_refs import ObjectRef
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
+OTHER = replace(CHECK, name="others")
+CHECKED = CheckReport(ref=CHECK, total=10, healthy=8, unhealthy=2, remaining=3, allowed=True)
+SPARED = CheckReport(ref=OTHER, total=10, healthy=10, remaining=2, allowed=True)
+
+
+def candidate(node: str, **changes: object) -> Candidate:
+    """A node that offends."""
+    plain = Candidate(node=node, uid=f"uid-{node}", check=CHECK, since=NOW, reason="Ready", message="Ready is Unknown")
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+MINE = Observation(node="mine", uid="uid-mine", unhealthy=True, boot_id="b1")
+STRAY = Observation(node="stray", uid="uid-stray", incident="terminated")
+TOLD = ScanReport(
+    digest="told",
+    at=NOW,
+    resource_version="7",
+    inventory=10,
+    view=ViewState(synced=True),
+    lease=ClusterLease(held=True, holder="us"),
+    checks=(SPARED, CHECKED),
+    candidates=(candidate("mine"), candidate("waiting", healthy_under=(OTHER.key,))),
+    observations=(MINE, STRAY),
+    control_plane=ControlPlane(members=3, ready=3),
+    policies=FencePolicies(storms=(StormRule(name="storm", percentage=40),)),
+    groups=(GroupCount(group="cluster", nodes=10, unresponsive=2),),
+)
+
+
+def changed(**changes: object) -> Urgency:
+    """Of a report that differs so from the one that was told; `mine` is in the hand of an episode."""
+    return urgency(TOLD, replace(TOLD, digest="seen", **changes), ("mine",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"candidates": (*TOLD.candidates, candidate("new"))}, id="a deadline has come"),
+        pytest.param({"candidates": TOLD.candidates[:1]}, id="one that waits is well again"),
+        pytest.param({"candidates": (TOLD.candidates[0], candidate("waiting", refused="held"))}, id="one may not be acted on"),
+        pytest.param({"checks": (SPARED, replace(CHECKED, allowed=False, reason="Threshold"))}, id="a brake has closed"),
+        pytest.param({"checks": (SPARED, replace(CHECKED, paused="by hand"))}, id="a check is paused"),
+        pytest.param({"checks": (SPARED,)}, id="a check is gone"),
+        pytest.param({"checks": (replace(SPARED, remaining=1), CHECKED)}, id="fewer can be spared of whom one waits"),
+        pytest.param({"view": ViewState(synced=True, stale="silent")}, id="the view is stale"),
+        pytest.param({"lease": ClusterLease(held=False, holder="others")}, id="the Lease is lost"),
+        pytest.param({"control_plane": ControlPlane(members=3, ready=2)}, id="a member of the control plane is down"),
+        pytest.param({"policies": FencePolicies(switched_off="by hand")}, id="fencing is switched off"),
+        pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=4),)}, id="a storm"),
+    ],
+)
+def test_whatever_somebody_is_admitted_by_is_told_at_once(changes: dict[str, object]) -> None:
+    """S15, S17, S18, S38."""
+    assert changed(**changes) is Urgency.NOW
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ready": True},
+        {"unhealthy": False, "soon": True},
+        {"boot_id": "b2"},
+        {"uid": "another"},
+        {"present": False},
+        {"preserved": True},
+        {"asked_by": ("uid-of-a-request",)},
+        {"others": "machine-1 Deleting"},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object]) -> None:
+    """Its episode waits for it."""
+    assert changed(observations=(replace(MINE, **changes), STRAY)) is Urgency.SOON  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"observations": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
+        pytest.param({"observations": (MINE,)}, id="a mark is gone"),
+        pytest.param({"candidates": TOLD.candidates[1:]}, id="a node in hand is no candidate any more"),
+        pytest.param({"checks": (SPARED, replace(CHECKED, healthy=7, recovering=1, remaining=2))}, id="it counts as recovering"),
+        pytest.param({"checks": (SPARED, replace(CHECKED, soon=1))}, id="a timeout has begun"),
+        pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=3),)}, id="no storm yet"),
+        pytest.param({"inventory": 11}, id="a node more"),
+    ],
+)
+def test_what_an_episode_writes_and_what_only_people_read_waits(changes: dict[str, object]) -> None:
+    assert changed(**changes) is Urgency.LATER
+
+
+def test_a_node_that_has_just_been_taken_in_hand_is_no_news() -> None:
+    """The scanner did that itself, and its next request for a report says so."""
+    seen = replace(TOLD, digest="seen", candidates=TOLD.candidates[:1], observations=(MINE, STRAY, replace(MINE, node="waiting")))
+    assert urgency(TOLD, seen, ("mine", "waiting")) is Urgency.LATER
+
+
+def test_how_many_can_be_spared_matters_to_those_who_wait_only() -> None:
+    """S14: else our own marks, each of which spends one, would be told at once."""
+    alone = replace(TOLD, candidates=TOLD.candidates[:1])
+    spent = replace(alone, checks=(replace(SPARED, remaining=0), CHECKED))
+    assert urgency(alone, spent, ("mine",)) is Urgency.LATER
+    waits = replace(spent, candidates=TOLD.candidates)
+    assert urgency(spent, waits, ("mine",)) is Urgency.NOW, "whoever comes then is told of with the numbers of that moment"

@@ -1,0 +1,78 @@
+"""What the scanner does beside the scan, so that no deadline waits for it: tasks that are ended before the scanner ends.
+
+No `asyncio.TaskGroup`: one that is thrown away with its workflow, when that leaves a worker's cache, waits once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+
+
+class Beside:
+    """Tasks of one scanner. What one of them raises is raised by the scan, at once (`failed`, `reap`)."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error for `reap` to raise."""
+        return any(task.done() and (task.cancelled() or task.exception() is not None) for task in self._tasks)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it beside."""
+        self._tasks.append(asyncio.create_task(work))
+
+    def reap(self) -> None:
+        """Forget what has ended. Raises what it has ended with."""
+        done = [task for task in self._tasks if task.done()]
+        self._tasks = [task for task in self._tasks if not task.done()]
+        for task in done:
+            task.result()
+
+    async def ended(self) -> None:
+        """Wait until nothing is under way. Raises what any of it ends with."""
+        await workflow.wait_condition(lambda: self.failed or all(task.done() for task in self._tasks))
+        self.reap()
+
+
+class Repeated:
+    """Work that is done once at a time: whoever asks meanwhile has it done once more, with what is known by then.
+
+    pause: the least between one end and the next beginning, so that what changes all the time costs little.
+    """
+
+    def __init__(self, beside: Beside, work: Callable[[], Awaitable[None]], *, pause: timedelta = timedelta(0)) -> None:
+        self._beside = beside
+        self._work = work
+        self._pause = pause
+        self._asked = self._busy = self._ending = False
+        self._rests_until: datetime | None = None
+
+    def ask(self) -> None:
+        """Have it done soon."""
+        self._asked = True
+        if not self._busy and not self._ending:
+            self._busy = True
+            self._beside.begin(self._run())
+
+    def end(self) -> None:
+        """Nothing more is begun; what is under way is not cut off."""
+        self._ending = True
+
+    async def _run(self) -> None:
+        while self._asked and not self._ending:
+            if self._rests_until is not None and (left := self._rests_until - workflow.now()) > timedelta(0):
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await workflow.wait_condition(lambda: self._ending, timeout=left)
+                continue
+            self._asked = False
+            await self._work()
+            self._rests_until = workflow.now() + self._pause
+        self._busy = False

@@ -1,0 +1,117 @@
+"""Who holds a node by Temporal's own account: holders are described, and a table without memory is built anew (S14)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
+from activities.errors import error_message
+from policy.scan.admission import room_in_scopes
+from policy.scan.report import ScanReport
+from workflows.kit import options
+from workflows.kit.messages import ScannerState
+from workflows.scanner.holding_off import CLOSING, HoldingOff
+from workflows.scanner.permit_table import PermitTable
+from workflows.scanner.reserving import Grantor
+
+DESCRIBE_EVERY = timedelta(seconds=60)
+"""How often holders are described, in case a closing episode's release never reached us."""
+PAUSE_AFTER_FAILURE = timedelta(seconds=5)
+LIST_LAG = timedelta(seconds=10)
+"""How long at most Temporal's list of open workflows does not tell of one that has begun; a second is usual."""
+DESCRIBED_AT_ONCE = 200
+
+
+class Holders:
+    """What Temporal says of the lines in one scanner's table."""
+
+    def __init__(self, grantor: Grantor, state: ScannerState, table: PermitTable, holding_off: HoldingOff) -> None:
+        self._grantor = grantor
+        self._table = table
+        self._holding_off = holding_off
+        self._began = state.started
+        self.known = state.known
+        """Whether the table holds all open episodes; before, nothing is granted."""
+        self.described_at: datetime | None = state.described_at
+        """None: at the next occasion, whenever they were described last."""
+        self.problem = ""
+
+    async def rebuild(self, report: ScanReport) -> None:
+        """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
+        those whose marks are seen (S14).
+
+        An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses nobody
+        whom it has let act.
+        """
+        if self.known or not report.view.synced:
+            return  # before the first sync there may be marks that nobody has seen yet
+        found = await self._find_open()
+        if found is not None and found.earlier and (lag := self._began + LIST_LAG - workflow.now()) > timedelta(0):
+            await workflow.sleep(lag, summary="until the list of open episodes tells of all that the last scanner let act")
+            found = await self._find_open()
+        if found is not None:
+            marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
+            nodes = tuple(sorted({*found.nodes, *marked}))
+            self.known = not nodes or await self._describe(nodes, report)
+            self.described_at = workflow.now()
+        if not self.known:
+            await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the open episodes are looked for again")
+
+    def to_be_described(self, report: ScanReport, opening: set[str]) -> tuple[str, ...]:
+        """Whose episodes to describe now, none where that is not due. opening: nodes whose episode is being opened; until that is
+        over, nobody can say that there is none."""
+        if not self.known:
+            return ()  # whoever is found while the table is built is no stranger
+        marked = (seen.node for seen in report.observations if seen.incident)
+        due = self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
+        return tuple(sorted({*self._table.nodes(), *marked} - opening)) if due else ()
+
+    async def describe(self, nodes: tuple[str, ...]) -> bool:
+        """Release what has closed without our hearing of it, and learn what became of unknown openings.
+
+        Returns whether that changed the table.
+        """
+        self.described_at = workflow.now()
+        before = self._table.permits(), self._table.queue()
+        await self._describe(nodes)
+        return before != (self._table.permits(), self._table.queue())
+
+    async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
+        """Ask what the nodes' episodes do. report: where the table is built anew, by whose policies it is filled."""
+        asked_at, described = workflow.now(), list[EpisodeDescription]()
+        for first in range(0, len(nodes), DESCRIBED_AT_ONCE):
+            request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
+            try:
+                result = await workflow.execute_activity_method(
+                    EpisodeActivities.describe,
+                    request,
+                    **(options.temporal_call() | {"summary": "describes the holders of permits"}),
+                )
+            except ActivityError as error:
+                self.problem = f"holders can't be described: {error_message(error)}"
+                return False
+            described += result.episodes
+        self.problem = ""
+        for episode in sorted(described, key=lambda each: (each.started or asked_at, each.node)):
+            released_at = self._holding_off.released_at(episode.incident)
+            if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
+                # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
+                room = not self.known and self._table.counted() < self._grantor.cap(report)
+                room = room and report is not None and room_in_scopes(report, self._table.permits(), episode.node)
+                self._table.reconcile(episode, asked_at, room=room)
+        return True
+
+    async def _find_open(self) -> FoundOpen | None:
+        """None where they could not be listed: the problem says why."""
+        try:
+            return await workflow.execute_activity_method(
+                EpisodeActivities.find_open,
+                FindRequest(cluster=self._grantor.cluster),
+                **(options.temporal_call() | {"summary": "lists the open episodes of the cluster"}),
+            )
+        except ActivityError as error:
+            self.problem = f"no permit is granted before all open episodes are known: {error_message(error)}"
+            return None
