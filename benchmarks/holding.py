@@ -32,10 +32,13 @@ from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import TellRequest
 from policy.episode.ids import episode_id
 from policy.episode.messages import PreservationInput
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.book import PreservationBook
-from policy.preservation.held import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, Held
+from policy.preservation.held import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
+from policy.preservation.last_to_go import KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION
+from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
 from workflows.definitions.preservation import Preservation
@@ -56,16 +59,18 @@ def held(number: int, book: PreservationBook, *, note: str = "") -> None:
     words = {PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true", "note": note}
     name = f"node-{number:05d}"
     book.put_node(NodeView(name=name, uid=f"uid-{number}", annotations=words, conditions=(said,)))
-    machine = Held(
-        key=f"shoot/m-{number}",
-        machine=f"m-{number}",
+    machine = MachineView(
+        api=MCM,
+        name=f"m-{number}",
         namespace="shoot",
         node_name=name,
+        phase="Running",
+        controller="MachineSet/set",
         expiry=EXPIRY,
-        annotations={LAST_APPLIED_ANNOTATION: "now"},
+        annotations={LAST_APPLIED_ANNOTATION: "now", PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST},
     )
-    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=machine.machine, namespace="shoot")
-    book.put_machine(ref, machine, "MachineSet/set", NOW)
+    ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=machine.name, namespace="shoot")
+    book.put_machine(ref, machine, NOW)
 
 
 def of_the_scanner(count: int) -> tuple[float, float, float]:

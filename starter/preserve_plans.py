@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,16 +19,11 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.preservation_decoding import (
-    MCM_GROUP,
-    FoundMachine,
-    deployment_of,
-    mcm_machine,
-    node_alone,
-    other_machine,
-)
+from activities.cluster.objects.machine_sets import deployment_of
+from activities.cluster.objects.machines_decoding import decode_machine
 from activities.cluster.watch.offline import OfflineCluster
 from policy.checks.verdicts import Health
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import pools as pool_objects
 from policy.preservation.automatic import Queue
@@ -37,12 +33,10 @@ from policy.preservation.pools import Pool
 from policy.preservation.survey import Deployment, Survey, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
+from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
 from policy.values.moments import written
-from policy.values.object_refs import Dialect
 from starter.evaluation import described
 from starter.manifests import Manifest, Unreadable, read_files
-
-OPENSHIFT_GROUP, CAPI_GROUP = "machine.openshift.io", "cluster.x-k8s.io"
 
 
 @dataclass(slots=True)
@@ -50,7 +44,7 @@ class _World:
     """What the files hold."""
 
     nodes: dict[str, NodeView] = field(default_factory=dict)
-    machines: list[FoundMachine] = field(default_factory=list)
+    machines: list[MachineView] = field(default_factory=list)
     deployments: dict[str, Deployment] = field(default_factory=dict)
     owner_of: dict[str, str] = field(default_factory=dict)
     """The MachineDeployment that a MachineSet belongs to, by its name."""
@@ -187,15 +181,20 @@ def _reader(world: _World, document: JsonObject) -> Callable[[JsonObject], None]
     readers: dict[tuple[str, object], Callable[[JsonObject], None]] = {
         ("", None): lambda obj: world.pools.append(pool_objects.read_block(obj[pool_objects.BLOCK], subject=pool_objects.BLOCK)),
         ("", "Node"): lambda obj: world.nodes.update({obj["metadata"]["name"]: decode_node(orjson.dumps(obj))}),
-        (MCM_GROUP, "Machine"): lambda obj: world.machines.append(mcm_machine(obj)),
-        (MCM_GROUP, "MachineSet"): lambda obj: _take_set(world, obj),
-        (MCM_GROUP, "MachineDeployment"): lambda obj: _take_set(world, obj),
-        (OPENSHIFT_GROUP, "Machine"): lambda obj: world.machines.append(other_machine(orjson.dumps(obj), Dialect.OPENSHIFT)),
-        (CAPI_GROUP, "Machine"): lambda obj: world.machines.append(other_machine(orjson.dumps(obj), Dialect.CLUSTER_API)),
+        (MCM.group, "MachineSet"): lambda obj: _take_set(world, obj),
+        (MCM.group, "MachineDeployment"): lambda obj: _take_set(world, obj),
+        **{(api.group, "Machine"): partial(_take_machine, world, api) for api in MACHINE_APIS},
         ("nodewarden.io", pool_objects.KIND): lambda obj: world.pools.append(pool_objects.read_policy(obj)),
         ("core.gardener.cloud", "Shoot"): lambda obj: world.pools.extend(pool_objects.read_shoot(obj)),
     }
     return readers.get((group, kind))
+
+
+def _take_machine(world: _World, api: MachineApi, obj: JsonObject) -> None:
+    machine = decode_machine(orjson.dumps(obj), api)
+    if machine.preservation_problem:
+        raise ValueError(machine.preservation_problem)
+    world.machines.append(machine)
 
 
 def _take_set(world: _World, obj: JsonObject) -> None:
@@ -209,7 +208,7 @@ def _take_set(world: _World, obj: JsonObject) -> None:
 
 def _may_be_judged(document: JsonObject) -> bool:
     """Whether a health check may say something of it; machine-controller-manager's objects have no checks of their own."""
-    return document.get("kind") is not None and not str(document.get("apiVersion")).startswith(f"{MCM_GROUP}/")
+    return document.get("kind") is not None and machine_api(str(document.get("apiVersion"))) is not MCM
 
 
 def _unhealthy(checks: OfflineCluster) -> dict[str, str]:
@@ -227,16 +226,22 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
     """Machines with their Nodes, and Nodes that belong to none."""
     machines, taken = [], set[str]()
     for found in world.machines:
-        held = replace(found.held, deployment=found.held.deployment or _deployment(world, found.owner))
-        if held.node_name in world.nodes:
+        held = Held.of(found, world.nodes.get(found.node_name), deployment=_deployment(world, found.controller))
+        if held.node is not None:
             taken.add(held.node_name)
-            held = replace(held, node=world.nodes[held.node_name])
         said = unhealthy.get(f"machine/{held.machine}") or unhealthy.get(f"node/{held.node_name}")
         machines.append(_called_failed(held, said))
     for name, node in world.nodes.items():
         if name not in taken:
-            machines.append(_called_failed(node_alone(node), unhealthy.get(f"node/{name}")))
+            machines.append(_called_failed(_alone(node), unhealthy.get(f"node/{name}")))
     return machines
+
+
+def _alone(node: NodeView) -> Held:
+    held = Held.alone(node)
+    if held.expiry_problem:
+        raise ValueError(held.expiry_problem)
+    return held
 
 
 def _since(held: Held, failing: Mapping[str, datetime | None]) -> Held:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from policy.checks.retries import AUTOSCALER_PATIENCE, RetryRules
 from policy.checks.storms import Storm
 from policy.objects.remediations import Remediation, kind_of
+from policy.values.machine_apis import MachineApi, named
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
 from policy.values.thresholds import Threshold
@@ -90,7 +91,12 @@ class HealthCheck:
     @property
     def of_machines(self) -> bool:
         """Whether its targets are Machines with their Nodes, or Nodes alone."""
-        return self.dialect in {Dialect.OPENSHIFT, Dialect.CLUSTER_API}
+        return self.machine_api is not None
+
+    @property
+    def machine_api(self) -> MachineApi | None:
+        """Whose Machines it judges, None for a check of Nodes."""
+        return named(self.dialect)
 
     @property
     def remembers(self) -> bool:

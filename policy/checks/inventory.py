@@ -18,7 +18,7 @@ from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import Remediation
 from policy.objects.scopes import GroupTally
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT
 
 _node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
 _machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))
@@ -299,7 +299,7 @@ class Inventory:
     def _attend(self, remediation: Remediation) -> list[Touched]:
         """The targets that a remediation object is about."""
         targets = [self.nodes.get(remediation.target)]
-        targets += [self.machines.get(f"{dialect}/{remediation.ref.namespace}/{remediation.target}") for dialect in Dialect]
+        targets += [self.machines.get(machine_key(api, remediation.ref.namespace, remediation.target)) for api in MACHINE_APIS]
         touched = []
         for target in targets:
             if target is not None:
@@ -324,10 +324,10 @@ def _answers_to(node: NodeView | None) -> set[str]:
     if node.provider_id:
         answers.add(f"provider/{node.provider_id}")
     if OPENSHIFT_MACHINE_ANNOTATION in annotations:
-        answers.add(f"machine/{Dialect.OPENSHIFT}/{annotations[OPENSHIFT_MACHINE_ANNOTATION]}")
+        answers.add(f"machine/{OPENSHIFT}/{annotations[OPENSHIFT_MACHINE_ANNOTATION]}")
     if CAPI_MACHINE_ANNOTATION in annotations:
         namespace = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
-        answers.add(f"machine/{machine_key(Dialect.CLUSTER_API, namespace, annotations[CAPI_MACHINE_ANNOTATION])}")
+        answers.add(f"machine/{machine_key(CLUSTER_API, namespace, annotations[CAPI_MACHINE_ANNOTATION])}")
     return answers
 
 
@@ -339,7 +339,7 @@ def _forget(index: defaultdict[str, dict[str, Target]], key: str, target: Target
 
 
 def _cluster_of(machine: MachineView) -> str:
-    return f"{machine.namespace}/{machine.cluster_name}" if machine.dialect is Dialect.CLUSTER_API else ""
+    return f"{machine.namespace}/{machine.cluster_name}" if machine.api is CLUSTER_API else ""
 
 
 def _says_it_is_in(node: NodeView | None) -> str:
@@ -354,4 +354,4 @@ def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
     if node is None:
         return False
     says = _says_it_is_in(node)
-    return not says or machine.dialect is not Dialect.CLUSTER_API or says == _cluster_of(machine)
+    return not says or machine.api is not CLUSTER_API or says == _cluster_of(machine)

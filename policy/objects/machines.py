@@ -1,18 +1,19 @@
 """What is known of one Machine and of the Cluster API Cluster it belongs to: the fields that decisions use, and nothing else.
 
-Snapshots, as `policy/objects/nodes.py` has them of Nodes. OpenShift's and Cluster API's Machines differ in spelling only; how
-they are decoded is `activities/cluster/objects/machines_decoding.py`, what their fields mean for health is
-`policy/checks/rules/`.
+Snapshots, as `policy/objects/nodes.py` has them of Nodes. The Machines of OpenShift, Cluster API and machine-controller-manager
+differ in spelling only (`policy/values/machine_apis.py`). How they are decoded is
+`activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/checks/rules/`, and for whether a
+machine is kept `policy/preservation/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from policy.objects.nodes import Condition
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API, MachineApi
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
 """On a check, a Cluster or a Machine; any value pauses, also an empty one."""
@@ -23,19 +24,23 @@ REMEDIATE_ANNOTATION = "cluster.x-k8s.io/remediate-machine"
 EXTERNAL_REMEDIATION_ANNOTATION = "host.metal3.io/external-remediation"
 
 FAILED = "Failed"
-"""The phase of an OpenShift Machine that will never work again."""
+"""The phase of a Machine that will never work again, in each of the APIs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """One Machine as last seen. Empty strings mean that the object does not carry the field.
+    """One Machine as last seen: from the watch cache, a live read, or files. Empty strings mean that the object does not carry
+    the field.
 
-    node_name: of `status.nodeRef`. failure: reason and message of a terminal failure, in words. last_updated: OpenShift's
-    start-up clock. controller: kind and name of the owner that controls it, "" for a Machine that nobody would replace.
-    unreadable: why hardly anything is known of a Machine that is there all the same, "" for all others.
+    node_name: whom it names as its Node. phase: in its API's own words. failure: reason and message of a terminal failure, in
+    words. deletion_waits: what holds its deletion up, in words, "" while nothing says. last_updated: OpenShift's start-up clock.
+    controller: kind and name of the owner that controls it, "" for a Machine that nobody would replace. expiry: until when it is
+    preserved, None while it is not. preserve_timeout: for how long, as its own specification says, None where that says nothing.
+    preservation_problem: why what it says of its preservation can't be read, "" where it can. unreadable: why hardly anything is
+    known of a Machine that is there all the same, "" for all others.
     """
 
-    dialect: Dialect
+    api: MachineApi
     namespace: str
     name: str
     uid: str = ""
@@ -46,6 +51,8 @@ class MachineView:
     phase: str = ""
     failure: str = ""
     deleting: bool = False
+    deleting_since: datetime | None = None
+    deletion_waits: str = ""
     created: datetime | None = None
     last_updated: datetime | None = None
     node_name: str = ""
@@ -53,20 +60,39 @@ class MachineView:
     cluster_name: str = ""
     controller: str = ""
     control_plane: bool = False
+    expiry: datetime | None = None
+    preserve_timeout: timedelta | None = None
+    preservation_problem: str = ""
     unreadable: str = ""
 
     @property
     def key(self) -> str:
         """Unique among all targets: no name of a Node contains a slash."""
-        return machine_key(self.dialect, self.namespace, self.name)
+        return machine_key(self.api, self.namespace, self.name)
 
     @property
     def kept_out(self) -> str:
         """A person's word that keeps a Machine of Cluster API out of remediation, "" where there is none."""
-        if self.dialect is Dialect.CLUSTER_API:
+        if self.api is CLUSTER_API:
             for annotation in (SKIP_ANNOTATION, PAUSED_ANNOTATION):
                 if annotation in self.annotations:
                     return f"the annotation {annotation} keeps the Machine {self.name} out of remediation"
+        return ""
+
+    @property
+    def failed(self) -> str:
+        """Why it will never work, "" while it may."""
+        if self.phase == FAILED:
+            return f"its phase is {FAILED}{f' ({self.failure})' if self.failure else ''}"
+        return f"it reports a failure that it can't recover from ({self.failure})" if self.failure else ""
+
+    @property
+    def goes_first(self) -> str:
+        """What stands where somebody says that it goes first when its set is scaled down, "" where nobody does."""
+        for annotation in self.api.goes_first:
+            value = self.annotations.get(annotation)
+            if value or (value is not None and self.api.empty_goes_first):
+                return value or "marked"
         return ""
 
     def condition(self, kind: str) -> Condition | None:
@@ -95,6 +121,6 @@ class WorkloadCluster:
         return f"{self.namespace}/{self.name}"
 
 
-def machine_key(dialect: Dialect, namespace: str, name: str) -> str:
+def machine_key(api: MachineApi, namespace: str, name: str) -> str:
     """The key of a Machine among all targets."""
-    return f"{dialect}/{namespace}/{name}"
+    return f"{api.name}/{namespace}/{name}"

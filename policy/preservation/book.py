@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush, nsmallest
 
 from policy.checks.targets import MACHINE
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.automatic import Queue, is_automatic
 from policy.preservation.deciding import Action, Automatic, Decision
@@ -159,8 +160,12 @@ class PreservationBook:
                 self._say_farewell(_alone(node), None)
             self._weigh(self._machine_of.get(name, f"node/{name}"))
 
-    def put_machine(self, ref: ObjectRef, held: Held, owner: str, now: datetime) -> None:
-        """A Machine as last seen, without its Node."""
+    def put_machine(self, ref: ObjectRef, machine: MachineView, now: datetime) -> None:
+        """A Machine as last seen. One of which hardly anything is known stays as it was: nothing is begun with it, and nothing
+        ended."""
+        if machine.unreadable or machine.preservation_problem:
+            return
+        held, owner = Held.of(machine), machine.controller
         before = self._machines.get(held.key)
         failed_at = (before.failed_at if before is not None else None) or now if held.failed else None
         entry = _Entry(ref=ref, held=held, owner=owner, failed_at=failed_at)
@@ -503,13 +508,8 @@ _URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
 
 
 def _alone(node: NodeView) -> Held:
-    return Held(
-        key=f"node/{node.name}",
-        node_name=node.name,
-        node=node,
-        deleting=node.deleting,
-        expiry=moment_of(node.annotations.get(EXPIRY_ANNOTATION)) or _told_expiry(node),
-    )
+    held = Held.alone(node)
+    return held if held.expiry is not None else replace(held, expiry=_told_expiry(node))
 
 
 def _told_expiry(node: NodeView) -> datetime | None:

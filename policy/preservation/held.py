@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Self
 
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated
+from policy.values.moments import moment_of
 
 TAINT = "node.machine.sapcloud.io/preserved"
 """Keeps new pods off a machine that is kept though it failed, instead of a cordon, which may be somebody's own."""
@@ -68,16 +71,29 @@ class MachinePhase(StrEnum):
     TERMINATING = "Terminating"
 
 
+_NEAREST = {
+    "Provisioning": MachinePhase.PENDING,
+    "Provisioned": MachinePhase.PENDING,
+    "Deleting": MachinePhase.TERMINATING,
+    "Deleted": MachinePhase.TERMINATING,
+    "InPlaceUpdating": MachinePhase.RUNNING,
+    "InPlaceUpdateSuccessful": MachinePhase.RUNNING,
+    **{phase.value: phase for phase in MachinePhase},
+}
+"""Of what the others call their phases. What nobody knows is pending: it has not run yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One machine. Empty strings mean that the object does not carry the field.
+    """One machine: a Machine with its Node (`of`), or a Node alone (`alone`), as whoever preserves it sees it. Empty strings mean
+    that the object does not carry the field.
 
     key: unique among all machines. machine: the name of the Machine, "" for a Node without one. node_name: also of a Node that
     is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
-    deployment: the MachineDeployment or MachineSet that it is a replica of. priority: who goes first when that is scaled down,
-    the lowest. timeout: of the Machine's own specification. pool_isolates: its pool wants it isolated once it has failed.
-    has_priority: whether its set looks at a priority at all. uid: of the Machine. failed_at: since when a health check calls it
-    unhealthy, None where nobody says so, or something else calls it failed.
+    deployment: the MachineDeployment or MachineSet that it is a replica of. timeout: of the Machine's own specification.
+    pool_isolates: its pool wants it isolated once it has failed. has_priority: whether its set looks at a priority when it is
+    scaled down. uid: of the Machine. failed_at: since when a health check calls it unhealthy, None where nobody says so, or
+    something else calls it failed.
     """
 
     key: str
@@ -94,12 +110,46 @@ class Held:
     created: datetime | None = None
     marked_for_deletion: str = ""
     deployment: str = ""
-    priority: int = 3
     has_priority: bool = False
     uid: str = ""
     timeout: timedelta | None = None
     pool_isolates: bool = False
     failed_at: datetime | None = None
+
+    @classmethod
+    def of(cls, machine: MachineView, node: NodeView | None = None, *, deployment: str = "") -> Self:
+        """That Machine and its Node. deployment: where the Machine itself does not name it."""
+        failed = machine.failed
+        return cls(
+            key=f"{machine.namespace}/{machine.name}",
+            machine=machine.name,
+            namespace=machine.namespace,
+            node_name=machine.node_name,
+            node=node,
+            phase=MachinePhase.FAILED if failed else _NEAREST.get(machine.phase, MachinePhase.PENDING),
+            failed=failed,
+            deleting=machine.deleting,
+            labels=machine.labels,
+            annotations=machine.annotations,
+            expiry=machine.expiry,
+            created=machine.created,
+            marked_for_deletion=machine.goes_first,
+            deployment=machine.labels.get(machine.api.deployment_label) or deployment,
+            has_priority=machine.api.has_priority,
+            timeout=machine.preserve_timeout,
+            uid=machine.uid,
+        )
+
+    @classmethod
+    def alone(cls, node: NodeView) -> Self:
+        """A Node that belongs to no Machine."""
+        return cls(
+            key=f"node/{node.name}",
+            node_name=node.name,
+            node=node,
+            deleting=node.deleting,
+            expiry=moment_of(node.annotations.get(EXPIRY_ANNOTATION)),
+        )
 
     @property
     def name(self) -> str:
@@ -124,6 +174,14 @@ class Held:
             machine=self.annotations.get(PRESERVE_ANNOTATION) if self.machine else None,
             last_applied=self.annotations.get(LAST_APPLIED_ANNOTATION) if self.machine else None,
         )
+
+    @property
+    def expiry_problem(self) -> str:
+        """Why the expiry that a Node alone bears can't be read, "" where it can, or there is none."""
+        said = self.on_node.get(EXPIRY_ANNOTATION) if not self.machine else None
+        if said is None or self.expiry is not None:
+            return ""
+        return f"$.metadata.annotations[{EXPIRY_ANNOTATION}]: expected a moment, got {said[:40]!r}"
 
     @property
     def tainted(self) -> bool:

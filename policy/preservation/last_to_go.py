@@ -11,6 +11,7 @@ replicas, and who names the one to go, beats preservation (S21, S26). What other
 from __future__ import annotations
 
 from policy.preservation.held import Held
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
 """On a Machine of machine-controller-manager, which writes its default there itself, and 1 for what the autoscaler has chosen."""
@@ -26,9 +27,9 @@ KEPT_AUTOMATICALLY = "1000"
 KEPT_ON_REQUEST = "2000"
 """Far above what people use; of two that are kept, the one that nobody asked for goes first, as in `ordering.py`."""
 
-CLUSTER_API_DELETE = "cluster.x-k8s.io/delete-machine"
+(CLUSTER_API_DELETE,) = CLUSTER_API.goes_first
 """Any value marks a Machine, also an empty one."""
-OPENSHIFT_DELETE = ("machine.openshift.io/delete-machine", "machine.openshift.io/cluster-api-delete-machine")
+OPENSHIFT_DELETE = OPENSHIFT.goes_first
 """The name of today and that of old; an empty value marks nothing."""
 
 _LONGEST = 18
@@ -41,6 +42,11 @@ def priority_of(text: str | None) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST):
         return DEFAULT_PRIORITY
     return int(text or "")
+
+
+def priority_in_its_set(held: Held) -> int:
+    """Who goes first when its set is scaled down: the lowest. The same for all whose set looks at no priority."""
+    return priority_of(held.annotations.get(PRIORITY_ANNOTATION)) if held.has_priority else DEFAULT_PRIORITY
 
 
 def ranked(held: Held, *, preserved: bool, automatic: bool) -> dict[str, str | None]:

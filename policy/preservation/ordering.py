@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from policy.preservation.automatic import is_automatic
 from policy.preservation.held import Held, MachinePhase
+from policy.preservation.last_to_go import priority_in_its_set
 
 _PHASES = {
     MachinePhase.TERMINATING: 0,
@@ -36,6 +37,6 @@ def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
         expiry = machine.expiry if kept and machine.expiry is not None else _BEGINNING
         phase = _PHASES[MachinePhase.TERMINATING if machine.deleting else machine.phase]
         marked = machine.marked_for_deletion or _UNMARKED
-        return (standing, expiry, machine.priority, marked, phase, machine.created or _BEGINNING, machine.key)
+        return (standing, expiry, priority_in_its_set(machine), marked, phase, machine.created or _BEGINNING, machine.key)
 
     return sorted(machines, key=rank)

@@ -283,4 +283,4 @@ def _of_one_group(one: Target, other: Target) -> bool:
     if one.machine is None or other.machine is None:
         return False
     mine, theirs = one.machine, other.machine
-    return (mine.dialect, mine.namespace, mine.cluster_name) == (theirs.dialect, theirs.namespace, theirs.cluster_name)
+    return (mine.api, mine.namespace, mine.cluster_name) == (theirs.api, theirs.namespace, theirs.cluster_name)

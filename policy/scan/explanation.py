@@ -111,8 +111,8 @@ def _why_not_covered(check: HealthCheck, targets: list[Target]) -> str:
     target = mine[0]
     if target.machine is not None:
         machine = target.machine
-        if machine.dialect is not check.dialect:
-            return f"it is for Machines of {check.dialect}, the node's is of {machine.dialect}"
+        if machine.api is not check.machine_api:
+            return f"it is for Machines of {check.dialect}, the node's is of {machine.api}"
         if machine.namespace != check.ref.namespace:
             return f"the Machine is in the namespace {machine.namespace}, not {check.ref.namespace}"
         if machine.cluster_name != check.cluster_name:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
+
 
 class Dialect(StrEnum):
     """Whose rules hold for a check: rounding, empty selectors, what counts as healthy."""
@@ -15,7 +17,7 @@ class Dialect(StrEnum):
     NODE_FENCING = "node-fencing"
 
 
-_SECOND = "cluster.x-k8s.io"
+_SECOND = CLUSTER_API.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,8 @@ class ObjectRef:
 
 _GROUPS = {
     "remediation.medik8s.io": Dialect.MEDIK8S,
-    "machine.openshift.io": Dialect.OPENSHIFT,
-    "cluster.x-k8s.io": Dialect.CLUSTER_API,
+    OPENSHIFT.group: Dialect.OPENSHIFT,
+    CLUSTER_API.group: Dialect.CLUSTER_API,
     "v1": Dialect.NODE_FENCING,  # a ConfigMap, of the core group
 }
 

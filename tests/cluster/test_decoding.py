@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from activities.cluster.api.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
+from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
-from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.errors import ErrorType, error_type
 from policy.objects.nodes import Condition, NodeView, Taint
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 
 FULL = {
     "apiVersion": "v1",
@@ -121,7 +122,7 @@ def test_a_moment_that_cannot_be_read_is_not_known_and_the_rest_is(moment: objec
     assert second.value == decode_node(orjson.dumps(FULL))
     times = {"creationTimestamp": moment}
     machine = {"metadata": {"name": "m", "namespace": "n"} | times, "status": {"lastUpdated": moment, "phase": "Running"}}
-    [found] = machine_decoding(Dialect.OPENSHIFT).items(orjson.dumps({"items": [machine]}))
+    [found] = machine_decoding(OPENSHIFT).items(orjson.dumps({"items": [machine]}))
     assert (found.value.created, found.value.last_updated, found.value.phase) == (None, None, "Running")
 
 
@@ -152,14 +153,14 @@ class TestStandIns:
         assert (line.resource_version, line.item.key) == ("42", "node-1")
         assert line.item.value.unreadable
 
-    @pytest.mark.parametrize("dialect", [Dialect.OPENSHIFT, Dialect.CLUSTER_API])
-    def test_a_machine_that_cannot_be_read_keeps_its_ties(self, dialect: Dialect) -> None:
+    @pytest.mark.parametrize("api", [OPENSHIFT, CLUSTER_API], ids=str)
+    def test_a_machine_that_cannot_be_read_keeps_its_ties(self, api: MachineApi) -> None:
         labels = {"cluster.x-k8s.io/cluster-name": "blue", "odd": 7}
         metadata = {"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": labels}
         machine = {"metadata": metadata, "spec": {"providerID": "p"}, "status": {"nodeRef": {"name": "node-1"}, "phase": 7}}
-        [item] = machine_decoding(dialect).items(orjson.dumps({"items": [machine]}))
+        [item] = machine_decoding(api).items(orjson.dumps({"items": [machine]}))
         found = item.value
-        assert (item.key, item.resource_version, found.key) == ("n/m", "7", f"{dialect}/n/m")
+        assert (item.key, item.resource_version, found.key) == ("n/m", "7", f"{api}/n/m")
         assert (found.cluster_name, found.node_name, found.provider_id) == ("blue", "node-1", "p")
         assert found.unreadable
 

@@ -10,7 +10,7 @@ from activities.cluster.report.telling import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.scan.ledger import Ledger
-from policy.values.object_refs import Dialect
+from policy.values import machine_apis
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
@@ -66,7 +66,7 @@ class Writer:
 
 def a_machine(number: int, *, uid: str) -> MachineView:
     return MachineView(
-        dialect=Dialect.CLUSTER_API,
+        api=machine_apis.CLUSTER_API,
         namespace=CLUSTER_API.namespace,
         name=f"machine-{number:02}",
         uid=uid,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
+from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect
 from tests.policy.builders import ago
 
@@ -68,7 +69,7 @@ def a_machine(name: str = "m1", dialect: Dialect = Dialect.CLUSTER_API, **fields
         "cluster_name": "prod" if dialect is Dialect.CLUSTER_API else "",
         "controller": "MachineSet/set",
     } | fields
-    return MachineView(dialect=dialect, namespace=NAMESPACE, name=name, **values)  # type: ignore[arg-type]
+    return MachineView(api=named(dialect), namespace=NAMESPACE, name=name, **values)  # type: ignore[arg-type]
 
 
 PROD = WorkloadCluster(namespace=NAMESPACE, name="prod", control_plane_initialized=True, infrastructure_ready=True)

@@ -29,7 +29,6 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import switched_off_node
 from policy.episode.vetoes import chosen, going, veto_of
-from policy.objects.machine_apis import MCM, machine_api
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
@@ -39,6 +38,7 @@ from policy.preservation.overriding import NOT_OVERRIDDEN
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.values.durations import format_duration
+from policy.values.machine_apis import MCM, machine_api
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
 

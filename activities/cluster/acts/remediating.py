@@ -2,7 +2,7 @@
 
 Each act looks live and writes with the version it has read, so that a repetition finds its own work and another Machine of the
 same name is never touched (S9). Asking for a deletion is `preserving.py`, objects of other controllers are
-`remediation_objects.py`, what one Machine says is `machine_objects.py`.
+`remediation_objects.py`, what one Machine says is `machines_decoding.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import orjson
 from temporalio import activity
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import cluster_lease_problem
-from activities.cluster.api.machine_paths import machines_named, resource_of, set_of
+from activities.cluster.api.machine_paths import api_of, machines_named, resource_of, set_of
 from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
@@ -37,20 +36,8 @@ from activities.cluster.objects.livenode import (
     remove_annotation,
     utc_now,
 )
-from activities.cluster.objects.machine_objects import (
-    annotations_of,
-    condition_of_machine,
-    controller_of,
-    created_of,
-    deleting_since,
-    failure_of,
-    node_of,
-    phase_of,
-    uid_of,
-    waits_for,
-)
-from activities.cluster.objects.machine_reading import Subject, cluster_of, find_check, machines_of
-from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, MACHINE_ROLE_LABEL, MASTER_ROLE, decode_machine
+from activities.cluster.objects.machine_reading import LiveMachine, Subject, cluster_of, find_check, find_machine, machines_of
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.statuses.common import Said
 from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
 from activities.cluster.report.telling import SUCCEEDED
@@ -73,19 +60,21 @@ from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.objects.machine_apis import CLUSTER_API, machine_api
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
-from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
+from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.requests import KEEPING_WORDS
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.errors import PolicyError
+from policy.values.machine_apis import CLUSTER_API, machine_api
 from policy.values.object_refs import Dialect, ObjectRef
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write."""
+
+LONGEST_FAILURE = 300
 
 WAITING = "WaitingForRemediation"
 """The reason by which Cluster API's owners know that it is their turn."""
@@ -110,17 +99,17 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         if node is not None and request.node_uid and request.node_uid != node.view.uid:
             told = f"uid {node.view.uid}, asked for was {request.node_uid}"
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
-        ref, document = await self._machine_for(request, node)
-        if node is None and document is None and not request.adopts:
+        machine = await self._machine_for(request, node)
+        if node is None and machine is None and not request.adopts:
             raise failure(ErrorType.NOT_FOUND, f"{request.node}: there is neither a Node nor a Machine of that name")
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         require_kind(need, OF_A_REMEDIATION)
         need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile
         named = bool(request.strategies) or request.ladder is not None
-        check = await self._check(need, ref, node.view if node is not None else None, named=named)
-        owner = controller_of(document) if document is not None else ""
-        ladder, refused = self._ladder(request, check, node, document)
-        refused = refused or _forgotten(request, node, document)
+        view = machine.view if machine is not None else None
+        check = await self._check(need, view, node.view if node is not None else None, named=named)
+        ladder, refused = self._ladder(request, check, node, view)
+        refused = refused or _forgotten(request, node, view)
         mark = readable_mark(node.view) if node is not None else None
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, activity.info().workflow_run_id or "")
         return RemediationPin(
@@ -129,21 +118,21 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             ladder=ladder,
             refused=refused,
             check_uid=check.uid if check is not None else "",
-            machine=ref if document is not None else None,
-            machine_uid=uid_of(document) if document is not None else "",
-            owner=owner,
-            control_plane=_of_control_plane(node, document),
+            machine=machine.ref if machine is not None else None,
+            machine_uid=view.uid if view is not None else "",
+            owner=view.controller if view is not None else "",
+            control_plane=(view is not None and view.control_plane) or (node is not None and node.view.control_plane),
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),
             remembers=(
-                annotations_of(document).get(LAST_REMEDIATION_ANNOTATION, "") if document is not None else "",
+                view.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if view is not None else "",
                 node.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if node is not None else "",
             ),
         )
 
-    async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> tuple[ObjectRef | None, JsonObject | None]:
+    async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> LiveMachine | None:
         """The Machine it is about: the one that was named, else the Node's own."""
         refs: list[ObjectRef | None] = [request.machine] if request.machine is not None else []
         if not refs and node is not None:
@@ -152,15 +141,15 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             namespace, _, name = request.node.removeprefix(MACHINE).partition("/")
             refs = [*machines_named(namespace, name)]
         for ref in refs:
-            document = await self._machine(ref) if ref is not None else None
-            if ref is None or document is None:
+            found = await self._machine(ref) if ref is not None else None
+            if found is None:
                 continue
-            if request.machine_uid and uid_of(document) != request.machine_uid:
-                raise failure(ErrorType.TARGET_CHANGED, f"{ref.key}: another Machine has that name now")
-            return ref, document
-        return None, None
+            if request.machine_uid and found.view.uid != request.machine_uid:
+                raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
+            return found
+        return None
 
-    async def _check(self, need: Need, machine: ObjectRef | None, node: NodeView | None, *, named: bool) -> HealthCheck | None:
+    async def _check(self, need: Need, machine: MachineView | None, node: NodeView | None, *, named: bool) -> HealthCheck | None:
         """The need's check; for a person's wish the first that covers the target, since it says by what to remediate. named: a
         person has named the steps."""
         if need.kind is NeedKind.CHECK:
@@ -184,7 +173,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {told}")
         return None
 
-    async def _covers(self, check: HealthCheck, node: NodeView, machine: ObjectRef | None) -> bool:
+    async def _covers(self, check: HealthCheck, node: NodeView, machine: MachineView | None) -> bool:
         if check.of_machines and machine is None:
             return False
         machines = await machines_of(self._connections, check, node.name) if check.of_machines else ()
@@ -192,7 +181,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         return any(rules_of(check).covers(target) for target in subject.targets(node))
 
     def _ladder(
-        self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, document: JsonObject | None
+        self, request: RemediationInput, check: HealthCheck | None, node: LiveNode | None, machine: MachineView | None
     ) -> tuple[tuple[Step, ...], str]:
         """What the scanner has worked out, what a person names, what the check says, or the deletion of its Machine."""
         if request.ladder is not None:
@@ -202,8 +191,8 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             named = read_strategies(words, subject=request.node, field="strategies") if words else None
             body = Body(
                 has_node=node is not None,
-                phase=phase_of(document) if document is not None else None,
-                owner=controller_of(document) if document is not None else "",
+                phase=machine.phase if machine is not None else None,
+                owner=machine.controller if machine is not None else "",
             )
             return possible(check, body, named, live=True)
         except PolicyError as error:
@@ -216,19 +205,18 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
         await self._require_leave(request, f"asking for the remediation of {request.machine.key}")
 
-        def compose(machine: JsonObject) -> dict[str, tuple[Said, Said] | None]:
-            owner = controller_of(machine)
+        def compose(machine: MachineView) -> dict[str, tuple[Said, Said] | None]:
+            owner = machine.controller
             if owner.partition("/")[0] not in REPLACING_OWNERS:
                 expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
                 raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
-            stands = condition_of_machine(machine, OWNER_REMEDIATED)
-            if deleting_since(machine) is not None or stands.get("status") == "False":
+            if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
             _require_not_kept(machine, request.machine)
             in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
             said = Said(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
-            if condition_of_machine(machine, SUCCEEDED).get("status") != "False":
+            if not _is_false(machine, SUCCEEDED):
                 sick = Said(status="False", reason=REQUESTED, message=f"incident {request.target.incident}")
                 wanted[SUCCEEDED] = (sick, sick)
             return wanted
@@ -250,11 +238,11 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             values = {EXTERNAL_REMEDIATION_ANNOTATION: None, STRATEGY_ANNOTATION: None}
             return await self._annotate(request.machine, request.machine_uid, values)
 
-        def compose(machine: JsonObject) -> dict[str, tuple[Said, Said] | None]:
-            stands = condition_of_machine(machine, OWNER_REMEDIATED)
-            if deleting_since(machine) is not None or stands.get("status") != "False":
+        def compose(machine: MachineView) -> dict[str, tuple[Said, Said] | None]:
+            if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
                 return {}
-            ours = condition_of_machine(machine, SUCCEEDED).get("reason") == REQUESTED
+            stands = machine.condition(SUCCEEDED)
+            ours = stands is not None and stands.reason == REQUESTED
             return {OWNER_REMEDIATED: None, SUCCEEDED: None} if ours else {OWNER_REMEDIATED: None}
 
         return await self._write_conditions(request, compose, "its owner is asked no more")
@@ -271,14 +259,14 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         connection, path = self._place(request.machine)
         for _ in range(ATTEMPTS):
             machine = await self._machine(request.machine)
-            if machine is None or uid_of(machine) != request.machine_uid:
+            if machine is None or machine.view.uid != request.machine_uid:
                 return ActResult(changed=False, detail=f"{request.machine.key} is gone")
-            wanted = compose(machine)
+            wanted = compose(machine.view)
             if not wanted:
                 return ActResult(changed=False, detail=f"{done} already")
             older = request.machine.api_version.endswith(f"/{V1BETA1}")
-            status = machine_conditions(machine.get("status") or {}, wanted, self._clock(), older=older)
-            metadata = {"uid": uid_of(machine), "resourceVersion": machine["metadata"]["resourceVersion"]}
+            status = machine_conditions(machine.document.get("status") or {}, wanted, self._clock(), older=older)
+            metadata = {"uid": machine.view.uid, "resourceVersion": machine.view.resource_version}
             try:
                 await connection.patch_merge(f"{path}/status", {"metadata": metadata, "status": status})
             except ObjectConflict:
@@ -293,21 +281,21 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         """A Machine of that name with another uid is a successor, never the patient."""
         require_cluster(request.target.cluster, self._cluster)
         machine = await self._machine(request.machine)
-        patient = machine if machine is not None and uid_of(machine) == request.machine_uid else None
-        going = deleting_since(patient) if patient is not None else request.since
+        patient = machine.view if machine is not None and machine.view.uid == request.machine_uid else None
+        going = patient.deleting_since if patient is not None else request.since
         replacement = await self._successor(request, going) if going is not None else None
         if patient is None:
             scaled_down = await self._scaled_down(request) if replacement is None else ""
             return Followed(gone=True, replacement=replacement, scaled_down=scaled_down)
-        asked = condition_of_machine(patient, OWNER_REMEDIATED)
+        asked = patient.condition(OWNER_REMEDIATED) or Condition(type=OWNER_REMEDIATED, status="")
         return Followed(
-            deleting=deleting_since(patient) is not None,
-            deleting_since=deleting_since(patient),
-            phase=phase_of(patient),
-            waits=waits_for(patient) if deleting_since(patient) is not None else "",
-            owner_status=str(asked.get("status", "")),
-            owner_reason=str(asked.get("reason", "")),
-            owner_message=str(asked.get("message", "")),
+            deleting=patient.deleting,
+            deleting_since=patient.deleting_since,
+            phase=patient.phase,
+            waits=patient.deletion_waits,
+            owner_status=asked.status,
+            owner_reason=asked.reason,
+            owner_message=asked.message,
             replacement=replacement,
         )
 
@@ -317,52 +305,47 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         found = [
             machine
             for machine in await self._siblings(request)
-            if (made := created_of(machine)) is not None and made >= since and uid_of(machine) != request.machine_uid
+            if machine.created is not None and machine.created >= since and machine.uid != request.machine_uid
         ]
         if (named := next((each for each in found if _remembers(each, request)), None)) is not None:
             return await self._as_replacement(request, named)
         blank = [
-            each for each in found if not {LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION} & annotations_of(each).keys()
+            each for each in found if not {LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION} & each.annotations.keys()
         ]
-        blank.sort(key=lambda each: (created_of(each) or since, each["metadata"]["name"]))
+        blank.sort(key=lambda each: (each.created or since, each.name))
         for machine in blank:
             if request.memory:
-                ref = replace(request.machine, name=machine["metadata"]["name"])
-                done = await self._annotate(
-                    ref, uid_of(machine), {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True
-                )
+                ref = replace(request.machine, name=machine.name)
+                done = await self._annotate(ref, machine.uid, {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True)
                 if not done.changed:
                     continue
             return await self._as_replacement(request, machine)
         return None
 
-    async def _siblings(self, request: FollowRequest) -> list[JsonObject]:
-        resource = resource_of(request.machine)
+    async def _siblings(self, request: FollowRequest) -> list[MachineView]:
+        resource, decoding = resource_of(request.machine), machine_decoding(api_of(request.machine))
         try:
             connection = self._connection_of(request.machine.api_version)
-            listed = await connection.list_objects(resource.path(namespace=request.machine.namespace))
+            pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
+            listed = [item.value async for page in pages for item in decoding.items(page.body)]
         except ObjectNotFound:
             return []
-        return [
-            {"apiVersion": request.machine.api_version, **machine}
-            for machine in listed
-            if request.owner and controller_of(machine) == request.owner and deleting_since(machine) is None
-        ]
+        return [each for each in listed if request.owner and each.controller == request.owner and not each.deleting]
 
-    async def _as_replacement(self, request: FollowRequest, machine: JsonObject) -> Replacement:
-        node = await find_node(self._connection, name) if (name := node_of(machine)) else None
+    async def _as_replacement(self, request: FollowRequest, machine: MachineView) -> Replacement:
+        node = await find_node(self._connection, name) if (name := machine.node_name) else None
         if node is not None and request.memory and LAST_REMEDIATION_ANNOTATION not in node.annotations:
             await self._remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
         ready = node is not None and node.view.ready
         return Replacement(
-            machine=machine["metadata"]["name"],
-            uid=uid_of(machine),
+            machine=machine.name,
+            uid=machine.uid,
             node=name,
             ready=ready,
-            failed=failure_of(machine) or ("" if ready else await self._judged(request, machine, node)),
+            failed=machine.failed[:LONGEST_FAILURE] or ("" if ready else await self._judged(request, machine, node)),
         )
 
-    async def _judged(self, request: FollowRequest, document: JsonObject, node: LiveNode | None) -> str:
+    async def _judged(self, request: FollowRequest, machine: MachineView, node: LiveNode | None) -> str:
         """Why the check of its predecessor calls the successor unhealthy, "" where it does not (yet)."""
         found = await find_check(self._connections, Need(kind=NeedKind.CHECK, check=request.check)) if request.check else None
         check = _parsed(found) if found is not None else None
@@ -372,7 +355,6 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         if not check.of_machines:
             target = Target(request.target.pinned.node, node=view)
         else:
-            machine = decode_machine(orjson.dumps(document), check.dialect)
             target = Target(machine.key, node=view, machine=machine)
             target.cluster = await cluster_of(self._connections, check) if check.dialect is Dialect.CLUSTER_API else None
         if target.node is None and target.machine is None:
@@ -451,9 +433,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         connection, path = self._place(ref)
         for _ in range(ATTEMPTS):
             machine = await self._machine(ref)
-            if machine is None or uid_of(machine) != uid:
+            if machine is None or machine.view.uid != uid:
                 return ActResult(changed=False, detail=f"{ref.key} is gone")
-            there = annotations_of(machine)
+            there = machine.view.annotations
             if (only_if_absent and any(key in there for key in values)) or (
                 instead_of and any(there.get(key) != instead_of for key in values)
             ):
@@ -462,9 +444,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             if not differing:
                 return ActResult(changed=False, detail="so already")
             if unless_kept:
-                _require_not_kept(machine, ref)
+                _require_not_kept(machine.view, ref)
             in_time(not_after, self._clock(), f"annotating {ref.key}")
-            metadata = {"uid": uid, "resourceVersion": machine["metadata"]["resourceVersion"], "annotations": differing}
+            metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
             try:
                 await connection.patch_merge(path, {"metadata": metadata})
             except ObjectConflict:
@@ -473,30 +455,26 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             return ActResult(changed=True, detail=said)
         raise failure(ErrorType.TRANSIENT, f"{ref.key} was written by others {ATTEMPTS} times meanwhile")
 
-    async def _machine(self, ref: ObjectRef) -> JsonObject | None:
-        connection, path = self._place(ref)
-        try:
-            return await connection.get(path)
-        except ObjectNotFound:
-            return None
+    async def _machine(self, ref: ObjectRef) -> LiveMachine | None:
+        return await find_machine(self._connections, ref)
 
     def _place(self, ref: ObjectRef) -> tuple[ClusterConnection, str]:
         return self._connection_of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
 
 
-def _require_not_kept(machine: JsonObject, ref: ObjectRef) -> None:
+def _require_not_kept(machine: MachineView, ref: ObjectRef) -> None:
     """Nobody asks for it to be kept, on the very version that is written (S20, S27): on a Machine alone no look at its Node shows
     that."""
-    there = annotations_of(machine)
+    there = machine.annotations
     if there.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
         raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {PRESERVE_ANNOTATION} preserves it")
     if kept := next((each for each in (SKIP_ANNOTATION, PAUSED_ANNOTATION) if each in there), ""):
         raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {kept} keeps it out of remediation")
 
 
-def _remembers(machine: JsonObject, request: FollowRequest) -> bool:
+def _remembers(machine: MachineView, request: FollowRequest) -> bool:
     """Whether it was told of this remediation already, by us or by its owner."""
-    there = annotations_of(machine)
+    there = machine.annotations
     for annotation in (LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION):
         if annotation not in there:
             continue
@@ -511,11 +489,11 @@ def _remembers(machine: JsonObject, request: FollowRequest) -> bool:
     return False
 
 
-def _forgotten(request: RemediationInput, node: LiveNode | None, machine: JsonObject | None) -> str:
+def _forgotten(request: RemediationInput, node: LiveNode | None, machine: MachineView | None) -> str:
     """Why what the scan made of its past does not hold any more, "" where it does. A check of Nodes goes by the Node's word."""
     there: Mapping[str, str] = {}
     if request.machine is not None and machine is not None:
-        there = annotations_of(machine)
+        there = machine.annotations
     elif node is not None:
         there = node.annotations
     now = there.get(LAST_REMEDIATION_ANNOTATION, "")
@@ -531,7 +509,6 @@ def _parsed(document: JsonObject) -> HealthCheck | None:
         return None
 
 
-def _of_control_plane(node: LiveNode | None, machine: JsonObject | None) -> bool:
-    labels = (machine["metadata"].get("labels") or {}) if machine is not None else {}
-    marked = CONTROL_PLANE_LABEL in labels or labels.get(MACHINE_ROLE_LABEL) == MASTER_ROLE
-    return marked or (node is not None and node.view.control_plane)
+def _is_false(machine: MachineView, kind: str) -> bool:
+    found = machine.condition(kind)
+    return found is not None and found.status == "False"

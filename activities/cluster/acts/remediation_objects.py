@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import msgspec
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
@@ -18,19 +17,18 @@ from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.leases import cluster_lease_problem
-from activities.cluster.api.machine_paths import in_management_cluster, resource_of
+from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
-from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import switched_off_node
 from policy.episode.fencing_requests import SUCCEEDED
 from policy.episode.vetoes import veto_of
-from policy.objects.machine_apis import CLUSTER_API, machine_api
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
@@ -50,7 +48,7 @@ from policy.remediation.objects import (
 )
 from policy.values.errors import PolicyError
 from policy.values.moments import moment_of, written
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import ObjectRef
 
 ATTEMPTS = 5
 """So often others may change an object between our read and our write, or an answer may be lost."""
@@ -334,14 +332,10 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
     async def _machine(self, wanted: Wanted) -> MachineView:
         assert wanted.machine is not None
         ref = wanted.machine
-        dialect = Dialect.CLUSTER_API if machine_api(ref.api_version) is CLUSTER_API else Dialect.OPENSHIFT
-        try:
-            path = resource_of(ref).path(ref.name, namespace=ref.namespace)
-            machine = decode_machine(await self._connection_of(ref.api_version).get_bytes(path), dialect)
-        except ObjectNotFound as error:
-            raise failure(ErrorType.TARGET_CHANGED, f"{ref.key} is gone") from error
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
+        read = await find_machine(self._connections, ref)
+        if read is None:
+            raise failure(ErrorType.TARGET_CHANGED, f"{ref.key} is gone")
+        machine = read.view
         if machine.uid != wanted.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{ref.key}: another Machine has that name now")
         veto = "its deletion was asked for" if machine.deleting else machine.kept_out

@@ -1,6 +1,6 @@
 """Where the objects of the three Machine APIs are: resources, the versions that a server may have of them, and the connection.
 
-The APIs themselves are a table in `policy/objects/machine_apis.py`; all other kinds are in `paths.py`.
+The APIs themselves are a table in `policy/values/machine_apis.py`; all other kinds are in `paths.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from activities.cluster.api.paths import Resource, in_version
 from activities.errors import ErrorType, failure
-from policy.objects.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
+from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MachineApi, machine_api
 from policy.values.object_refs import ObjectRef
 
 C_co = TypeVar("C_co", covariant=True)
@@ -53,13 +53,18 @@ def versions_of(resource: Resource) -> tuple[Resource, ...]:
     return (resource, *(in_version(resource, each) for each in others if each != own))
 
 
-def resource_of(ref: ObjectRef) -> Resource:
-    """The kind of a Machine, by its group and in its version. Errors: InvalidConfig for what is no Machine."""
-    api, version = machine_api(ref.api_version), ref.api_version.partition("/")[2]
-    if ref.kind != "Machine" or api is None or not version:
+def api_of(ref: ObjectRef) -> MachineApi:
+    """Of which API a Machine is. Errors: InvalidConfig for what is no Machine."""
+    api = machine_api(ref.api_version)
+    if ref.kind != "Machine" or api is None or not ref.api_version.partition("/")[2]:
         expected = ", ".join(sorted(each.group for each in MACHINE_APIS))
         raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: expected a Machine of {expected}")
-    return in_version(MACHINES[api], version)
+    return api
+
+
+def resource_of(ref: ObjectRef) -> Resource:
+    """The kind of a Machine, by its group and in its version. Errors: InvalidConfig for what is no Machine."""
+    return in_version(MACHINES[api_of(ref)], ref.api_version.partition("/")[2])
 
 
 def machines_named(namespace: str, name: str) -> list[ObjectRef]:

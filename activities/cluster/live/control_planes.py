@@ -22,11 +22,11 @@ from activities.cluster.api.paths import (
     PODS,
 )
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.machines_decoding import CONTROL_PLANE_LABEL, decode_cluster, machine_decoding
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.checks.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
-from policy.objects.machine_apis import CLUSTER_API
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
 from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
@@ -43,7 +43,7 @@ from policy.remediation.control_plane import (
     objection_to,
 )
 from policy.values.fields import Fields
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API
 
 PLACES = (
     ("kube-system", "component in (etcd,kube-apiserver)"),
@@ -168,7 +168,7 @@ class _Owners:
 
 async def _of_owner(connection: ClusterConnection, machine: MachineView | None) -> _Owners | None:
     """None for a Machine that no KubeadmControlPlane looks after, and for one whose owner is not there any more."""
-    if machine is None or machine.dialect is not Dialect.CLUSTER_API:
+    if machine is None or machine.api is not CLUSTER_API:
         return None
     kind, _, name = machine.controller.partition("/")
     if kind != KUBEADM_CONTROL_PLANES.kind:
@@ -190,8 +190,8 @@ async def _owner(connection: ClusterConnection, namespace: str, name: str) -> Js
 
 
 async def _machines(connection: ClusterConnection, machine: MachineView) -> tuple[MachineView, ...]:
-    decoding = machine_decoding(Dialect.CLUSTER_API)
-    query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{CONTROL_PLANE_LABEL}"}
+    decoding = machine_decoding(CLUSTER_API)
+    query = {"labelSelector": f"{CLUSTER_NAME_LABEL}={machine.cluster_name},{','.join(CLUSTER_API.member_labels)}"}
     for version in versions_of(MACHINES[CLUSTER_API]):
         found: list[MachineView] = []
         try:
@@ -209,7 +209,7 @@ async def _cluster(connection: ClusterConnection, member: Member) -> WorkloadClu
         return member.cluster
     annotations = member.node.annotations if member.node is not None else {}
     name, namespace = annotations.get(CLUSTER_NAME_ANNOTATION, ""), annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
-    if member.machine is not None and member.machine.dialect is Dialect.CLUSTER_API:
+    if member.machine is not None and member.machine.api is CLUSTER_API:
         name, namespace = member.machine.cluster_name, member.machine.namespace
     if not (name and namespace):
         return None

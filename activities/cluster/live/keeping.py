@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import msgspec
-import orjson
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
@@ -19,17 +18,18 @@ from activities.cluster.api.paths import PRESERVATION_POLICIES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.owning import machine_of
 from activities.cluster.objects.livenode import LiveNode, find_node
-from activities.cluster.objects.overriding import overridden
-from activities.cluster.objects.preservation_decoding import FoundMachine, deployment_of, mcm_machine, node_alone, other_machine
+from activities.cluster.objects.machine_reading import find_machine
+from activities.cluster.objects.machine_sets import deployment_of, overridden
 from activities.errors import ErrorType, failure
-from policy.objects.machine_apis import CLUSTER_API, MCM, machine_api
+from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation.held import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overriding import Overridden, Override
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import Deployment, labels_of
 from policy.values.errors import PolicyError
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.machine_apis import MCM
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,22 +79,22 @@ class Keeping:
 
         machine: None where nobody has said which it is; then it is found by its Node.
         """
-        found, document, deployment = None, None, None
         machine = machine or await self._machine_of(node)
-        if machine is not None:
-            document = await self._machine(machine)
-            if document is not None:
-                found = _decoded(machine, document)
-                deployment = await self._deployment(machine, found)
+        read = await find_machine(self._connections, machine) if machine is not None else None
+        found, deployment = (read.view if read is not None else None), None
+        if read is not None and found is not None:
+            if found.preservation_problem:
+                raise failure(ErrorType.INVALID_CONFIG, f"{read.ref.key}: {found.preservation_problem}")
+            deployment = await self._deployment(read.ref, found)
         pools, problem = await self._pools()
-        name = (found.held.node_name if found is not None else "") or node
+        name = (found.node_name if found is not None else "") or node
         live = await find_node(self._nodes, name) if name else None
         held = _held(found, live.view if live is not None else None)
         if held is None:
             return Sight(held=None)
         if unhealthy and not held.failed:
             held = replace(held, failed=unhealthy, phase=MachinePhase.FAILED)
-        if deployment is not None:
+        if deployment is not None and not held.deployment:
             held = replace(held, deployment=deployment.name)
         labels = labels_of(held, deployment)
         pool = next((each for each in pools if each.matches(labels)), None)
@@ -104,8 +104,8 @@ class Keeping:
         return Sight(
             held=held,
             node=live,
-            machine=document,
-            owner=found.owner if found is not None else "",
+            machine=read.document if read is not None else None,
+            owner=found.controller if found is not None else "",
             timeout=pool.timeout if pool is not None else own or DEFAULT_TIMEOUT,
             problem=problem,
         )
@@ -123,16 +123,10 @@ class Keeping:
             return None
         return await machine_of(live, self._nodes, self._machines)
 
-    async def _machine(self, ref: ObjectRef) -> JsonObject | None:
-        try:
-            return await self.connection_of(ref).get(self.path_of(ref))
-        except ObjectNotFound:
-            return None
-
-    async def _deployment(self, ref: ObjectRef, found: FoundMachine) -> Deployment | None:
+    async def _deployment(self, ref: ObjectRef, found: MachineView) -> Deployment | None:
         """What the set says that it is a replica of; the MachineDeployment above it where there is one."""
-        kind, _, name = found.owner.partition("/")
-        if kind != MACHINE_SETS[MCM].kind or machine_api(ref.api_version) is not MCM:
+        kind, _, name = found.controller.partition("/")
+        if kind != MACHINE_SETS[MCM].kind or found.api is not MCM:
             return Deployment(name=name) if name else None
         try:
             path = MACHINE_SETS[MCM].path(name, namespace=ref.namespace)
@@ -166,22 +160,12 @@ class Keeping:
         return [pool for _, pool in sorted(pools.items())], problem
 
 
-def _decoded(ref: ObjectRef, document: JsonObject) -> FoundMachine:
-    try:
-        if machine_api(ref.api_version) is MCM:
-            return mcm_machine(document)
-        dialect = Dialect.CLUSTER_API if machine_api(ref.api_version) is CLUSTER_API else Dialect.OPENSHIFT
-        return other_machine(orjson.dumps(document), dialect)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
-
-
-def _held(found: FoundMachine | None, node: NodeView | None) -> Held | None:
-    if found is not None:
-        return replace(found.held, node=node)
+def _held(machine: MachineView | None, node: NodeView | None) -> Held | None:
+    if machine is not None:
+        return Held.of(machine, node)
     if node is None:
         return None
-    try:
-        return node_alone(node)
-    except ValueError as error:
-        raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {error}") from error
+    held = Held.alone(node)
+    if held.expiry_problem:
+        raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {held.expiry_problem}")
+    return held

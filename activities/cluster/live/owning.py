@@ -16,11 +16,11 @@ from activities.cluster.api.machine_paths import MACHINES, ref_in, versions_of
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.livenode import LiveNode
-from activities.cluster.objects.machines_decoding import NODE_LABEL, decode_machine
+from activities.cluster.objects.machines_decoding import decode_machine
 from activities.errors import ErrorType, failure
 from policy.checks.inventory import CAPI_MACHINE_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, OPENSHIFT_MACHINE_ANNOTATION
-from policy.objects.machine_apis import CLUSTER_API, MCM, OPENSHIFT
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
+from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class _Place:
 
     connection: ClusterConnection
     resource: Resource
-    dialect: Dialect
+    api: MachineApi
     namespace: str
     name: str
 
@@ -46,18 +46,18 @@ def _named(annotations: Mapping[str, str], nodes: ClusterConnection, machines: C
     places = []
     namespace, _, name = annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "").partition("/")
     if namespace and name:
-        places.append(_Place(nodes, MACHINES[OPENSHIFT], Dialect.OPENSHIFT, namespace, name))
+        places.append(_Place(nodes, MACHINES[OPENSHIFT], OPENSHIFT, namespace, name))
     namespace, name = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""), annotations.get(CAPI_MACHINE_ANNOTATION, "")
     if namespace and name:
         versions = versions_of(MACHINES[CLUSTER_API])
-        places += [_Place(machines, resource, Dialect.CLUSTER_API, namespace, name) for resource in versions]
+        places += [_Place(machines, resource, CLUSTER_API, namespace, name) for resource in versions]
     return places
 
 
 async def _refers_to(place: _Place, node: str) -> bool:
     path = place.resource.path(place.name, namespace=place.namespace)
     try:
-        machine = decode_machine(await place.connection.get_bytes(path), place.dialect)
+        machine = decode_machine(await place.connection.get_bytes(path), place.api)
     except ObjectNotFound:
         return False
     except (msgspec.MsgspecError, ValueError) as error:
@@ -68,7 +68,7 @@ async def _refers_to(place: _Place, node: str) -> bool:
 async def _labelled(node: str, nodes: ClusterConnection) -> ObjectRef | None:
     """One that is being deleted gives way to its successor of the same name."""
     try:
-        found = await nodes.list_objects(MACHINES[MCM].path(), label=(NODE_LABEL, node))
+        found = await nodes.list_objects(MACHINES[MCM].path(), label=(MCM.node_label, node))
     except ObjectNotFound:
         return None  # the kind is not installed
     stay = [document["metadata"] for document in found if not document["metadata"].get("deletionTimestamp")]

@@ -23,13 +23,14 @@ import msgspec
 from activities.cluster.api.refusals import Status
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.preservation.held import CONDITION
+from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.moments import moment_of
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-READ_OUT = frozenset({CONDITION})
+READ_OUT = frozenset({CONDITION, OWNER_REMEDIATED})
 """Types of conditions whose messages are read."""
 
 LONGEST_PROBLEM = 200

@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import MACHINES, resource_of, versions_of
+from activities.cluster.api.machine_paths import MACHINES, api_of, resource_of, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CONFIG_MAPS,
@@ -22,14 +24,9 @@ from activities.cluster.api.paths import (
     in_version,
 )
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.machines_decoding import (
-    NODE_LABEL,
-    decode_cluster,
-    decode_machine,
-    labelled_machine,
-    machine_decoding,
-)
+from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
 from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
@@ -43,10 +40,10 @@ from policy.checks.inventory import (
 from policy.checks.targets import MACHINE, Target
 from policy.dialects import parse
 from policy.episode.needs import Need
-from policy.objects.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from policy.values.object_refs import Dialect, ObjectRef
 
 PLURALS = {
@@ -60,6 +57,15 @@ LONGEST_LABEL = 63
 
 OF_NODES = (NODE_HEALTH_CHECKS.kind, CONFIG_MAPS.kind)
 """The kinds of health checks that know no Machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveMachine:
+    """A Machine as just read: what decisions use, and the whole object, since an edit must know what a view leaves out."""
+
+    ref: ObjectRef
+    view: MachineView
+    document: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,19 @@ class Subject:
     def machines_of(self, node: NodeView | None) -> list[MachineView]:
         """Without those whose Node of that name is in another cluster."""
         return [machine for machine in self.machines if node is None or of_one_cluster(machine, node)]
+
+
+async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
+    """That Machine as it is now, None where there is none of that name. Errors: InvalidConfig for what is no Machine."""
+    resource, api = resource_of(ref), api_of(ref)
+    try:
+        document = await connections.of(ref.api_version).get(resource.path(ref.name, namespace=ref.namespace))
+    except ObjectNotFound:
+        return None
+    try:
+        return LiveMachine(ref=ref, view=read_machine(document, api), document=document)
+    except msgspec.MsgspecError as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
 
 
 async def find_check(connections: Readers, need: Need | None) -> JsonObject | None:
@@ -139,7 +158,7 @@ async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject
         body = await connections.of(resource.api_version).get_bytes(resource.path(own, namespace=namespace))
     except ObjectNotFound:
         return Subject(of_machines=True, cluster=cluster)
-    machine = decode_machine(body, check.dialect)
+    machine = decode_machine(body, _api(check))
     found = (machine,) if _of_its_cluster(machine, check) and not machine.node_name else ()
     return Subject(of_machines=True, machines=found, cluster=cluster)
 
@@ -162,7 +181,7 @@ async def _named_by_the_node(connections: Readers, check: HealthCheck, node: str
         body = await connections.of(resource.api_version).get_bytes(resource.path(name, namespace=check.ref.namespace))
     except ObjectNotFound:
         return None
-    machine = decode_machine(body, check.dialect)
+    machine = decode_machine(body, _api(check))
     return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
 
 
@@ -174,17 +193,17 @@ async def _named_by_annotation(connections: Readers, node: str) -> MachineView |
     except ObjectNotFound:
         return None
     annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
-    places = [(connections.machines, version, Dialect.CLUSTER_API) for version in versions_of(MACHINES[CLUSTER_API])]
+    places = [(connections.machines, version, CLUSTER_API) for version in versions_of(MACHINES[CLUSTER_API])]
     name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
     namespace = str(annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""))
     if not (name and namespace):
-        places = [(connections.nodes, MACHINES[OPENSHIFT], Dialect.OPENSHIFT)]
+        places = [(connections.nodes, MACHINES[OPENSHIFT], OPENSHIFT)]
         namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
     if not (name and namespace):
         return None
-    for reader, resource, dialect in places:
+    for reader, resource, api in places:
         try:
-            machine = decode_machine(await reader.get_bytes(resource.path(name, namespace=namespace)), dialect)
+            machine = decode_machine(await reader.get_bytes(resource.path(name, namespace=namespace)), api)
         except ObjectNotFound:
             continue
         return machine if machine.node_name in {"", node} else None
@@ -196,16 +215,16 @@ async def _labelled(connection: ApiReader, node: str) -> tuple[MachineView, ...]
     if len(node) > LONGEST_LABEL:
         return ()  # no label can name it
     try:
-        listed = await connection.list_objects(MACHINES[MCM].path(), label=(NODE_LABEL, node))
+        listed = await connection.list_objects(MACHINES[MCM].path(), label=(MCM.node_label, node))
     except ObjectNotFound:
         return ()  # the kind is not installed
-    return tuple(map(labelled_machine, listed))
+    return tuple(read_machine(each, MCM) for each in listed)
 
 
 async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
     """All Machines of the node among those that the check may cover, found as a scan finds them."""
     resource = _machines(check)
-    decoding, pages = machine_decoding(check.dialect), connections.of(resource.api_version)
+    decoding, pages = machine_decoding(_api(check)), connections.of(resource.api_version)
     listed = [
         item.value
         async for page in pages.list_pages(resource.path(namespace=check.ref.namespace))
@@ -241,6 +260,10 @@ async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluste
         )
     except ObjectNotFound:
         return None
+
+
+def _api(check: HealthCheck) -> MachineApi:
+    return api_of(check.machine_ref("", ""))
 
 
 def _machines(check: HealthCheck) -> Resource:

@@ -33,23 +33,24 @@ from activities.cluster.api.paths import (
     VOLUME_ATTACHMENTS,
     Resource,
 )
+from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import ATTACHMENT_DECODING, NAME_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
 from activities.cluster.objects.fencing_requests import FencingRequests
-from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.watch.preservation_watches import PreservationWatches
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
-from policy.objects.machine_apis import named
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import Remediation
 from policy.preservation.book import PreservationBook
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Watches:
         )
         """What asks for nodes, and from the first such object on the leader Lease of the controller that it is made for."""
         self._companions: dict[Dialect, tuple[Following, ...]] = {}
-        self._machines: dict[Dialect, Following] = {}
+        self._machines: dict[MachineApi, Following] = {}
         self._remediations: dict[tuple[str, str], Following] = {}
         """What checks here have had created, by group and kind: a node that has one is not yet well (medik8s)."""
         self._remediations_elsewhere: dict[tuple[str, str], Following] = {}
@@ -133,7 +134,7 @@ class Watches:
             clock=clock,
             on_change=on_change,
             on_state=on_state,
-            on_pool=self._follow_machines,
+            on_pool=partial(self._follow_machines, OPENSHIFT, CLUSTER_API),  # a pool may have the Machines of either
             limits=limits,
         )
         servers = {id(each): each for each in (connection, self.machines)}.values()
@@ -153,7 +154,7 @@ class Watches:
         self._refused_since: dict[Following, float] = {}
         self._started = False
         if self._book.has_pools:
-            self._follow_machines()
+            self._follow_machines(OPENSHIFT, CLUSTER_API)
 
     def __iter__(self) -> Iterator[Following]:
         """Everything that is followed now."""
@@ -182,7 +183,7 @@ class Watches:
         """What is followed over the other connection; nothing where there is only one."""
         if self.machines is self._connection:
             return []
-        theirs = [self._machines[Dialect.CLUSTER_API]] if Dialect.CLUSTER_API in self._machines else []
+        theirs = [self._machines[CLUSTER_API]] if CLUSTER_API in self._machines else []
         return [self._policies[Dialect.CLUSTER_API], *theirs, *self._companions.get(Dialect.CLUSTER_API, ())]
 
     def here(self) -> list[Following]:
@@ -216,8 +217,9 @@ class Watches:
         return min((each for each in left if each > 0), default=None)
 
     def _needed_by(self, reflector: Following) -> tuple[Dialect, ...]:
+        judged = {api.name: machines for api, machines in self._machines.items()}
         for dialect, policy in self._policies.items():
-            if reflector in (policy, self._machines.get(dialect), *self._companions.get(dialect, ())):
+            if reflector in (policy, judged.get(dialect), *self._companions.get(dialect, ())):
                 return (dialect,)
         if reflector in (*self._requests, *self._preservations, *self._remediations.values()):
             return ()  # what can't be listed of another controller can't be created either
@@ -306,11 +308,11 @@ class Watches:
             self._accompany(Dialect.NODE_FENCING)
         self._changed(lambda: self.intake.put_config_map(name, found))
 
-    def _machine_changed(self, dialect: Dialect, key: str, machine: MachineView | None) -> None:
-        self._preservations.other_machine_changed(self._machines[dialect].resource, key, machine)
+    def _machine_changed(self, api: MachineApi, key: str, machine: MachineView | None) -> None:
+        self._preservations.machine_changed(self._machines[api].resource, key, machine)
         if machine is None:
             namespace, _, name = key.partition("/")
-            self._changed(lambda: self._ledger.remove_machine(machine_key(dialect, namespace, name)))
+            self._changed(lambda: self._ledger.remove_machine(machine_key(api, namespace, name)))
         else:
             self._changed(lambda: self._ledger.put_machine(machine, self._clock()))
 
@@ -387,21 +389,19 @@ class Watches:
         companions: tuple[Following, ...] = ()
         if dialect in LEADER_LEASES:
             companions += (self._leader(LEADER_LEASES[dialect], there, partial(self._leader_changed, dialect)),)
-        self._follow_machines(dialect)
+        self._follow_machines(*(api for api in (OPENSHIFT, CLUSTER_API) if api.name == dialect))
         if dialect is Dialect.CLUSTER_API:
             companions += (self._reflector(CAPI_CLUSTERS, CLUSTER_DECODING, self._cluster_changed),)
         self._companions[dialect] = companions
         self._begin(companions)
 
-    def _follow_machines(self, *dialects: Dialect) -> None:
-        """Of those systems, by default of both: a pool may have the Machines of either. They stay followed."""
-        for dialect in dialects or (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
-            api = named(dialect)
-            if dialect in self._machines or api is None:
-                continue
-            changed = partial(self._machine_changed, dialect)
-            self._machines[dialect] = self._reflector(MACHINES[api], machine_decoding(dialect), changed)
-            self._begin((self._machines[dialect],))
+    def _follow_machines(self, *apis: MachineApi) -> None:
+        """Of those APIs, which stay followed."""
+        for api in apis:
+            if api not in self._machines:
+                changed = partial(self._machine_changed, api)
+                self._machines[api] = self._reflector(MACHINES[api], machine_decoding(api), changed)
+                self._begin((self._machines[api],))
 
     def _follow_remediations(self, check: HealthCheck) -> None:
         """What the check's templates make, whoever makes it; it stays followed."""

@@ -30,8 +30,9 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from activities.cluster.live.nodelease import IDENTITY, NODE_LEASE_NAMESPACE
+from activities.cluster.objects.clusters_decoding import decode_cluster, decode_remediation
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.machines_decoding import decode_cluster, decode_machine, decode_remediation
+from activities.cluster.objects.machines_decoding import decode_machine
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
@@ -39,7 +40,6 @@ from policy.checks.retries import RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.objects.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
 from policy.objects.surroundings import ETCD_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.lineage import DEFAULT_RETRIES
@@ -47,8 +47,9 @@ from policy.scan.ledger import Ledger
 from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
 from policy.values.moments import moment_of
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import ObjectRef
 
 CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
 
@@ -184,9 +185,8 @@ class OfflineCluster:
         if _is(ref, NODES):
             return lambda body: partial(ledger.put_node, decode_node(body), now)
         api = machine_api(ref.api_version)
-        if ref.kind == "Machine" and api in {OPENSHIFT, CLUSTER_API}:
-            dialect = Dialect(api.name)
-            return lambda body: partial(ledger.put_machine, decode_machine(body, dialect), now)
+        if ref.kind == "Machine" and (api is OPENSHIFT or api is CLUSTER_API):
+            return lambda body: partial(ledger.put_machine, decode_machine(body, api), now)
         if _is(ref, CAPI_CLUSTERS):
             return lambda body: partial(ledger.put_cluster, decode_cluster(body), now)
         return None

@@ -15,20 +15,20 @@ from typing import Any
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, ref_in
 from activities.cluster.api.paths import (
     PRESERVATION_POLICIES,
     Resource,
 )
 from activities.cluster.objects.decoding import OBJECT_DECODING, Decoding
-from activities.cluster.objects.preservation_decoding import MCM_MACHINE_DECODING, FoundMachine, deployment_of, held_of
+from activities.cluster.objects.machine_sets import deployment_of
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.watch.reflector import Reflector, WatchLimits
-from policy.objects.machine_apis import MCM
 from policy.objects.machines import MachineView
 from policy.preservation.book import PreservationBook
 from policy.preservation.pools import read_policy
 from policy.values.errors import PolicyError
-from policy.values.object_refs import ObjectRef
+from policy.values.machine_apis import MCM
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class PreservationWatches:
 
         self._reflectors = (
             following(PRESERVATION_POLICIES, OBJECT_DECODING, self._policy_changed),
-            following(MACHINES[MCM], MCM_MACHINE_DECODING, self._machine_changed),
+            following(MACHINES[MCM], machine_decoding(MCM), partial(self.machine_changed, MACHINES[MCM])),
             following(MACHINE_SETS[MCM], OBJECT_DECODING, partial(self._set_changed, MACHINE_SETS[MCM])),
             following(MACHINE_DEPLOYMENTS[MCM], OBJECT_DECODING, partial(self._set_changed, MACHINE_DEPLOYMENTS[MCM])),
         )
@@ -83,29 +83,15 @@ class PreservationWatches:
             return ""
         return f"PreservationPolicies can't be listed: {policies.problem or 'their first list is still to come'}"
 
-    def other_machine_changed(self, resource: Resource, key: str, machine: MachineView | None) -> None:
-        """A Machine of OpenShift or Cluster API, None for one that is gone. resource: in the version that the server knows."""
-        if machine is None or machine.unreadable:
+    def machine_changed(self, resource: Resource, key: str, machine: MachineView | None) -> None:
+        """A Machine, None for one that is gone. resource: in the version that the server knows."""
+        if machine is None:
             self._changed(lambda: self._book.remove_machine(key))
             return
-        try:
-            held = held_of(machine)
-        except ValueError as error:
-            log.warning("Machine %s is left out of preservation: %s", key, error)
-            return
-        ref = ObjectRef(api_version=resource.api_version, kind="Machine", name=machine.name, namespace=machine.namespace)
-        self._changed(lambda: self._book.put_machine(ref, held, machine.controller, self._clock()))
-
-    def _machine_changed(self, key: str, found: FoundMachine | None) -> None:
-        if found is None:
-            self._changed(lambda: self._book.remove_machine(key))
-            return
-        if found.problem:
-            log.warning("Machine %s is left out of preservation: %s", key, found.problem)
-            return
-        held = found.held
-        ref = ObjectRef(api_version=MACHINES[MCM].api_version, kind="Machine", name=held.machine, namespace=held.namespace)
-        self._changed(lambda: self._book.put_machine(ref, held, found.owner, self._clock()))
+        if machine.preservation_problem:
+            log.warning("Machine %s is left out of preservation: %s", key, machine.preservation_problem)
+        ref = ref_in(resource, machine.namespace, machine.name)
+        self._changed(lambda: self._book.put_machine(ref, machine, self._clock()))
 
     def _set_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
         name = key.rpartition("/")[2]

@@ -26,9 +26,10 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.nodelease import NODE_LEASE_NAMESPACE
+from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
-from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, remediation_decoding
+from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.offline import Mistake, OfflineCluster
 from activities.errors import ErrorType, failure
@@ -37,10 +38,10 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.objects.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.values.object_refs import Dialect, ObjectRef
 
 T = TypeVar("T")
@@ -87,11 +88,9 @@ async def take_snapshot(
         for obj in await _listed(cluster, connection, resource):
             cluster.put(obj, resource.plural)
     owned = False
-    for dialect, holder, resource in (
-        (Dialect.OPENSHIFT, connection, MACHINES[OPENSHIFT]),
-        (Dialect.CLUSTER_API, elsewhere, MACHINES[CLUSTER_API]),
-    ):
-        for machine in await _tried(cluster, holder, resource, machine_decoding(dialect)) if dialect in dialects else ():
+    for api, holder in ((OPENSHIFT, connection), (CLUSTER_API, elsewhere)):
+        resource = MACHINES[api]
+        for machine in await _tried(cluster, holder, resource, machine_decoding(api)) if api.name in dialects else ():
             _note_unreadable(cluster, resource, machine)
             cluster.ledger.put_machine(machine, now)
             owned |= machine.controller.startswith(f"{OWNERS_OWN}/")

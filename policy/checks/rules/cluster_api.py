@@ -27,6 +27,7 @@ from policy.checks.verdicts import (
 )
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION, MachineView, WorkloadCluster
 from policy.values.durations import go_duration
+from policy.values.machine_apis import CLUSTER_API
 from policy.values.moments import RESOLUTION, later, written
 
 # Reasons of the condition HealthCheckSucceeded, as Cluster API writes them.
@@ -62,7 +63,7 @@ class ClusterApiRules:
         machine = target.machine
         return (
             machine is not None
-            and machine.dialect is self._check.dialect
+            and machine.api is CLUSTER_API
             and machine.namespace == self._check.ref.namespace
             and machine.cluster_name == self._check.cluster_name
             and self._check.selector.matches(machine.labels)

@@ -15,6 +15,7 @@ from policy.checks.targets import Target
 from policy.checks.verdicts import DELETING, RECOVERING, Health, Standing, Verdict, by_conditions, offences, unread, watched
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
 from policy.values.durations import format_duration
+from policy.values.machine_apis import OPENSHIFT
 from policy.values.moments import RESOLUTION, later, written
 
 MACHINE_FAILED = "MachineFailed"
@@ -39,7 +40,7 @@ class OpenShiftRules:
         machine = target.machine
         return (
             machine is not None
-            and machine.dialect is self._check.dialect
+            and machine.api is OPENSHIFT
             and machine.namespace == self._check.ref.namespace
             and self._check.selector.matches(machine.labels)
         )

@@ -10,7 +10,8 @@ import pytest
 from policy.checks.inventory import Inventory
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API
+from policy.values.machine_apis import OPENSHIFT as OPENSHIFT_API
 from tests.policy.builders import a_node
 
 OPENSHIFT = {"machine.openshift.io/machine": "machines/m"}
@@ -18,7 +19,7 @@ CAPI = {"cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/cluster-namespace": "
 
 
 def a_machine(name: str = "m", **fields: Any) -> MachineView:
-    values: dict[str, Any] = {"dialect": Dialect.OPENSHIFT, "namespace": "machines", "cluster_name": "c"} | fields
+    values: dict[str, Any] = {"api": OPENSHIFT_API, "namespace": "machines", "cluster_name": "c"} | fields
     return MachineView(name=name, **values)
 
 
@@ -45,8 +46,8 @@ def node_of(inventory: Inventory, machine: MachineView) -> str:
         (a_machine(node_name="gone"), [a_node("n", annotations=OPENSHIFT)], ""),
         (a_machine(), [a_node("n", annotations=OPENSHIFT)], "n"),
         (a_machine(), [a_node("n", annotations={"machine.openshift.io/machine": "others/m"})], ""),
-        (a_machine(dialect=Dialect.CLUSTER_API), [a_node("n", annotations=CAPI)], "n"),
-        (a_machine(dialect=Dialect.CLUSTER_API), [a_node("n", annotations=CAPI | {"cluster.x-k8s.io/cluster-name": "d"})], ""),
+        (a_machine(api=CLUSTER_API), [a_node("n", annotations=CAPI)], "n"),
+        (a_machine(api=CLUSTER_API), [a_node("n", annotations=CAPI | {"cluster.x-k8s.io/cluster-name": "d"})], ""),
         (a_machine(provider_id="sim:///n"), [a_node("n")], "n"),
         (a_machine(provider_id="sim:///n"), [a_node("n"), a_node("o", provider_id="sim:///n")], ""),
         (a_machine(), [a_node("n", provider_id="")], ""),
@@ -88,7 +89,7 @@ def test_a_reference_that_is_written_later_takes_the_place_of_a_guess() -> None:
 
 def test_the_nodes_of_a_cluster_are_seen_once_one_of_them_says_so() -> None:
     """Else a management cluster's Machines would all seem to have lost their Nodes."""
-    machine = a_machine(dialect=Dialect.CLUSTER_API, node_name="n")
+    machine = a_machine(api=CLUSTER_API, node_name="n")
     inventory = filled(machine, a_node("other"), sees_all_nodes=False)
     assert "no Node here belongs to the Cluster machines/c" in inventory.machines[machine.key].unseen
     touched = inventory.put_node(a_node("other", annotations=CAPI))
@@ -99,7 +100,7 @@ def test_the_nodes_of_a_cluster_are_seen_once_one_of_them_says_so() -> None:
 
 
 def test_a_cluster_touches_its_own_machines_only() -> None:
-    machines = [a_machine("m", dialect=Dialect.CLUSTER_API), a_machine("o", dialect=Dialect.CLUSTER_API, cluster_name="d")]
+    machines = [a_machine("m", api=CLUSTER_API), a_machine("o", api=CLUSTER_API, cluster_name="d")]
     inventory = filled(*machines)
     cluster = WorkloadCluster(namespace="machines", name="c")
     assert [each.target.name for each in inventory.put_cluster(cluster) or ()] == ["m"]

@@ -13,6 +13,7 @@ from policy.objects.machines import REMEDIATE_ANNOTATION, MachineView, WorkloadC
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
 from policy.scan.report import CheckReport
+from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_check, a_node, ago
 from tests.policy.pools import PROD, cluster_api
@@ -34,7 +35,7 @@ def a_machine_check(dialect: Dialect) -> HealthCheck:
 def a_machine(dialect: Dialect, number: int, **fields: Any) -> MachineView:
     cluster = "blue" if dialect is Dialect.CLUSTER_API else ""
     return MachineView(
-        dialect=dialect,
+        api=named(dialect),  # type: ignore[arg-type]
         namespace="m",
         name=f"machine-{number}",
         node_name=f"node-{number}",

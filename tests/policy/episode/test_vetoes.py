@@ -13,12 +13,12 @@ from policy.scan.candidates import failing
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.scan.report import Candidate
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import OPENSHIFT
 from tests.policy.builders import NOW, a_check, a_node
 
 NODE = "node-1"
 SICK = a_node(NODE, "Unknown", 60)
-MACHINE = MachineView(dialect=Dialect.OPENSHIFT, namespace="machines", name="m-1", node_name=NODE, controller="MachineSet/set")
+MACHINE = MachineView(api=OPENSHIFT, namespace="machines", name="m-1", node_name=NODE, controller="MachineSet/set")
 
 
 def tainted(key: str, value: str = "") -> NodeView:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView, Taint
 from policy.preservation.book import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationBook, PreservationNeed
 from policy.preservation.held import (
@@ -20,17 +21,22 @@ from policy.preservation.held import (
     SCALE_DOWN_DISABLED_OURS,
     STOPPED,
     TAINT,
-    Held,
-    MachinePhase,
 )
+from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
+from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from policy.values.selectors import Selector
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=72)
 SETTLED = timedelta(seconds=5)
+
+
+LAST = {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY}
+WRITTEN = {LAST_APPLIED_ANNOTATION: "now", PRIORITY_ANNOTATION: KEPT_ON_REQUEST, PRIORITY_OURS: KEPT_ON_REQUEST}
+"""What a machine carries that is kept, once everything is written."""
 
 
 class Fleet:
@@ -57,18 +63,17 @@ class Fleet:
         self.book.put_node(view)
 
     def machine(self, number: int, *, failed: bool = False, now: datetime = NOW, **changes: object) -> None:
-        phase = MachinePhase.FAILED if failed else MachinePhase.RUNNING
-        held = Held(
-            key=f"shoot/m-{number}",
-            machine=f"m-{number}",
+        machine = MachineView(
+            api=MCM,
             namespace="shoot",
+            name=f"m-{number}",
             node_name=f"n-{number}",
-            phase=phase,
-            failed="its phase is Failed" if failed else "",
+            phase="Failed" if failed else "Running",
             created=NOW - timedelta(hours=100 - number),
+            controller="MachineSet/set",
         )
-        ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=held.machine, namespace="shoot")
-        self.book.put_machine(ref, replace(held, **changes), "MachineSet/set", now)  # type: ignore[arg-type]
+        ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=machine.name, namespace="shoot")
+        self.book.put_machine(ref, replace(machine, **changes), now)  # type: ignore[arg-type]
 
     def kept(self, number: int, *, expiry: datetime = LATER) -> None:
         """Preserved on request, with everything written."""
@@ -76,7 +81,11 @@ class Fleet:
         said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
         words = {PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
         self.node(number, conditions=(said,), **words)
-        self.machine(number, expiry=expiry, annotations={LAST_APPLIED_ANNOTATION: "now"})
+        self.machine(
+            number,
+            expiry=expiry,
+            annotations=WRITTEN,
+        )
 
     def needs(self, now: datetime = NOW) -> list[PreservationNeed]:
         found, _ = self.book.needs(now, lambda node: self.said.get(node, ""), self.said)
@@ -177,7 +186,7 @@ def test_a_quiet_machine_that_changes_all_the_time_is_remembered_once() -> None:
     fleet = Fleet()
     fleet.kept(1)
     for turn in range(3000):
-        fleet.machine(1, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now", "turn": str(turn)})
+        fleet.machine(1, expiry=LATER, annotations=WRITTEN | {"turn": str(turn)})
         fleet.actions()
     assert len(fleet.book._ends) < 2000
     assert fleet.book.next_due(NOW) == LATER
@@ -188,7 +197,12 @@ def test_a_quiet_machine_that_fails_is_to_be_drained() -> None:
     fleet = Fleet()
     fleet.kept(1)
     assert fleet.actions() == {}
-    fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
+    fleet.machine(
+        1,
+        failed=True,
+        expiry=LATER,
+        annotations=WRITTEN,
+    )
     assert fleet.actions() == {"n-1": "drain"}
 
 
@@ -197,7 +211,12 @@ def test_a_wish_to_cut_off_a_quiet_machine_that_failed_is_heard_once() -> None:
     stamp = LATER.strftime("%Y-%m-%dT%H:%M:%SZ")
     said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"{DRAINED} Machine preserved until {stamp}.")
     words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true", PRESERVE_ANNOTATION: "now"}
-    fleet.machine(1, failed=True, expiry=LATER, annotations={LAST_APPLIED_ANNOTATION: "now"})
+    fleet.machine(
+        1,
+        failed=True,
+        expiry=LATER,
+        annotations=WRITTEN,
+    )
     fleet.node(1, conditions=(said,), tainted=True, **words)
     assert fleet.actions() == {}
     fleet.node(1, conditions=(said,), tainted=True, **words, **{ISOLATE_ANNOTATION: "true"})
@@ -226,7 +245,7 @@ def test_a_lower_cap_releases_the_surplus_by_name() -> None:
         words = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
         fleet.node(number, conditions=(said,), tainted=True, **words)
         expiry = LATER + timedelta(hours=number)
-        fleet.machine(number, failed=True, expiry=expiry, annotations={PRESERVE_ANNOTATION: "auto-preserved"})
+        fleet.machine(number, failed=True, expiry=expiry, annotations={PRESERVE_ANNOTATION: "auto-preserved"} | LAST)
     (need,) = fleet.needs(NOW + SETTLED)
     assert (need.victim, need.action, bool(need.released)) == ("n-1", "terminate", True)
 

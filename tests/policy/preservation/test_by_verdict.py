@@ -430,9 +430,8 @@ def test_a_machine_that_only_its_health_check_calls_failed_is_kept_as_a_machine(
     for name, node in (("m1", "n-1"), ("m2", "")):
         view: MachineView = a_machine(name, Dialect.OPENSHIFT, node_name=node, phase="Running")
         fleet.ledger.put_machine(view, NOW)
-        held = Held(key=f"{view.namespace}/{name}", machine=name, namespace=view.namespace, node_name=node, labels=view.labels)
         ref = ObjectRef(api_version="machine.openshift.io/v1beta1", kind="Machine", name=name, namespace=view.namespace)
-        fleet.book.put_machine(ref, held, view.controller, NOW)
+        fleet.book.put_machine(ref, view, NOW)
     fleet.put(a_node("n-1", "Unknown", 60, labels={}))
     found = fleet.scan()
     assert {(victim, need.machine.name if need.machine else "") for victim, need in found.needs.items()} == {

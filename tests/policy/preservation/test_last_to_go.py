@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.objects.preservation_decoding import MARKED_AT_ANNOTATION, mcm_machine, other_machine
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.deciding import Automatic, Decision, decide
 from policy.preservation.effects import effects
@@ -23,7 +23,7 @@ from policy.preservation.last_to_go import (
     priority_of,
     said_to_go_first,
 )
-from policy.values.object_refs import Dialect
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.preserved_objects import carried_out
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -129,39 +129,32 @@ def test_a_priority_is_read_as_its_controller_reads_it(text: str | None, priorit
     assert priority_of(text) == priority
 
 
-def of_mcm(**annotations: str) -> Held:
-    metadata = {"name": "w", "namespace": "s", "uid": "u", "annotations": annotations}
-    return mcm_machine({"metadata": metadata, "status": {"currentStatus": {"phase": "Running"}}}).held
-
-
-def other(dialect: Dialect, **annotations: str) -> Held:
-    quoted = ", ".join(f'"{key}": "{value}"' for key, value in annotations.items())
-    body = f'{{"metadata": {{"name": "w", "namespace": "s", "annotations": {{{quoted}}}}}, "status": {{"phase": "Running"}}}}'
-    return other_machine(body.encode(), dialect).held
+def of(api: MachineApi, **annotations: str) -> Held:
+    return Held.of(MachineView(api=api, namespace="s", name="w", phase="Running", annotations=annotations))
 
 
 def test_where_there_is_no_lever_nothing_is_written() -> None:
     """OpenShift and Cluster API: no word says "last"."""
-    for dialect in (Dialect.OPENSHIFT, Dialect.CLUSTER_API):
-        machine = other(dialect, **{PRESERVE_ANNOTATION: "now"})
+    for api in (OPENSHIFT, CLUSTER_API):
+        machine = of(api, **{PRESERVE_ANNOTATION: "now"})
         decision = decided(machine)
         assert (decision.preserved, decision.warnings) == (True, ())
         assert set(effects(decision).machine) == set()
-    assert set(effects(decided(of_mcm(**{PRESERVE_ANNOTATION: "now"}))).machine) == {PRIORITY_ANNOTATION, PRIORITY_OURS}
+    assert set(effects(decided(of(MCM, **{PRESERVE_ANNOTATION: "now"}))).machine) == {PRIORITY_ANNOTATION, PRIORITY_OURS}
 
 
 @pytest.mark.parametrize(
     ("machine", "marked"),
     [
-        (other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: ""}), "marked"),
-        (other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: "yes"}), "yes"),
-        (other(Dialect.CLUSTER_API, **{OPENSHIFT_DELETE[0]: "yes"}), ""),
-        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[0]: "yes"}), "yes"),
-        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[1]: "yes"}), "yes"),
-        (other(Dialect.OPENSHIFT, **{OPENSHIFT_DELETE[0]: ""}), ""),
-        (other(Dialect.OPENSHIFT, **{CLUSTER_API_DELETE: ""}), ""),
-        (of_mcm(**{MARKED_AT_ANNOTATION: "2026-11-21T12:00:00Z"}), "2026-11-21T12:00:00Z"),
-        (of_mcm(**{CLUSTER_API_DELETE: ""}), ""),
+        (of(CLUSTER_API, **{CLUSTER_API_DELETE: ""}), "marked"),
+        (of(CLUSTER_API, **{CLUSTER_API_DELETE: "yes"}), "yes"),
+        (of(CLUSTER_API, **{OPENSHIFT_DELETE[0]: "yes"}), ""),
+        (of(OPENSHIFT, **{OPENSHIFT_DELETE[0]: "yes"}), "yes"),
+        (of(OPENSHIFT, **{OPENSHIFT_DELETE[1]: "yes"}), "yes"),
+        (of(OPENSHIFT, **{OPENSHIFT_DELETE[0]: ""}), ""),
+        (of(OPENSHIFT, **{CLUSTER_API_DELETE: ""}), ""),
+        (of(MCM, **{MCM.goes_first[0]: "2026-11-21T12:00:00Z"}), "2026-11-21T12:00:00Z"),
+        (of(MCM, **{CLUSTER_API_DELETE: ""}), ""),
     ],
 )
 def test_a_wish_that_it_goes_first_is_read_as_its_controller_reads_it(machine: Held, marked: str) -> None:
@@ -171,7 +164,7 @@ def test_a_wish_that_it_goes_first_is_read_as_its_controller_reads_it(machine: H
 
 def test_a_wish_that_it_goes_first_stays_and_is_said_while_it_is_kept() -> None:
     """S26, S28: the number of replicas beats preservation."""
-    machine = other(Dialect.CLUSTER_API, **{CLUSTER_API_DELETE: "", PRESERVE_ANNOTATION: "now"})
+    machine = of(CLUSTER_API, **{CLUSTER_API_DELETE: "", PRESERVE_ANNOTATION: "now"})
     decision = decided(machine)
     (warning,) = decision.warnings
     assert CLUSTER_API_DELETE in warning

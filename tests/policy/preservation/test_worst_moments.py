@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.automatic import choose
 from policy.preservation.book import PreservationBook
@@ -15,6 +16,7 @@ from policy.preservation.effects import effects
 from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
 from policy.preservation.survey import Deployment, survey
+from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
 
@@ -143,14 +145,24 @@ def test_s24_a_mistake_in_a_pool_releases_nothing() -> None:
     assert (decision.action is Action.TERMINATE, decision.automatic) == (False, Automatic.NOTHING)
 
 
+KEPT = MachineView(
+    api=MCM,
+    namespace="s",
+    name="w",
+    node_name="n",
+    phase="Failed",
+    annotations={PRESERVE_ANNOTATION: "auto-preserved"},
+    expiry=NOW + HOURS,
+    controller="MachineDeployment/d",
+)
+
+
 def test_s24_through_the_book() -> None:
     book = PreservationBook()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
-    assert kept.node is not None
     book.put_deployment("MachineDeployment/d", Deployment(name="d"))
-    book.put_node(kept.node)
-    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
+    book.put_machine(ref, KEPT, NOW - HOURS)
     book.put_pool("all", read_policy(PRESERVATION_POLICY))
     assert [need.released for need in book.needs(NOW, lambda _: "")[0]] in ([], [""])
     book.put_pool("all", None, "PreservationPolicy/all: a typo")
@@ -161,11 +173,9 @@ def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
     book = PreservationBook()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    kept = replace(held(**{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW + HOURS)
-    assert kept.node is not None
     book.put_deployment("MachineDeployment/d", Deployment(name="d"))
-    book.put_node(kept.node)
-    book.put_machine(ref, replace(kept, node=None), "MachineDeployment/d", NOW - HOURS)
+    book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
+    book.put_machine(ref, KEPT, NOW - HOURS)
     assert [bool(need.released) for need in book.needs(NOW, lambda _: "")[0]] == [True]
     doubted, _ = book.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
     assert not any(need.released or need.action == "terminate" for need in doubted)

@@ -31,9 +31,9 @@ from policy.remediation.control_plane import (
     read_strategy,
     taking_of,
 )
+from policy.values import machine_apis
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
-from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_node
 
 ALL = frozenset({ETCD_MEMBER, ETCD_POD, *COMPONENTS})
@@ -224,7 +224,7 @@ def machines(*well: str, total: int = 3, told: frozenset[str] = ALL, **fields: o
     """m1 and so on, of a KubeadmControlPlane, each with its Node n1 and so on."""
     return [
         MachineView(
-            dialect=Dialect.CLUSTER_API,
+            api=machine_apis.CLUSTER_API,
             namespace="clusters",
             name=f"m{number}",
             node_name=f"n{number}",

@@ -40,6 +40,7 @@ from policy.remediation.remedies import RESTORING, Action
 from policy.scan.evaluation import ORPHANED, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.report import ReportParts
+from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
@@ -157,7 +158,7 @@ def machines(draw: st.DrawFn, dialect: Dialect, name: str) -> MachineView:
         if draw(st.booleans()):
             conditions = (*conditions, Condition(type="InfrastructureReady", status="True", since=draw(moments)))
     return MachineView(
-        dialect=dialect,
+        api=named(dialect),  # type: ignore[arg-type]
         namespace="elsewhere" if once_in(draw, 12) else NAMESPACE,
         name=name,
         labels={"pool": draw(st.sampled_from(["a", "b"]))},

@@ -1,7 +1,8 @@
-"""The sets above a Machine that is being deleted, or is gone, read live: who has overridden its preservation.
+"""MachineSets and MachineDeployments: what they say of their Machines, and who has overridden the preservation of one.
 
-Reading only, and for people: what it means is `policy/preservation/overriding.py`. A preservation ends with its machine whether
-or not this can be read, so that a server that refuses it, or does not know the kind, is told of and hinders nothing.
+The latter is read live from the sets above a Machine that is being deleted, or is gone, and is for people: what it means is
+`policy/preservation/overriding.py`. A preservation ends with its machine whether or not this can be read, so that a server that
+refuses it, or does not know the kind, is told of and hinders nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import Any
 import msgspec
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import deployments_above, set_of
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.machines_decoding import WireMetadata, preserve_timeout
 from policy.preservation.overriding import Overridden, Override, Wanted, overridden_by
+from policy.preservation.survey import Deployment
 from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -24,27 +27,39 @@ REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-    creation_timestamp: Any = None
-    deletion_timestamp: Any = None
-
-
-class _Spec(msgspec.Struct):
+class _SetSpec(msgspec.Struct, rename="camel"):
     replicas: int | None = None
+    auto_preserve_failed_machine_max: int | None = None
+    template: _Template | None = None
+
+
+class _Template(msgspec.Struct):
+    metadata: dict[str, Any] | None = None
+    spec: _TemplateSpec | None = None
+
+
+class _TemplateSpec(msgspec.Struct, rename="camel"):
+    machine_preserve_timeout: Any = None
 
 
 class _Set(msgspec.Struct):
-    metadata: _Metadata
-    spec: _Spec | None = None
+    metadata: WireMetadata
+    spec: _SetSpec | None = None
+
+
+def deployment_of(document: JsonObject) -> tuple[Deployment, str]:
+    """What a MachineDeployment or MachineSet of machine-controller-manager says of preservation, and what controls it. Raises
+    ValueError (msgspec's too)."""
+    found = msgspec.convert(document, _Set)
+    spec = found.spec or _SetSpec()
+    cap = spec.auto_preserve_failed_machine_max or 0
+    if cap < 0:
+        raise ValueError(f"$.spec.autoPreserveFailedMachineMax: expected a whole number of at least 0, got {cap}")
+    template = spec.template or _Template()
+    labels = dict(found.metadata.labels or {})
+    labels |= {key: value for key, value in (template.metadata or {}).get("labels", {}).items() if isinstance(value, str)}
+    timeout = preserve_timeout(template.spec.machine_preserve_timeout if template.spec is not None else None)
+    return Deployment(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller
 
 
 async def overridden(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
@@ -60,15 +75,16 @@ async def _read(connection: ClusterConnection, machine: ObjectRef, owner: str) -
     if found_set is None or (own := await _one(connection, found_set[0], machine.namespace, found_set[1])) is None:
         return overridden_by(None)
     sets, name = found_set
-    above = _controller(own.metadata)
+    above = own.metadata.controller
+    kind, _, above_name = above.partition("/")
     deployments = deployments_above(machine)
-    if deployments is None or above is None or above.kind != deployments.kind:
+    if deployments is None or kind != deployments.kind:
         return overridden_by(_wanted(sets, own))
-    deployment = await _one(connection, deployments, machine.namespace, above.name)
+    deployment = await _one(connection, deployments, machine.namespace, above_name)
     if deployment is None:
         return overridden_by(_wanted(sets, own))
     found = [msgspec.convert(each, _Set) for each in await connection.list_objects(sets.path(namespace=machine.namespace))]
-    others = [each for each in found if _controller(each.metadata) == above and each.metadata.name != name]
+    others = [each for each in found if each.metadata.controller == above and each.metadata.name != name]
     return overridden_by(_wanted(sets, own), _wanted(deployments, deployment), [_wanted(sets, each) for each in others])
 
 
@@ -77,10 +93,6 @@ async def _one(connection: ClusterConnection, resource: Resource, namespace: str
         return msgspec.convert(await connection.get(resource.path(name, namespace=namespace)), _Set)
     except ObjectNotFound:
         return None
-
-
-def _controller(metadata: _Metadata) -> _Owner | None:
-    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
 
 
 def _wanted(resource: Resource, found: _Set) -> Wanted:

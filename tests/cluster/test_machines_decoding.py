@@ -1,0 +1,217 @@
+"""What one Machine says, whosever it is: whose, whether it goes and what holds that up, whether it will ever work, until when it
+is kept. And that there is one decoder of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from activities.cluster.api.machine_paths import set_of
+from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
+from policy.objects.machines import MachineView
+from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi
+from policy.values.object_refs import ObjectRef
+
+DELETED = "2026-11-21T12:00:00Z"
+
+
+def a_machine(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
+    """As a live read has it; and as a watch does, which is the same."""
+    metadata = {"name": "m", "namespace": "n"} | fields.pop("metadata", {})
+    document = {"apiVersion": f"{api.group}/{api.versions[0]}", "kind": "Machine", "metadata": metadata, **fields}
+    view = read_machine(document, api)
+    [item] = machine_decoding(api).items(orjson.dumps({"items": [document]}))
+    assert view == decode_machine(orjson.dumps(document), api) == item.value
+    return view
+
+
+def going(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
+    """One whose deletion was asked for."""
+    return a_machine(api, **{**fields, "metadata": {"deletionTimestamp": DELETED} | fields.get("metadata", {})})
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (
+            going(CLUSTER_API, status={"conditions": [{"type": "Deleting", "status": "True", "message": "Drain: 2 pods left"}]}),
+            "Deleting: Drain: 2 pods left",
+        ),
+        (
+            going(status={"conditions": [{"type": "Drained", "status": "False", "reason": "Draining"}]}),
+            "Drained: Draining",
+        ),
+        (
+            going(CLUSTER_API, metadata={"annotations": {"pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "ada"}}),
+            "its hooks pre-drain.delete.hook.machine.cluster.x-k8s.io/backup",
+        ),
+        (
+            going(spec={"lifecycleHooks": {"preDrain": [{"name": "EtcdQuorumOperator", "owner": "etcd"}]}}),
+            "its hooks preDrain EtcdQuorumOperator",
+        ),
+        (going(metadata={"finalizers": ["machine.machine.openshift.io"]}), "its finalizers machine.machine.openshift.io"),
+        (going(status={"conditions": [{"type": "Drained", "status": "True", "reason": "Drained"}]}), ""),
+        (going(), ""),
+    ],
+    ids=["drain of Cluster API", "drain of OpenShift", "hook", "lifecycle hook", "finalizer", "drained", "nothing"],
+)
+def test_what_its_deletion_waits_for_is_told(machine: MachineView, said: str) -> None:
+    """Drain, hooks, instance and object: whichever it is that does not go on."""
+    assert machine.deletion_waits == said
+
+
+def test_nothing_is_waited_for_where_no_deletion_was_asked_for() -> None:
+    assert a_machine(metadata={"finalizers": ["machine.machine.openshift.io"]}).deletion_waits == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "failed"),
+    [
+        (a_machine(status={"phase": "Failed"}), "its phase is Failed"),
+        (a_machine(status={"phase": "Failed", "errorMessage": "gone"}), "its phase is Failed (gone)"),
+        (a_machine(status={"phase": "Running"}), ""),
+        (a_machine(MCM, status={"currentStatus": {"phase": "Failed"}}), "its phase is Failed"),
+        (
+            a_machine(MCM, status={"currentStatus": {"phase": "Failed"}, "lastOperation": {"description": "no quota"}}),
+            "its phase is Failed (no quota)",
+        ),
+        (a_machine(MCM, status={"currentStatus": {"phase": "Running"}, "lastOperation": {"description": "well"}}), ""),
+        (
+            a_machine(status={"errorReason": "InsufficientResources", "errorMessage": "quota"}),
+            "it reports a failure that it can't recover from (InsufficientResources: quota)",
+        ),
+        (
+            a_machine(CLUSTER_API, status={"failureMessage": "no image"}),
+            "it reports a failure that it can't recover from (no image)",
+        ),
+        (
+            a_machine(CLUSTER_API, status={"deprecated": {"v1beta1": {"failureReason": "CreateError", "failureMessage": "x"}}}),
+            "it reports a failure that it can't recover from (CreateError: x)",
+        ),
+    ],
+)
+def test_whether_it_will_ever_work(machine: MachineView, failed: str) -> None:
+    assert machine.failed == failed
+
+
+def test_the_newer_generation_of_a_condition_goes_first() -> None:
+    old = {"type": "OwnerRemediated", "status": "True"}
+    new = {"type": "OwnerRemediated", "status": "False", "message": "not yet"}
+    found = a_machine(CLUSTER_API, status={"v1beta2": {"conditions": [new]}, "conditions": [old]}).condition("OwnerRemediated")
+    assert found is not None
+    assert (found.status, found.message) == ("False", "not yet")
+    found = a_machine(CLUSTER_API, status={"deprecated": {"v1beta1": {"conditions": [old]}}}).condition("OwnerRemediated")
+    assert found is not None
+    assert found.status == "True"
+    assert a_machine().condition("OwnerRemediated") is None
+
+
+def test_its_node_phase_and_owner_in_each_spelling() -> None:
+    owners = [{"kind": "Other", "name": "x"}, {"kind": "MachineSet", "name": "s", "controller": True}]
+    machine = a_machine(metadata={"ownerReferences": owners}, status={"phase": "Running", "nodeRef": {"name": "node-1"}})
+    assert (machine.controller, machine.phase, machine.node_name) == ("MachineSet/s", "Running", "node-1")
+    theirs = a_machine(MCM, metadata={"labels": {"node": "node-2"}}, status={"currentStatus": {"phase": "Running"}})
+    assert (theirs.controller, theirs.phase, theirs.node_name) == ("", "Running", "node-2")
+    assert a_machine(MCM, status={"node": "node-3"}).node_name == "node-3"
+    assert a_machine(metadata={"labels": {"node": "node-2"}}).node_name == "", "a label of that name is only theirs"
+
+
+@pytest.mark.parametrize(
+    ("api", "label", "value", "member"),
+    [
+        (OPENSHIFT, "machine.openshift.io/cluster-api-machine-role", "master", True),
+        (OPENSHIFT, "machine.openshift.io/cluster-api-machine-role", "worker", False),
+        (OPENSHIFT, "cluster.x-k8s.io/control-plane", "", False),
+        (CLUSTER_API, "cluster.x-k8s.io/control-plane", "", True),
+        (CLUSTER_API, "machine.openshift.io/cluster-api-machine-role", "master", False),
+        (MCM, "cluster.x-k8s.io/control-plane", "", True),
+        (MCM, "machine.openshift.io/cluster-api-machine-role", "master", True),
+    ],
+)
+def test_s15_a_member_of_the_control_plane_is_known_by_its_label(api: MachineApi, label: str, value: str, member: bool) -> None:
+    assert a_machine(api, metadata={"labels": {label: value}}).control_plane is member
+
+
+@pytest.mark.parametrize("api", MACHINE_APIS, ids=str)
+def test_s18_what_a_machine_says_wrongly_of_its_preservation_hides_neither_it_nor_any_other(api: MachineApi) -> None:
+    """A word of one Machine that anybody may write must not make a whole list unreadable."""
+    bad: dict[str, Any] = {"metadata": {"name": "bad", "annotations": {"nodewarden.io/preserve-expiry": "soon"}}}
+    words = [bad]
+    if api is MCM:
+        words = [
+            {"metadata": {"name": "bad"}, "status": {"currentStatus": {"preserveExpiryTime": "soon"}}},
+            {"metadata": {"name": "bad"}, "spec": {"machinePreserveTimeout": "ever"}},
+            {"metadata": {"name": "bad"}, "spec": {"machinePreserveTimeout": "-1h"}},
+        ]
+    for word in words:
+        first, second = machine_decoding(api).items(orjson.dumps({"items": [word, {"metadata": {"name": "good"}}]}))
+        assert (first.value.name, first.value.expiry, bool(first.value.preservation_problem)) == ("bad", None, True)
+        assert (second.value.name, second.value.preservation_problem, second.value.unreadable) == ("good", "", "")
+
+
+@pytest.mark.parametrize(
+    ("api", "owner", "found"),
+    [
+        (OPENSHIFT, "MachineSet/s", True),
+        (CLUSTER_API, "MachineSet/s", True),
+        (MCM, "MachineSet/s", True),
+        (CLUSTER_API, "KubeadmControlPlane/s", False),
+        (OPENSHIFT, "", False),
+    ],
+)
+def test_only_a_machine_set_has_a_number_of_replicas_to_be_asked(api: MachineApi, owner: str, found: bool) -> None:
+    version = f"{api.group}/{api.versions[0]}"
+    ref = ObjectRef(api_version=version, kind="Machine", name="m", namespace="n")
+    place = set_of(ref, owner)
+    assert (place is not None) is found
+    assert place is None or (place[0].api_version, place[1]) == (version, "s")
+
+
+# One decoder ----------------------------------------------------------------------------------------------------------
+
+DECODER = "activities/cluster/objects/machines_decoding.py"
+
+ELSEWHERE = {
+    "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
+    "machinePreserveTimeout": {"activities/cluster/objects/machine_sets.py", "policy: pools.py"},  # of templates, and of Shoots
+    "preserveExpiryTime": {"activities/cluster/acts/preserving.py"},  # is written there
+    "failureMessage": {"policy: objects.py"},  # of remediation objects
+    "currentStatus": {
+        "activities/cluster/acts/preserving.py",
+        "policy: evidence.py",
+    },  # is written; and is quoted from what was kept
+    "lastOperation": {"policy: evidence.py"},
+}
+"""Who else may know a field of that name, and of which objects."""
+
+FIELDS = frozenset({"failureReason", "errorReason", "errorMessage", "nodeRef", "lifecycleHooks", *ELSEWHERE})
+"""By which a Machine would be read past its decoder."""
+
+
+def read_in(path: Path) -> Iterator[str]:
+    """Those of the fields that a module spells: as a text of its own, or as a field of a structure on the wire."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and node.value in FIELDS:
+            yield str(node.value)
+        if isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases):
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                    first, *words = line.target.id.split("_")
+                    if (spelled := first + "".join(word.capitalize() for word in words)) in FIELDS:
+                        yield spelled
+
+
+def test_a_machine_is_read_in_one_module() -> None:
+    root = Path(__file__).parents[2]
+    rooms = ("policy", "workflows", "activities", "workers", "starter")
+    found: dict[str, set[str]] = {field: set() for field in FIELDS}
+    for path in (each for room in rooms for each in (root / room).rglob("*.py")):
+        place = path.relative_to(root)
+        for field in read_in(path):
+            found[field].add(f"policy: {path.name}" if place.parts[0] == "policy" else str(place))
+    assert found == {field: {DECODER} | ELSEWHERE.get(field, set()) for field in FIELDS}
