@@ -105,6 +105,7 @@ class SimulatedCluster:
         platform = platform or ("ipmi" if bmc is not None else None)
         self._platform: type[Platform] | None = platform_named(platform) if platform is not None else None
         self.storage = SharedStorage()
+        self.address: ApiAddress
         self.nodes: dict[str, SimulatedNode] = {}
         self.hardware: Hardware | None = None
         secret_name = self._platform.secret_name if self._platform is not None else "bmc-credentials"
@@ -124,9 +125,7 @@ class SimulatedCluster:
         self._fleet = Fleet(self, options) if options is not None else None
         if options is not None and self._platform is not None and not self._platform.grows:
             raise PlatformError(f"the platform {platform} takes no machines while it runs, and Machines need that")
-        self._operators = Operators(
-            self, remediators, remediator_timings or RemediatorTimings(), machines=options.system if options is not None else ""
-        )
+        self._operators = Operators(self, self._fleet, remediators, remediator_timings or RemediatorTimings())
         self.disks: Disks = NetworkDisks()
         self._own_disks = own_disks
         self._mirror_pods = mirror_pods

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from simulator.client import ApiClient
+from simulator.contract import Cluster
 from simulator.controllers.kubeadm_control_plane import KubeadmControlPlanes
 from simulator.etcd import Etcd
-from simulator.informer import Informer
+from simulator.informer import Informer, MachineView
 from simulator.machine_systems.cluster_api import CLUSTER_NAME, ClusterApi
 from simulator.machine_systems.contract import annotation
 from simulator.machine_systems.control_plane import (
@@ -29,20 +29,16 @@ from simulator.machine_systems.control_plane import (
 from simulator.objects import JsonObject, name_of
 from simulator.tasks import Tasks
 
-if TYPE_CHECKING:
-    from simulator.cluster import SimulatedCluster
-    from simulator.machines import Fleet
-
 
 class ControlPlane:
     """`cluster.machines.control_plane`."""
 
-    def __init__(self, cluster: SimulatedCluster, fleet: Fleet, *, system: ClusterApi, zones: Sequence[str]) -> None:
+    def __init__(self, cluster: Cluster, view: MachineView, *, system: ClusterApi, zones: Sequence[str]) -> None:
         if not zones:
             raise ValueError("the cluster has no control-plane nodes that could be Machines: start it with control_planes=3")
         self.etcd = Etcd()
         self._cluster = cluster
-        self._fleet = fleet
+        self._view = view
         self._system = system
         self._zones = zones
         self._objects = Informer(cluster.client, KUBEADM_CONTROL_PLANES)
@@ -76,7 +72,7 @@ class ControlPlane:
 
     def replaces(self, machine: str) -> Attempt | None:
         """What is remembered on a replacement; None on every other Machine."""
-        return Attempt.read(annotation(self._fleet.machine(machine), REMEDIATION_FOR))
+        return Attempt.read(annotation(self._view.machines.get(f"{self._system.namespace}/{machine}"), REMEDIATION_FOR))
 
     async def limit_retries(self, **remediation: int) -> None:
         """Set maxRetry, retryPeriodSeconds, minHealthyPeriodSeconds; what is left out stays."""
@@ -89,8 +85,7 @@ class ControlPlane:
         self._objects.remember(await self._cluster.client.patch(path, {"status": status}))
 
     def _machines(self) -> list[JsonObject]:
-        machines = self._fleet.view.machines
-        return [each for each in machines if LABEL in (each["metadata"].get("labels") or {})]
+        return [each for each in self._view.machines if LABEL in (each["metadata"].get("labels") or {})]
 
     # Start, by the fleet
 
@@ -114,7 +109,7 @@ class ControlPlane:
         self._controller = KubeadmControlPlanes(
             client,
             self._cluster.view,
-            self._fleet.view,
+            self._view,
             self._objects,
             system=self._system,
             etcd=self.etcd,

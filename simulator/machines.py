@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from simulator.client import USER_AGENT, ApiError
+from simulator.contract import Cluster
 from simulator.control_plane import ControlPlane
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.controllers.machine import Instance, MachineEvent, Machines
@@ -30,9 +30,6 @@ from simulator.node import NodeFault
 from simulator.objects import JsonObject, name_of, uid_of
 from simulator.resources import NAMESPACES
 from simulator.tasks import Tasks
-
-if TYPE_CHECKING:
-    from simulator.cluster import SimulatedCluster
 
 CRDS = Path(__file__).parent / "crds"
 
@@ -101,7 +98,7 @@ class Instances:
     same and more for the Machines of one owner, a MachineSet by its name or `control-plane`.
     """
 
-    def __init__(self, cluster: SimulatedCluster, *, terminates_after: float = 1.0) -> None:
+    def __init__(self, cluster: Cluster, *, terminates_after: float = 1.0) -> None:
         self.refuses = False
         self.fault: NodeFault | None = None
         self.troubles: dict[str, Trouble] = {}
@@ -149,7 +146,7 @@ class Instances:
 class Fleet:
     """All Machines of a cluster. `cluster.machines`."""
 
-    def __init__(self, cluster: SimulatedCluster, options: MachineOptions) -> None:
+    def __init__(self, cluster: Cluster, options: MachineOptions) -> None:
         self.system: MachineSystem = machine_system_named(options.system)
         self.instances = Instances(cluster, terminates_after=options.settings.terminates_after)
         self.view: MachineView
@@ -294,7 +291,7 @@ class Fleet:
         if self._options.control_plane:
             assert isinstance(system, ClusterApi)
             zones = self._zones("control-plane")
-            self._control_plane = ControlPlane(cluster, self, system=system, zones=sorted(zones))
+            self._control_plane = ControlPlane(cluster, self.view, system=system, zones=sorted(zones))
             body = await self._control_plane.create(tasks, client, sum(map(len, zones.values())), self._options.remediation)
             for zone, nodes in zones.items():
                 adopted += await self._adopt_all(nodes, machine_of(system, body, zone=zone), "control-plane-machine-")

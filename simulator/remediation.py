@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from simulator.bmc.machine import Power, RefusedError
 from simulator.client import USER_AGENT
+from simulator.contract import Cluster
+from simulator.machines import Fleet
 from simulator.node import SimulatedNode
 from simulator.remediators import remediator_named
-from simulator.remediators.bare_metal_hosts import BareMetalHosts
+from simulator.remediators.bare_metal_hosts import BareMetalHosts, with_hosts
 from simulator.remediators.contract import Remediator, RemediatorTimings, Surroundings
 from simulator.tasks import Tasks
-
-if TYPE_CHECKING:
-    from simulator.cluster import SimulatedCluster
 
 CRDS = Path(__file__).parent / "crds"
 Operator = TypeVar("Operator", bound=Remediator)
@@ -29,11 +28,11 @@ OPERATORS = f"{USER_AGENT} remediation-operators"
 class Operators:
     """All remediation operators of a cluster."""
 
-    def __init__(self, cluster: SimulatedCluster, names: Sequence[str], timings: RemediatorTimings, *, machines: str) -> None:
+    def __init__(self, cluster: Cluster, fleet: Fleet | None, names: Sequence[str], timings: RemediatorTimings) -> None:
         self._kinds = [remediator_named(name) for name in names]
         for kind in self._kinds:
-            kind.refuse_elsewhere(machines)
-        self._cluster = cluster
+            kind.refuse_elsewhere(fleet.system.name if fleet is not None else "")
+        self._cluster, self._fleet = cluster, fleet
         self._timings = timings
         self._running: list[Remediator] = []
         self._hosts: BareMetalHosts | None = None
@@ -57,20 +56,20 @@ class Operators:
 
     def start(self, tasks: Tasks) -> None:
         """Once the nodes and their Machines are there."""
-        cluster = self._cluster
+        cluster, fleet = self._cluster, self._fleet
         around = Surroundings(
             client=cluster.client.named(OPERATORS),
             view=cluster.view,
             hands=_ClusterHands(cluster),
             timings=self._timings,
-            machines=cluster.machines.view if cluster.has_machines else None,
-            system=cluster.machines.system if cluster.has_machines else None,
+            machines=fleet.view if fleet is not None else None,
+            system=fleet.system if fleet is not None else None,
         )
         if any(BareMetalHosts.crds in kind.crds for kind in self._kinds):
             self._hosts = BareMetalHosts(around)
             tasks.start(self._hosts.run(), name="baremetal operator")
         for kind in self._kinds:
-            operator = kind(around.with_hosts(self._hosts))
+            operator = kind(with_hosts(around, self._hosts) if self._hosts is not None else around)
             self._running.append(operator)
             tasks.start(operator.run(), name=kind.name_to_ask_for)
 
@@ -78,7 +77,7 @@ class Operators:
 class _ClusterHands:
     """Through the chassis where the machines have one, so that its log and the faults of devices count."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def machine(self, name: str) -> SimulatedNode | None:

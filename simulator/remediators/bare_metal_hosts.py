@@ -9,6 +9,7 @@ annotated with the host's name, also in Cluster API, where there the Metal3Machi
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from simulator.bmc.machine import Power, RefusedError
@@ -187,3 +188,15 @@ def _reported(host: JsonObject) -> Power:
 def is_powered_on(host: JsonObject) -> bool:
     """As the operator has last seen it."""
     return bool((host.get("status") or {}).get("poweredOn"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurroundingsWithHosts(Surroundings):
+    """Where operators work on the servers of the Machines."""
+
+    hosts: BareMetalHosts
+
+
+def with_hosts(around: Surroundings, hosts: BareMetalHosts) -> SurroundingsWithHosts:
+    """The same, with the servers of the Machines."""
+    return SurroundingsWithHosts(**{field.name: getattr(around, field.name) for field in fields(around)}, hosts=hosts)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 from simulator.bmc.machine import Power
 from simulator.client import ApiClient, ApiError
@@ -32,9 +32,6 @@ from simulator.objects import (
     uid_of,
 )
 from simulator.resources import EVENTS, NODES, PODS, Resource
-
-if TYPE_CHECKING:
-    from simulator.remediators.bare_metal_hosts import BareMetalHosts
 
 TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
 """On a remediation: whoever made it waits no longer, and tries something else. Any value."""
@@ -90,8 +87,7 @@ class Hands(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What an operator is put into. machines, system: the Machines of the cluster, None where it has none. hosts: their servers,
-    None where no operator works on them."""
+    """What an operator is put into. machines, system: the Machines of the cluster, None where it has none."""
 
     client: ApiClient
     view: ClusterView
@@ -99,10 +95,6 @@ class Surroundings:
     timings: RemediatorTimings
     machines: MachineView | None = None
     system: MachineSystem | None = None
-    hosts: BareMetalHosts | None = None
-
-    def with_hosts(self, hosts: BareMetalHosts | None) -> Surroundings:
-        return replace(self, hosts=hosts)
 
 
 class Remediator(Controller):

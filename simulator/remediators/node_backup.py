@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from simulator.objects import JsonObject
+from simulator.remediators.bare_metal_hosts import SurroundingsWithHosts
 from simulator.remediators.contract import Remediator, Surroundings, annotation
 
 ANNOTATIONS_BACKUP = "remediation.metal3.io/node-annotations-backup"
@@ -26,7 +27,7 @@ class ReusesHosts(Remediator):
 
     def __init__(self, around: Surroundings) -> None:
         super().__init__(around)
-        assert around.hosts is not None
+        assert isinstance(around, SurroundingsWithHosts)
         self.hosts = around.hosts
 
     async def give_back(self, holder: JsonObject, node: JsonObject) -> None:
