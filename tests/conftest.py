@@ -45,6 +45,9 @@ BACKSTOP = 60
 
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
+hypothesis.settings.register_profile(
+    "mutants", hypothesis.settings.get_profile("shared"), phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
+)  # `tests/mutation.py` asks whether an example fails, and not for the smallest one
 
 
 def _lane(nodeid: str) -> str:

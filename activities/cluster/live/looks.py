@@ -514,11 +514,11 @@ def _deletes_it(request: LookRequest, sight: _Sight) -> bool:
 
 
 async def _read(
-    what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt], *, seconds: float = READ_SECONDS
+    what: str, reading: Coroutine[Any, Any, T], unread: T, doubts: list[_Doubt], *, seconds: float | None = None
 ) -> T:
-    """One read, in time; whatever goes wrong with it is a doubt and never a value."""
+    """One read within `seconds`, or READ_SECONDS; whatever goes wrong with it is a doubt and never a value."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(READ_SECONDS if seconds is None else seconds):
             return await reading
     except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
         doubts.append(_Doubt(what=what, error=error))
