@@ -1,7 +1,8 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs three processes (pytest-xdist): first all take what keeps a processor busy, then each has a lane of its own in
-which simulated clusters and whole systems run one after the other. Those mostly wait, so that three of them leave two cores room.
+`make test` runs three processes (pytest-xdist): first all take what keeps a processor busy. Then one takes the whole systems that
+are work, one those that are measured in moments, and the third those that wait, file by file; whoever is done helps it. Simulated
+clusters and whole systems mostly wait, so that three of them leave two cores room.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 """Whole systems that wait for results and no moments, many machines or many systems at once: most of the work."""
 
 CALM = (
-    *_files("scanner_life", "worker_ends", "management_cluster", "deployment_version", "temporal_cli", "isolated"),
-    *_files("preservation", "preservation_kills", "fence_check"),
+    *_files("frozen", "scanner_life", "wrong_clocks", "temporal_cli", "api_restarts"),
     "tests/benchmarks/test_whole_benchmarks.py",
+    *_files("management_cluster", "worker_ends", "deployment_version", "preservation", "preservation_kills", "isolated"),
+    *_files("fence_check"),
 )
-"""Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away."""
+"""Whole systems one at a time that mostly wait: for time-outs, for workers that come back, for a cluster that is away. The
+longest come first."""
 
-LANES = {"patient": PATIENT, "calm": CALM, "prompt": WHOLE}
-"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second. The longest lane is first."""
+LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
+"""The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, and a process has them all. It
+has all that are patient, too: two at a time would be too much work. The calm ones come last, and to whoever has nothing to do."""
 
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
@@ -52,7 +56,16 @@ hypothesis.settings.register_profile(
 
 def _lane(nodeid: str) -> str:
     """The lane of a test, "" where it needs none."""
-    return next((name for name, begin in LANES.items() if nodeid.startswith(begin)), "")
+    return next((name for name in ("patient", "calm", "prompt") if nodeid.startswith(LANES[name])), "")
+
+
+def _turn(nodeid: str) -> tuple[int, int]:
+    """When a test's lane comes, and its file within the lane."""
+    name = _lane(nodeid)
+    if not name:
+        return (0, 0)
+    files = [index for index, begin in enumerate(LANES[name]) if nodeid.startswith(begin)]
+    return (1 + list(LANES).index(name), files[0])
 
 
 def bounded(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
@@ -70,8 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A coroutine that takes too long is cancelled within its event loop. pytest-timeout interrupts the loop from outside, which
     leaves the test running beside all that follow in the same loop: that is kept for what does not give the loop back.
     """
-    order = ["", *LANES]
-    items.sort(key=lambda item: order.index(_lane(item.nodeid)))
+    items.sort(key=lambda item: _turn(item.nodeid))
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             marker = item.get_closest_marker("timeout")
@@ -88,10 +100,11 @@ def pytest_collection_finish() -> None:
 
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together, and so do those of a lane."""
+    """A file's tests stay together, and so do those of a lane but the calm one, whose files go to whoever is done first."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _lane(nodeid) or nodeid.partition("::")[0]
+        lane = _lane(nodeid)
+        return lane if lane in {"patient", "prompt"} else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
