@@ -98,11 +98,17 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
-        """Add the taint and the note in our mark that it is ours, in one patch."""
+        """Add the taint and the note in our mark that it is ours, in one patch; then delete the pods that it drives out.
+
+        Kubernetes would delete them for the taint, too, but its pod garbage collector looks every 20 s only. Whatever we are
+        refused is left to it, and the attachments to the attach-detach controller.
+        """
         target = request.target
         if (limit := await self._require_licence(request)) is not None:
             problem = f"only {limit} pods may be freed in a minute, and a taint frees all at once: they are deleted in portions"
             raise failure(ErrorType.NOT_LICENSED, problem)
+        # Before the node is looked at, as in `_delete_workload`.
+        pods = await read_pods(self._connection, target.pinned.node)
 
         def decide(node: LiveNode) -> Edit:
             mark = self._require_fenced(request, node)
@@ -113,10 +119,16 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             return Edit(detail=f"tainted {OUR_TAINT.key}={OUR_TAINT.value}:{OUR_TAINT.effect}", operations=operations)
 
         try:
-            return await edit_node(self._connection, target.pinned.node, decide)
+            tainted = await edit_node(self._connection, target.pinned.node, decide)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
             raise failure(ErrorType.NOT_FOUND, message) from error
+        driven_out = [pod for pod in pods if pod.in_the_way and not pod.stays_under(OUR_TAINT)]
+        try:
+            told = f"{await self._in_rows(request, driven_out, self._delete_pod)} pods deleted"
+        except ApplicationError as error:
+            told = f"pods are left to Kubernetes' garbage collector: {error.message}"
+        return replace(tainted, detail=f"{tainted.detail}; {told}")
 
     @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:

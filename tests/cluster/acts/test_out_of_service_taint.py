@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
+from simulator.resources import PODS
 from tests.cluster.acts.world import OUT_OF_SERVICE, World, our_mark, refused
 from tests.vectors.fencing import VECTORS
 
@@ -93,6 +95,76 @@ class TestTainting:
             await off.freeing.taint_out_of_service(await off.free())
         assert "by us" in (await off.freeing.taint_out_of_service(await off.free())).detail
         assert (await taints(off)).count(OUT_OF_SERVICE) == 1
+
+
+class TestPodsThatItDrivesOut:
+    async def test_they_go_at_once_and_what_may_stay_stays(self, off: World) -> None:
+        """S29, S31: nobody waits for the pod garbage collector. Attachments are the attach-detach controller's affair."""
+        await off.add_volume("data")
+        await off.add_pod("db-0", claims=("data",))
+        await off.add_pod("gently-deleted")
+        await off.others.delete(PODS.path("gently-deleted", namespace="default"))
+        await off.add_pod("told-to-stay", tolerations=[{"key": OUT_OF_SERVICE["key"], "operator": "Exists"}])
+        await off.add_pod("kube-proxy", mirror=True)
+        await off.add_pod("logs", owner="DaemonSet")
+        await off.add_pod("job", phase="Succeeded")
+        await off.add_pod("elsewhere", node="node-8")
+        result = await off.freeing.taint_out_of_service(await off.free())
+        assert result.detail.endswith("; 2 pods deleted")
+        assert await off.pods() == ["elsewhere", "job", "kube-proxy", "logs", "told-to-stay"]
+        assert await off.attachments() == ["va-data"]
+
+    async def test_a_call_after_a_lost_answer_deletes_them(self, off: World) -> None:
+        """S33."""
+        await off.add_pod("db-0")
+        off.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
+        with refused(ErrorType.AMBIGUOUS):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert await off.pods() == ["db-0"]
+        assert not (await off.freeing.taint_out_of_service(await off.free())).changed
+        assert await off.pods() == []
+
+    @pytest.mark.parametrize("how", ["ready", "recreated"])
+    async def test_none_goes_where_the_node_is_another_or_back_when_it_is_to_be_tainted(self, off: World, how: str) -> None:
+        """S1, S6, S9: they were listed before that look."""
+        await off.add_pod("db-0")
+        changes = {"ready": lambda: off.set_ready("True", boot_id="boot-2"), "recreated": off.recreate_node}
+        off.connection.before_writes.append(changes[how])
+        with refused(ErrorType.NOT_PROVEN if how == "ready" else ErrorType.TARGET_CHANGED):
+            await off.freeing.taint_out_of_service(await off.free())
+        assert await off.pods() == ["db-0"]
+
+    async def test_a_namesake_that_runs_elsewhere_by_now_is_not_touched(self, off: World) -> None:
+        """S9: only its uid differs."""
+        await off.add_pod("db-0")
+
+        async def it_moves() -> None:
+            await off.others.delete(PODS.path("db-0", namespace="default"), grace_seconds=0)
+            await off.add_pod("db-0", node="node-8")
+
+        off.connection.before_writes.append(it_moves)
+        assert (await off.freeing.taint_out_of_service(await off.free())).detail.endswith("; 0 pods deleted")
+        assert await off.pods() == ["db-0"]
+
+    async def test_none_goes_after_its_time(self, off: World) -> None:
+        """S2, S20: the reading that licensed the taint is no longer fresh."""
+        await off.add_pod("db-0")
+
+        async def time_passes() -> None:
+            off.now += timedelta(minutes=1)
+
+        off.connection.before_writes.append(time_passes)
+        await off.freeing.taint_out_of_service(await off.free())
+        assert OUT_OF_SERVICE in await taints(off)
+        assert await off.pods() == ["db-0"]
+
+    async def test_what_we_are_refused_is_left_to_the_collector(self, off: World) -> None:
+        await off.add_pod("db-0")
+        off.server.faults.add(Fault(accident=Accident.FORBID, method="DELETE", count=9))
+        result = await off.freeing.taint_out_of_service(await off.free())
+        assert result.changed
+        assert "pods are left to Kubernetes' garbage collector: " in result.detail
+        assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
 
 
 async def test_k07_ours_stands_beside_the_others_and_only_ours_is_removed(off: World) -> None:
