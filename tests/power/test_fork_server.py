@@ -25,7 +25,7 @@ from tests.power.processes import alive, children_of, gone, visible
 from tests.power.redfish_stand import redfish_driver
 
 PROTOCOL = """
-import os, subprocess, sys, time
+import json, os, subprocess, sys, time
 from activities.power.operation_server import Server
 
 def request():
@@ -41,9 +41,10 @@ Server(main).serve()
 """
 ECHO = "say(request())"
 HANG = "say(request()); time.sleep(600)"
-SENT_AND_HANG = """request(); say(b'{"stage": "sent"}'); time.sleep(600)"""
-FAMILY = "request(); say(str(subprocess.Popen(['sleep', '600']).pid).encode()); time.sleep(600)"
-FDS = """request(); say(" ".join(f"{each}:{os.readlink(f'/proc/self/fd/{each}')}" for each in range(99)
+SENT_AND_HANG = """told = request(); say(b'{"stage": "sent"}'); open(json.loads(told)["flag"], "w"); time.sleep(600)"""
+UNSENT_AND_HANG = """open(json.loads(request())["flag"], "w"); time.sleep(600)"""
+FAMILY = b"say(str(subprocess.Popen(['sleep', '600']).pid).encode()); time.sleep(600)"
+FDS = b"""say(" ".join(f"{each}:{os.readlink(f'/proc/self/fd/{each}')}" for each in range(99)
     if os.path.exists(f"/proc/self/fd/{each}")).encode()); time.sleep(600)"""
 OBEDIENT = "exec(request())"
 SECRET = b"k3p-my-s3cret-" + b"of-the-first"
@@ -106,8 +107,9 @@ async def test_many_at_once_do_not_get_into_each_others_way(start: Start) -> Non
 async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_go_on(start: Start) -> None:
     """S34. Its own alarm would not wake it."""
     server = start(OBEDIENT)
+    await server.run(b"", within(20))
     began = time.monotonic()
-    hanging = asyncio.create_task(server.run(b'say(b"sent"); os.kill(os.getpid(), 19)', within(2.0)))
+    hanging = asyncio.create_task(server.run(b'say(b"sent"); os.kill(os.getpid(), 19)', within(3.0)))
     child = await child_of(server)
     others = 0
     while not hanging.done():
@@ -115,16 +117,17 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
         others += 1
     ended = await hanging
     assert (ended.stdout, ended.timed_out, ended.returncode) == (b"sent\n", True, -signal.SIGKILL)
-    assert 2.0 <= time.monotonic() - began < 6.0
-    assert others > 3
+    assert 3.0 <= time.monotonic() - began < 9.0
+    assert others > 1
     assert not alive(child)
     await nobody_is_left(server)
 
 
 async def test_what_a_child_started_is_killed_with_it(start: Start) -> None:
     """S34."""
-    server = start(FAMILY)
-    ended = await server.run(b"", within(1.0))
+    server = start(OBEDIENT)
+    await server.run(b"", within(20))
+    ended = await server.run(FAMILY, within(3.0))
     assert ended.timed_out
     async with asyncio.timeout(5):
         await gone(int(ended.stdout))
@@ -143,16 +146,19 @@ async def test_a_cancelled_operation_leaves_no_process(start: Start) -> None:
     await nobody_is_left(server)
 
 
-@pytest.mark.parametrize(("main", "kind"), [(SENT_AND_HANG, ErrorType.AMBIGUOUS), ("time.sleep(600)", ErrorType.TRANSIENT)])
-async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(start: Start, main: str, kind: ErrorType) -> None:
+@pytest.mark.parametrize(("main", "kind"), [(SENT_AND_HANG, ErrorType.AMBIGUOUS), (UNSENT_AND_HANG, ErrorType.TRANSIENT)])
+async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
+    start: Start, tmp_path: Path, main: str, kind: ErrorType
+) -> None:
     """S3, S33, S34: the child dies with its server; what it had sent may have been carried out. The next one is served."""
     server = start(main)
-    driver = ipmi_driver(623)
+    driver, flag = ipmi_driver(623), tmp_path / "so far"
     staged = StagedChild(server=server, silences={}, silence="")
-    operation = asyncio.create_task(staged.perform(driver.endpoint, "off", {}, driver.credentials, within(60)))  # type: ignore[attr-defined]
+    operation = asyncio.create_task(staged.perform(driver.endpoint, "off", {"flag": str(flag)}, driver.credentials, within(60)))  # type: ignore[attr-defined]
     child, dead = await child_of(server), pid_of(server)
-    if kind is ErrorType.AMBIGUOUS:
-        await asyncio.sleep(0.5)  # it has said so by then
+    async with asyncio.timeout(20):
+        while not flag.exists():
+            await asyncio.sleep(0.005)
     os.kill(dead, signal.SIGKILL)
     with pytest.raises(PowerError) as caught:
         await asyncio.wait_for(operation, 5)
@@ -226,9 +232,10 @@ async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> No
 
 async def test_a_child_has_its_own_socket_and_nothing_else_open(start: Start) -> None:
     """S12: neither the worker's, nor the server's, nor those of the children beside it."""
-    server = start(FDS)
+    server = start(OBEDIENT)
+    await server.run(b"", within(20))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(server.run(b"", within(3.0))) for _ in range(3)]
+        tasks = [group.create_task(server.run(FDS, within(4.0))) for _ in range(3)]
     opened = [dict(each.split(":", 1) for each in task.result().stdout.decode().split()) for task in tasks]
     for each in opened:
         assert each.keys() == {"0", "1", "2"}
