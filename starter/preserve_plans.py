@@ -30,7 +30,7 @@ from policy.preservation.automatic import Queue
 from policy.preservation.deciding import Decision
 from policy.preservation.held import Held, MachinePhase
 from policy.preservation.pools import Pool
-from policy.preservation.survey import Deployment, Survey, survey
+from policy.preservation.survey import Deployment, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
@@ -46,8 +46,8 @@ class _World:
     nodes: dict[str, NodeView] = field(default_factory=dict)
     machines: list[MachineView] = field(default_factory=list)
     deployments: dict[str, Deployment] = field(default_factory=dict)
-    owner_of: dict[str, str] = field(default_factory=dict)
-    """The MachineDeployment that a MachineSet belongs to, by its name."""
+    above: dict[str, str] = field(default_factory=dict)
+    """Kind and name of what controls a MachineSet, by the same of that."""
     pools: list[Pool] = field(default_factory=list)
     bad_pools: int = 0
 
@@ -198,10 +198,9 @@ def _take_machine(world: _World, api: MachineApi, obj: JsonObject) -> None:
 
 
 def _take_set(world: _World, obj: JsonObject) -> None:
-    deployment, owner = deployment_of(obj)
-    kind, _, name = owner.partition("/")
-    if kind == "MachineDeployment":
-        world.owner_of[deployment.name] = name
+    deployment, above = deployment_of(obj)
+    if above.startswith("MachineDeployment/"):
+        world.above[f"{obj['kind']}/{deployment.name}"] = above
     else:
         world.deployments[deployment.name] = deployment
 
@@ -226,7 +225,11 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
     """Machines with their Nodes, and Nodes that belong to none."""
     machines, taken = [], set[str]()
     for found in world.machines:
-        held = Held.of(found, world.nodes.get(found.node_name), deployment=_deployment(world, found.controller))
+        held = Held.of(
+            found,
+            world.nodes.get(found.node_name),
+            deployment=deployment_name(found.controller, world.above.get(found.controller, "")),
+        )
         if held.node is not None:
             taken.add(held.node_name)
         said = unhealthy.get(f"machine/{held.machine}") or unhealthy.get(f"node/{held.node_name}")
@@ -253,10 +256,3 @@ def _called_failed(held: Held, said: str | None) -> Held:
     if said is None or held.failed:
         return held
     return replace(held, failed=said, phase=MachinePhase.FAILED)
-
-
-def _deployment(world: _World, owner: str) -> str:
-    kind, _, name = owner.partition("/")
-    if kind == "MachineSet":
-        return world.owner_of.get(name, name)
-    return name if kind == "MachineDeployment" else ""

@@ -1,8 +1,7 @@
 """All objects that are judged, and which of them belong together: Nodes, Machines, Clusters and remediation objects.
 
-A Machine's Node is the one that its `nodeRef` names; while it names none, the one Node that says by annotation that it is the
-Machine's, or that has its providerID. Every change answers with the targets that it touches, so that nobody else is judged
-again. What is thought of the targets is `policy/scan/ledger.py`.
+Which Node is a Machine's is said in `policy/objects/belonging.py`. Every change answers with the targets that it touches, so that
+nobody else is judged again. What is thought of the targets is `policy/scan/ledger.py`.
 """
 
 from __future__ import annotations
@@ -14,23 +13,16 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.checks.targets import Target
+from policy.objects.belonging import answers_of, claims_of, cluster_named_by, cluster_of, of_one_cluster
 from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import Remediation
 from policy.objects.scopes import GroupTally
-from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT
+from policy.values.machine_apis import MACHINE_APIS
 
 _node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
 _machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))
 """All of a view but its resource version, which every heartbeat changes."""
-
-OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
-CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
-"""By these a Node says whose it is: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
-
-CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
-CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
-"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +189,7 @@ class Inventory:
 
     def _move(self, before: NodeView | None, after: NodeView | None) -> list[Touched]:
         """Keep count of the Nodes that say to which Cluster they belong; the first and the last of one change what is seen."""
-        left, joined = _says_it_is_in(before), _says_it_is_in(after)
+        left, joined = cluster_named_by(before), cluster_named_by(after)
         if left == joined:
             return []
         touched: list[Touched] = []
@@ -215,7 +207,7 @@ class Inventory:
 
     def _know(self, target: Target, before: NodeView | None, after: NodeView | None) -> set[str]:
         """Keep by which claims of Machines the Node is found; all of them, old and new."""
-        old, new = _answers_to(before), _answers_to(after)
+        old, new = answers_of(before), answers_of(after)
         for claim in old - new:
             self._known_as[claim].pop(target.key, None)
             if not self._known_as[claim]:
@@ -237,8 +229,8 @@ class Inventory:
     # Machines
 
     def _tie(self, target: Target, machine: MachineView) -> None:
-        cluster = _cluster_of(machine)
-        for claim in _claims_of(machine):
+        cluster = cluster_of(machine)
+        for claim in claims_of(machine):
             self._claims[claim][target.key] = target
         if cluster:
             self._machines_in[cluster][target.key] = target
@@ -248,8 +240,8 @@ class Inventory:
 
     def _untie(self, target: Target, machine: MachineView) -> None:
         _forget(self.machines_of, target.node_name, target)
-        _forget(self._machines_in, _cluster_of(machine), target)
-        for claim in _claims_of(machine):
+        _forget(self._machines_in, cluster_of(machine), target)
+        for claim in claims_of(machine):
             _forget(self._claims, claim, target)
 
     def _find_node(self, target: Target, machine: MachineView) -> None:
@@ -257,7 +249,7 @@ class Inventory:
         _forget(self.machines_of, target.node_name, target)
         target.unseen = self._unseen(machine)
         found: NodeView | None = None
-        for claim in _claims_of(machine):
+        for claim in claims_of(machine):
             nodes = [each.node for each in self._known_as.get(claim, {}).values() if of_one_cluster(machine, each.node)]
             if nodes:
                 found = nodes[0] if len(nodes) == 1 else None
@@ -271,7 +263,7 @@ class Inventory:
         return not self._sees_all_nodes and cluster not in self._nodes_in
 
     def _unseen(self, machine: MachineView) -> str:
-        cluster = _cluster_of(machine)
+        cluster = cluster_of(machine)
         if not cluster or not self.unseen(cluster):
             return ""
         return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
@@ -308,50 +300,8 @@ class Inventory:
         return touched
 
 
-def _claims_of(machine: MachineView) -> tuple[str, ...]:
-    """How a Machine calls its Node, the surest way first. One that names its Node means that one and no other."""
-    if machine.node_name:
-        return (f"node/{machine.node_name}",)
-    whose = f"machine/{machine.key}"
-    return (whose, f"provider/{machine.provider_id}") if machine.provider_id else (whose,)
-
-
-def _answers_to(node: NodeView | None) -> set[str]:
-    """The claims that a Node answers to."""
-    if node is None:
-        return set()
-    answers, annotations = {f"node/{node.name}"}, node.annotations
-    if node.provider_id:
-        answers.add(f"provider/{node.provider_id}")
-    if OPENSHIFT_MACHINE_ANNOTATION in annotations:
-        answers.add(f"machine/{OPENSHIFT}/{annotations[OPENSHIFT_MACHINE_ANNOTATION]}")
-    if CAPI_MACHINE_ANNOTATION in annotations:
-        namespace = annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
-        answers.add(f"machine/{machine_key(CLUSTER_API, namespace, annotations[CAPI_MACHINE_ANNOTATION])}")
-    return answers
-
-
 def _forget(index: defaultdict[str, dict[str, Target]], key: str, target: Target) -> None:
     if key in index:
         index[key].pop(target.key, None)
         if not index[key]:
             del index[key]
-
-
-def _cluster_of(machine: MachineView) -> str:
-    return f"{machine.namespace}/{machine.cluster_name}" if machine.api is CLUSTER_API else ""
-
-
-def _says_it_is_in(node: NodeView | None) -> str:
-    if node is None:
-        return ""
-    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
-    return f"{namespace}/{name}" if name and namespace else ""
-
-
-def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
-    """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
-    if node is None:
-        return False
-    says = _says_it_is_in(node)
-    return not says or machine.api is not CLUSTER_API or says == _cluster_of(machine)

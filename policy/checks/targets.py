@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from policy.checks.verdicts import Health, Standing, Verdict
+from policy.objects.belonging import of_control_plane
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import MARK_ANNOTATION, NodeView
 from policy.objects.remediations import Remediation
@@ -57,9 +58,7 @@ class Target:
     def see(self, node: NodeView | None) -> None:
         """The Node as it is now. What is asked of every target again and again is found out here once."""
         self.node = node
-        self.control_plane = (self.machine is not None and self.machine.control_plane) or (
-            node is not None and node.control_plane
-        )
+        self.control_plane = of_control_plane(node, self.machine)
         self.marked = node is not None and MARK_ANNOTATION in node.annotations
         self.updating = node is not None and being_updated(node)
 

@@ -19,13 +19,13 @@ from policy.dialects.remediating import read_remediating
 from policy.objects.machines import CLUSTER_NAME_LABEL
 from policy.values.errors import shown
 from policy.values.fields import Fields
+from policy.values.machine_apis import CLUSTER_API
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Selector, parse_selector
 from policy.values.thresholds import Threshold
 
-GROUP = "cluster.x-k8s.io"
-V1BETA1 = "cluster.x-k8s.io/v1beta1"
-V1BETA2 = "cluster.x-k8s.io/v1beta2"
+GROUP = CLUSTER_API.group
+V1BETA2, V1BETA1 = (f"{GROUP}/{version}" for version in CLUSTER_API.versions)
 KIND = "MachineHealthCheck"
 
 DEFAULT_MAX_UNHEALTHY = Threshold(value=100, percent=True)

@@ -13,12 +13,13 @@ from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition
 from policy.dialects.head import Head, not_too_many, read_head, threshold
 from policy.dialects.remediating import read_remediating
 from policy.values.fields import Fields
+from policy.values.machine_apis import OPENSHIFT
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import parse_selector
 from policy.values.thresholds import Threshold
 
-GROUP = "machine.openshift.io"
-VERSIONS = ("machine.openshift.io/v1beta1",)
+GROUP = OPENSHIFT.group
+VERSIONS = tuple(f"{GROUP}/{version}" for version in OPENSHIFT.versions)
 KIND = "MachineHealthCheck"
 
 DEFAULT_MAX_UNHEALTHY = Threshold(value=100, percent=True)

@@ -36,7 +36,7 @@ from policy.preservation.mistakes import WORDS, Mistakes
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
 from policy.preservation.spared import NOBODY_SPARED, Spared
-from policy.preservation.survey import Deployment, labels_of, part_of, survey
+from policy.preservation.survey import Deployment, deployment_name, labels_of, part_of, survey
 from policy.values.moments import later, moment_of
 from policy.values.object_refs import ObjectRef
 
@@ -488,12 +488,8 @@ class PreservationBook:
         """The MachineDeployment above its MachineSet, where that is known."""
         if entry.held.deployment:
             return entry.held.deployment
-        kind, _, name = entry.owner.partition("/")
-        if kind == "MachineSet":
-            _, above = self._deployments.get(entry.owner, (None, ""))
-            above_kind, _, above_name = above.partition("/")
-            return above_name if above_kind == "MachineDeployment" else name
-        return name if kind == "MachineDeployment" else ""
+        _, above = self._deployments.get(entry.owner, (None, ""))
+        return deployment_name(entry.owner, above)
 
     def _deployment(self, name: str) -> Deployment:
         for kind in ("MachineDeployment", "MachineSet"):

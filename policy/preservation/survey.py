@@ -33,6 +33,18 @@ class Deployment:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+def deployment_name(controller: str, above: str) -> str:
+    """Of what a Machine is a replica: the MachineDeployment above its MachineSet, where that is known, else its set.
+
+    Both as kind and name: controller of the Machine, above of what controls that, "" where it is not known.
+    """
+    for kind, _, name in (above.partition("/"), controller.partition("/")):
+        if kind == "MachineDeployment":
+            return name
+    kind, _, name = controller.partition("/")
+    return name if kind == "MachineSet" else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSurvey:
     """What became of one pool's cap."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.checks.inventory import OPENSHIFT_MACHINE_ANNOTATION
 from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
+from policy.objects.belonging import OPENSHIFT_MACHINE_ANNOTATION
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION

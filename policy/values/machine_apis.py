@@ -39,6 +39,11 @@ class MachineApi:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def api_version(self) -> str:
+        """The newest that we speak, as objects carry it."""
+        return f"{self.group}/{self.versions[0]}"
+
 
 OPENSHIFT = MachineApi(
     name="openshift",

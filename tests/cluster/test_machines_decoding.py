@@ -23,7 +23,7 @@ DELETED = "2026-11-21T12:00:00Z"
 def a_machine(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
     """As a live read has it; and as a watch does, which is the same."""
     metadata = {"name": "m", "namespace": "n"} | fields.pop("metadata", {})
-    document = {"apiVersion": f"{api.group}/{api.versions[0]}", "kind": "Machine", "metadata": metadata, **fields}
+    document = {"apiVersion": api.api_version, "kind": "Machine", "metadata": metadata, **fields}
     view = read_machine(document, api)
     [item] = machine_decoding(api).items(orjson.dumps({"items": [document]}))
     assert view == decode_machine(orjson.dumps(document), api) == item.value
@@ -165,7 +165,7 @@ def test_s18_what_a_machine_says_wrongly_of_its_preservation_hides_neither_it_no
     ],
 )
 def test_only_a_machine_set_has_a_number_of_replicas_to_be_asked(api: MachineApi, owner: str, found: bool) -> None:
-    version = f"{api.group}/{api.versions[0]}"
+    version = api.api_version
     ref = ObjectRef(api_version=version, kind="Machine", name="m", namespace="n")
     place = set_of(ref, owner)
     assert (place is not None) is found
@@ -206,12 +206,37 @@ def read_in(path: Path) -> Iterator[str]:
                         yield spelled
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def modules() -> Iterator[tuple[Path, Path]]:
+    """All of the product, each with its place in it."""
+    for room in ("policy", "workflows", "activities", "workers", "starter"):
+        for path in (ROOT / room).rglob("*.py"):
+            yield path, path.relative_to(ROOT)
+
+
 def test_a_machine_is_read_in_one_module() -> None:
-    root = Path(__file__).parents[2]
-    rooms = ("policy", "workflows", "activities", "workers", "starter")
     found: dict[str, set[str]] = {field: set() for field in FIELDS}
-    for path in (each for room in rooms for each in (root / room).rglob("*.py")):
-        place = path.relative_to(root)
+    for path, place in modules():
         for field in read_in(path):
             found[field].add(f"policy: {path.name}" if place.parts[0] == "policy" else str(place))
     assert found == {field: {DECODER} | ELSEWHERE.get(field, set()) for field in FIELDS}
+
+
+GROUPS = tuple(api.group for api in MACHINE_APIS)
+VERSIONS = tuple(f"{api.group}/{version}" for api in MACHINE_APIS for version in api.versions)
+NAMES_OF_A_NODE_S_MACHINE = ("machine.openshift.io/machine", "cluster.x-k8s.io/machine")
+
+
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [(GROUPS + VERSIONS, "policy/values/machine_apis.py"), (NAMES_OF_A_NODE_S_MACHINE, "policy/objects/belonging.py")],
+    ids=["the groups of the APIs", "how a Node names its Machine"],
+)
+def test_one_module_knows(words: tuple[str, ...], module: str) -> None:
+    found = set()
+    for path, place in modules():
+        texts = {node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)}
+        found |= {str(place)} if texts & {*words, *(f"{word}/" for word in words)} else set()
+    assert found == {module}

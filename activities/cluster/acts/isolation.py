@@ -44,10 +44,10 @@ from activities.contracts.target import (
     Target,
 )
 from activities.errors import ErrorType, failure
-from policy.checks.inventory import of_one_cluster
 from policy.checks.targets import MACHINE
 from policy.episode.identity import same_machine
 from policy.episode.vetoes import preserved_by, preserved_on
+from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT, Taint

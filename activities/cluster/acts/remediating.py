@@ -17,11 +17,10 @@ from temporalio import activity
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import cluster_lease_problem
-from activities.cluster.api.machine_paths import api_of, machines_named, resource_of, set_of
+from activities.cluster.api.machine_paths import api_of, resource_of, set_of
 from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
-from activities.cluster.live.owning import machine_of
 from activities.cluster.live.plans import checks_of
 from activities.cluster.objects.livenode import (
     Edit,
@@ -36,7 +35,16 @@ from activities.cluster.objects.livenode import (
     remove_annotation,
     utc_now,
 )
-from activities.cluster.objects.machine_reading import LiveMachine, Subject, cluster_of, find_check, find_machine, machines_of
+from activities.cluster.objects.machine_reading import (
+    LiveMachine,
+    Subject,
+    cluster_of,
+    find_check,
+    find_machine,
+    machine_named,
+    machine_of,
+    machines_of,
+)
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.statuses.common import Said
 from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
@@ -60,6 +68,7 @@ from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
+from policy.objects.belonging import of_control_plane
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.requests import KEEPING_WORDS
@@ -121,7 +130,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             machine=machine.ref if machine is not None else None,
             machine_uid=view.uid if view is not None else "",
             owner=view.controller if view is not None else "",
-            control_plane=(view is not None and view.control_plane) or (node is not None and node.view.control_plane),
+            control_plane=of_control_plane(node.view if node is not None else None, view),
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
@@ -134,20 +143,15 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
     async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> LiveMachine | None:
         """The Machine it is about: the one that was named, else the Node's own."""
-        refs: list[ObjectRef | None] = [request.machine] if request.machine is not None else []
-        if not refs and node is not None:
-            refs = [await machine_of(node, self._connection, self._machines)]
-        if not refs and request.node.startswith(MACHINE):
-            namespace, _, name = request.node.removeprefix(MACHINE).partition("/")
-            refs = [*machines_named(namespace, name)]
-        for ref in refs:
-            found = await self._machine(ref) if ref is not None else None
-            if found is None:
-                continue
-            if request.machine_uid and found.view.uid != request.machine_uid:
-                raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
-            return found
-        return None
+        if request.machine is not None:
+            found = await self._machine(request.machine)
+        elif node is not None:
+            found = await machine_of(self._connections, node.view)
+        else:
+            found = await machine_named(self._connections, request.node)
+        if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
+        return found
 
     async def _check(self, need: Need, machine: MachineView | None, node: NodeView | None, *, named: bool) -> HealthCheck | None:
         """The need's check; for a person's wish the first that covers the target, since it says by what to remediate. named: a

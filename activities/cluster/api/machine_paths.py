@@ -18,7 +18,7 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 def _resources(kind: str, apis: Iterable[MachineApi]) -> dict[MachineApi, Resource]:
-    return {api: Resource(api_version=f"{api.group}/{api.versions[0]}", kind=kind, plural=f"{kind.lower()}s") for api in apis}
+    return {api: Resource(api_version=api.api_version, kind=kind, plural=f"{kind.lower()}s") for api in apis}
 
 
 MACHINES = _resources("Machine", MACHINE_APIS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -68,15 +70,15 @@ FENCE_AGENTS_REMEDIATIONS = Resource(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1", kind="FenceAgentsRemediation", plural="fenceagentsremediations"
 )
 OPENSHIFT_MACHINE_HEALTH_CHECKS = Resource(
-    api_version="machine.openshift.io/v1beta1", kind="MachineHealthCheck", plural="machinehealthchecks"
+    api_version=OPENSHIFT.api_version, kind="MachineHealthCheck", plural="machinehealthchecks"
 )
 CAPI_MACHINE_HEALTH_CHECKS = Resource(
-    api_version="cluster.x-k8s.io/v1beta2", kind="MachineHealthCheck", plural="machinehealthchecks"
+    api_version=CLUSTER_API.api_version, kind="MachineHealthCheck", plural="machinehealthchecks"
 )
 KUBEADM_CONTROL_PLANES = Resource(
     api_version="controlplane.cluster.x-k8s.io/v1beta2", kind="KubeadmControlPlane", plural="kubeadmcontrolplanes"
 )
-CAPI_CLUSTERS = Resource(api_version="cluster.x-k8s.io/v1beta2", kind="Cluster", plural="clusters")
+CAPI_CLUSTERS = Resource(api_version=CLUSTER_API.api_version, kind="Cluster", plural="clusters")
 PRESERVATION_POLICIES = Resource(
     api_version="nodewarden.io/v1alpha1", kind="PreservationPolicy", plural="preservationpolicies", namespaced=False
 )

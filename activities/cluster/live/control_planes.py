@@ -26,7 +26,7 @@ from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
-from policy.checks.inventory import CLUSTER_NAME_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION
+from policy.objects.belonging import cluster_named_by, cluster_of
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
 from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
@@ -207,11 +207,9 @@ async def _cluster(connection: ClusterConnection, member: Member) -> WorkloadClu
     """The Cluster of a member that belongs to one."""
     if member.cluster is not None:
         return member.cluster
-    annotations = member.node.annotations if member.node is not None else {}
-    name, namespace = annotations.get(CLUSTER_NAME_ANNOTATION, ""), annotations.get(CLUSTER_NAMESPACE_ANNOTATION, "")
-    if member.machine is not None and member.machine.api is CLUSTER_API:
-        name, namespace = member.machine.cluster_name, member.machine.namespace
-    if not (name and namespace):
+    says = (cluster_of(member.machine) if member.machine is not None else "") or cluster_named_by(member.node)
+    namespace, _, name = says.partition("/")
+    if not name:
         return None
     for version in versions_of(CAPI_CLUSTERS):
         try:

@@ -16,9 +16,8 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
 from activities.cluster.api.paths import PRESERVATION_POLICIES
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.owning import machine_of
 from activities.cluster.objects.livenode import LiveNode, find_node
-from activities.cluster.objects.machine_reading import find_machine
+from activities.cluster.objects.machine_reading import LiveMachine, find_machine, machine_of
 from activities.cluster.objects.machine_sets import deployment_of, overridden
 from activities.errors import ErrorType, failure
 from policy.objects.machines import MachineView
@@ -63,8 +62,7 @@ class Keeping:
         """pools: those of the settings, each of which holds as long as no object of its name does."""
         self._given = tuple(pools)
         self._nodes = connection
-        self._machines = machines or connection
-        self._connections = Connections(nodes=connection, machines=self._machines)
+        self._connections = Connections(nodes=connection, machines=machines or connection)
 
     def connection_of(self, ref: ObjectRef) -> ClusterConnection:
         """Where a Machine of that group is read and written."""
@@ -79,8 +77,7 @@ class Keeping:
 
         machine: None where nobody has said which it is; then it is found by its Node.
         """
-        machine = machine or await self._machine_of(node)
-        read = await find_machine(self._connections, machine) if machine is not None else None
+        read = await (find_machine(self._connections, machine) if machine is not None else self._machine_of(node))
         found, deployment = (read.view if read is not None else None), None
         if read is not None and found is not None:
             if found.preservation_problem:
@@ -116,12 +113,12 @@ class Keeping:
             return Overridden(override=Override.DELETION, why="somebody has deleted the Node")
         return await overridden(self.connection_of(machine), machine, owner)
 
-    async def _machine_of(self, node: str) -> ObjectRef | None:
+    async def _machine_of(self, node: str) -> LiveMachine | None:
         """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
         live = await find_node(self._nodes, node) if node else None
         if live is None or EXPIRY_ANNOTATION in live.annotations:
             return None
-        return await machine_of(live, self._nodes, self._machines)
+        return await machine_of(self._connections, live.view)
 
     async def _deployment(self, ref: ObjectRef, found: MachineView) -> Deployment | None:
         """What the set says that it is a replica of; the MachineDeployment above it where there is one."""

@@ -9,12 +9,11 @@ scan.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import MACHINES, api_of, resource_of, versions_of
+from activities.cluster.api.machine_paths import MACHINES, api_of, machines_named, ref_in, resource_of, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CONFIG_MAPS,
@@ -25,25 +24,20 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.objects.clusters_decoding import decode_cluster
-from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
+from activities.cluster.objects.decoding import NODE_DECODING, decode_node
+from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
 from activities.cluster.objects.reading import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.checks.healthcheck import HealthCheck
-from policy.checks.inventory import (
-    CAPI_MACHINE_ANNOTATION,
-    CLUSTER_NAMESPACE_ANNOTATION,
-    OPENSHIFT_MACHINE_ANNOTATION,
-    Inventory,
-    of_one_cluster,
-)
+from policy.checks.inventory import Inventory
 from policy.checks.targets import MACHINE, Target
 from policy.dialects import parse
 from policy.episode.needs import Need
+from policy.objects.belonging import named_by, of_one_cluster
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
+from policy.values.machine_apis import MCM, MachineApi
 from policy.values.object_refs import Dialect, ObjectRef
 
 PLURALS = {
@@ -98,13 +92,16 @@ class Subject:
 
 async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
     """That Machine as it is now, None where there is none of that name. Errors: InvalidConfig for what is no Machine."""
-    resource, api = resource_of(ref), api_of(ref)
+    path = resource_of(ref).path(ref.name, namespace=ref.namespace)
     try:
-        document = await connections.of(ref.api_version).get(resource.path(ref.name, namespace=ref.namespace))
+        return _live(ref, await connections.of(ref.api_version).get(path))
     except ObjectNotFound:
         return None
+
+
+def _live(ref: ObjectRef, document: JsonObject) -> LiveMachine:
     try:
-        return LiveMachine(ref=ref, view=read_machine(document, api), document=document)
+        return LiveMachine(ref=ref, view=read_machine(document, api_of(ref)), document=document)
     except msgspec.MsgspecError as error:
         raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
 
@@ -130,10 +127,12 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
     if need is None or need.check is None or need.check.kind in OF_NODES:
         if node.startswith(MACHINE):
             return Subject()
-        named = await _named_by_annotation(connections, node)
-        if named is None:
-            return Subject(machines=await _labelled(connections.nodes, node))
-        return Subject(kept_out=named.kept_out, machines=(named,))
+        view = await _node(connections, node)
+        # What people, or those who take it away, say on the Machine holds whatever calls for the act.
+        named = [each.view for each in await _named(connections, view) if each.view.node_name in {"", node}] if view else []
+        if named:
+            return Subject(kept_out=named[0].kept_out, machines=(named[0],))
+        return Subject(machines=tuple(each.view for each in await _labelled(connections, node)))
     document = await find_check(connections, need)
     if document is None:
         return Subject(of_machines=True)
@@ -143,82 +142,91 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
         return Subject(of_machines=True)  # the look says what is wrong with it
     if node.startswith(MACHINE):
         return await _alone(connections, check, node.removeprefix(MACHINE))
-    machine = None if whole else await _named_by_the_node(connections, check, node)
+    view = None if whole else await _node(connections, node)
+    machine = await _named_by_the_node(connections, check, view) if view is not None else None
     machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
 
 
+async def _node(connections: Readers, name: str) -> NodeView | None:
+    try:
+        return decode_node(await connections.nodes.get_bytes(NODES.path(name)))
+    except ObjectNotFound:
+        return None
+
+
 async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject:
     """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
     namespace, _, own = name.partition("/")
-    resource = _machines(check)
     cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
-    try:
-        body = await connections.of(resource.api_version).get_bytes(resource.path(own, namespace=namespace))
-    except ObjectNotFound:
-        return Subject(of_machines=True, cluster=cluster)
-    machine = decode_machine(body, _api(check))
-    found = (machine,) if _of_its_cluster(machine, check) and not machine.node_name else ()
-    return Subject(of_machines=True, machines=found, cluster=cluster)
+    machine = await find_machine(connections, check.machine_ref(namespace, own))
+    alone = machine is not None and _of_its_cluster(machine.view, check) and not machine.view.node_name
+    return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
 
 
-async def _named_by_the_node(connections: Readers, check: HealthCheck, node: str) -> MachineView | None:
+async def _named_by_the_node(connections: Readers, check: HealthCheck, node: NodeView) -> MachineView | None:
     """The Machine that the Node says is its own, where that one refers to the Node as well."""
-    try:
-        document = await connections.nodes.get(NODES.path(node))
-    except ObjectNotFound:
-        return None
-    annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
-    name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
-    if check.dialect is Dialect.OPENSHIFT:
-        namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
-        name = name if namespace == check.ref.namespace else ""
-    if not name:
-        return None
-    resource = _machines(check)
-    try:
-        body = await connections.of(resource.api_version).get_bytes(resource.path(name, namespace=check.ref.namespace))
-    except ObjectNotFound:
-        return None
-    machine = decode_machine(body, _api(check))
-    return machine if machine.node_name == node and _of_its_cluster(machine, check) else None
-
-
-async def _named_by_annotation(connections: Readers, node: str) -> MachineView | None:
-    """The Machine that the Node says is its own, unless that one says something else. What people, or those who take it away, say
-    on it holds whatever calls for the act."""
-    try:
-        document = await connections.nodes.get(NODES.path(node))
-    except ObjectNotFound:
-        return None
-    annotations: dict[str, Any] = document["metadata"].get("annotations") or {}
-    places = [(connections.machines, version, CLUSTER_API) for version in versions_of(MACHINES[CLUSTER_API])]
-    name = str(annotations.get(CAPI_MACHINE_ANNOTATION, ""))
-    namespace = str(annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""))
-    if not (name and namespace):
-        places = [(connections.nodes, MACHINES[OPENSHIFT], OPENSHIFT)]
-        namespace, _, name = str(annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "")).partition("/")
-    if not (name and namespace):
-        return None
-    for reader, resource, api in places:
-        try:
-            machine = decode_machine(await reader.get_bytes(resource.path(name, namespace=namespace)), api)
-        except ObjectNotFound:
+    for api, namespace, name in named_by(node):
+        if api is not check.machine_api or namespace != check.ref.namespace:
             continue
-        return machine if machine.node_name in {"", node} else None
+        machine = await find_machine(connections, check.machine_ref(namespace, name))
+        if machine is not None and machine.view.node_name == node.name and _of_its_cluster(machine.view, check):
+            return machine.view
     return None
 
 
-async def _labelled(connection: ApiReader, node: str) -> tuple[MachineView, ...]:
+async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None:
+    """The Machine of that Node, None for a Node that belongs to none. Its own word is the last: an annotation of the Node alone
+    never makes a Machine the Node's (S9). Errors: InvalidConfig where several claim it."""
+    for machine in await _named(connections, node):
+        if machine.view.node_name == node.name:
+            return machine
+    found = await _labelled(connections, node.name)
+    # One that is being deleted gives way to its successor of the same name.
+    chosen = [machine for machine in found if not machine.view.deleting] or found
+    if len(chosen) > 1:
+        names = ", ".join(sorted(f"{machine.ref.namespace}/{machine.ref.name}" for machine in chosen))
+        told = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
+        raise failure(ErrorType.INVALID_CONFIG, told)
+    return chosen[0] if chosen else None
+
+
+async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
+    """The Machine that a person may mean by `machine/<namespace>/<name>`, of whichever API; None where there is none."""
+    namespace, _, own = name.removeprefix(MACHINE).partition("/")
+    if not (name.startswith(MACHINE) and namespace and own):
+        return None
+    for ref in machines_named(namespace, own):
+        if (machine := await find_machine(connections, ref)) is not None:
+            return machine
+    return None
+
+
+async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
+    """Those that the Node says are its own, whatever they say themselves."""
+    found = []
+    for api, namespace, name in named_by(node):
+        for resource in versions_of(MACHINES[api]):
+            machine = await find_machine(connections, ref_in(resource, namespace, name))
+            if machine is not None:
+                found.append(machine)
+                break
+    return found
+
+
+async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
     """Those of machine-controller-manager, which name their Node by a label."""
     if len(node) > LONGEST_LABEL:
-        return ()  # no label can name it
+        return []  # no label can name it
+    resource = MACHINES[MCM]
     try:
-        listed = await connection.list_objects(MACHINES[MCM].path(), label=(MCM.node_label, node))
+        listed = await connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))
     except ObjectNotFound:
-        return ()  # the kind is not installed
-    return tuple(read_machine(each, MCM) for each in listed)
+        return []  # the kind is not installed
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    places = [(ref_in(resource, each["metadata"]["namespace"], each["metadata"]["name"]), each) for each in listed]
+    return [_live(ref, {**head, **document}) for ref, document in places]
 
 
 async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:

@@ -1,0 +1,72 @@
+"""Which Node and which Machine belong together, by what each of them says; for a scan and for a live read alike.
+
+A Machine's Node is the one that it names. While it names none, it is the one Node that says by annotation that it is the
+Machine's, or that has its providerID: of several nobody knows which (S9). A Node's annotation alone never makes a Machine its own
+that names another Node. Whoever has many of both ties them by claims and answers (`policy/checks/inventory.py`).
+"""
+
+from __future__ import annotations
+
+from policy.objects.machines import MachineView, machine_key
+from policy.objects.nodes import NodeView
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+
+OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
+CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
+"""By these a Node says whose it is: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
+
+CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
+CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
+"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
+
+
+def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
+    """The Machines that the Node says are its own, each by API, namespace and name."""
+    annotations = node.annotations
+    found = [(OPENSHIFT, *annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "").partition("/")[::2])]
+    found += [(CLUSTER_API, annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""), annotations.get(CAPI_MACHINE_ANNOTATION, ""))]
+    return [(api, namespace, name) for api, namespace, name in found if namespace and name]
+
+
+def claims_of(machine: MachineView) -> tuple[str, ...]:
+    """How a Machine calls its Node, the surest way first. One that names its Node means that one and no other."""
+    if machine.node_name:
+        return (f"node/{machine.node_name}",)
+    whose = f"machine/{machine.key}"
+    return (whose, f"provider/{machine.provider_id}") if machine.provider_id else (whose,)
+
+
+def answers_of(node: NodeView | None) -> set[str]:
+    """The claims that a Node answers to."""
+    if node is None:
+        return set()
+    answers = {f"node/{node.name}", *(f"machine/{machine_key(*named)}" for named in named_by(node))}
+    if node.provider_id:
+        answers.add(f"provider/{node.provider_id}")
+    return answers
+
+
+def cluster_of(machine: MachineView) -> str:
+    """Namespace and name of the Cluster API Cluster that a Machine is of, "" where it is of none."""
+    return f"{machine.namespace}/{machine.cluster_name}" if machine.api is CLUSTER_API else ""
+
+
+def cluster_named_by(node: NodeView | None) -> str:
+    """The same of a Node, as Cluster API says it there."""
+    if node is None:
+        return ""
+    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
+    return f"{namespace}/{name}" if name and namespace else ""
+
+
+def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
+    """Whether a Node of the right name may be the Machine's: names repeat between workload clusters."""
+    if node is None:
+        return False
+    says = cluster_named_by(node)
+    return not says or machine.api is not CLUSTER_API or says == cluster_of(machine)
+
+
+def of_control_plane(node: NodeView | None, machine: MachineView | None) -> bool:
+    """Whether either says that it is a member of the control plane (S15)."""
+    return (machine is not None and machine.control_plane) or (node is not None and node.control_plane)
