@@ -17,12 +17,14 @@ from policy.fence.power import InterfaceGroups, PowerState, Quarantine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRequest:
-    """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs."""
+    """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs.
+    read_back: how long a command is given, once it has ended, to be seen to have worked; none: nobody asks."""
 
     target: Target
     device: PowerDevice
     deadline: timedelta
     not_after: datetime | None = None
+    read_back: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +32,15 @@ class CommandResult:
     """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
 
     Never a proof of anything: proof is a reading that was asked for after it had ended (S2). machine: which one was commanded,
-    where its device's name may be used again; "" where it can't be, or is not known.
+    where its device's name may be used again; "" where it can't be, or is not known. after: the latest such reading within
+    `read_back`; None where nobody asked or nothing was said, which says nothing of the command.
     """
 
     sent: bool
     before: PowerState
     detail: str = ""
     machine: str = ""
+    after: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ use and live only in this process and the child's pipe (S12). What a driver's fa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,9 @@ DeviceRequest = BoundedRequest | GivenUpRequest
 
 READ_SHARE = 0.4
 """Of a command's deadline, what its preceding reading may use."""
+
+READ_BACK_PAUSE = timedelta(milliseconds=200)
+"""Before a command's effect is read back a second time; twice as long before each further one."""
 
 
 class CredentialSource(Protocol):
@@ -78,7 +82,8 @@ class PowerService(PowerActivities):
         before = await self._read_before(driver, request)
         _refuse_late(request)
         await _typed(driver.off(deadline))
-        return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted")
+        after = await self._read_back(driver, request, PowerState.OFF)
+        return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted", after=after)
 
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
@@ -91,7 +96,8 @@ class PowerService(PowerActivities):
             return CommandResult(sent=False, before=before, detail="was on already")
         _refuse_late(request)
         await _typed(driver.on(deadline))
-        return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted")
+        after = await self._read_back(driver, request, PowerState.ON)
+        return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted", after=after)
 
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
@@ -194,6 +200,23 @@ class PowerService(PowerActivities):
         """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command."""
         reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
         return reading.state
+
+    async def _read_back(self, driver: PowerDriver, request: PowerRequest, wanted: PowerState) -> Reading | None:
+        """What the device says of itself, each time asked for after its command's end (S1, S2), until it says what was commanded
+        or the time for that is over. One that can't be read takes nothing back: the command has ended all the same."""
+        over = Deadline.within(request.read_back)
+        reading: Reading | None = None
+        pause = READ_BACK_PAUSE
+        while over.remaining() > timedelta(0):
+            try:
+                reading = await driver.read(over)
+            except PowerError:
+                return reading
+            if reading.state is wanted or over.remaining() <= pause:
+                return reading
+            await asyncio.sleep(pause.total_seconds())
+            pause *= 2
+        return reading
 
     def _refuse_own_node(self, request: DeviceRequest) -> None:
         if self._own_node and _node(request) == self._own_node:

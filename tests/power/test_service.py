@@ -14,6 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
 from activities.power.driver import Credentials, Deadline, PowerDriver
+from activities.power.errors import PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import CredentialRef, PowerDevice
@@ -33,18 +34,27 @@ class Plug:
     def __init__(self) -> None:
         self.state = PowerState.ON
         self.told: list[str] = []
+        self.slow = 0
+        """How often it is read as before a command once that was sent."""
+        self.silent_after = False
+        self._to_be: PowerState | None = None
 
     async def read(self, deadline: Deadline) -> Reading:
         self.told.append("read")
+        if self._to_be is not None and self.silent_after:
+            raise PowerError(ErrorType.UNREACHABLE, "no answer")
+        if self._to_be is not None and self.slow <= 0:
+            self.state = self._to_be
+        self.slow -= self._to_be is not None
         return Reading(endpoint=self.endpoint, state=self.state, at=datetime.now(UTC))
 
     async def off(self, deadline: Deadline) -> None:
         self.told.append("off")
-        self.state = PowerState.OFF
+        self._to_be = PowerState.OFF
 
     async def on(self, deadline: Deadline) -> None:
         self.told.append("on")
-        self.state = PowerState.ON
+        self._to_be = PowerState.ON
 
 
 class NoCredentials:
@@ -85,6 +95,35 @@ async def test_a_device_that_was_not_pinned_is_not_spoken_to(service: PowerServi
 async def test_the_pinned_one_is(service: PowerService, plug: Plug) -> None:
     result: CommandResult = await ActivityEnvironment().run(service.power_off, request())
     assert (result.sent, result.before, plug.told) == (True, PowerState.ON, ["read", "off"])
+
+
+@pytest.mark.parametrize(("act", "state"), [("power_off", PowerState.OFF), ("power_on", PowerState.ON)])
+async def test_a_command_is_read_back_after_its_end_until_it_has_worked(
+    service: PowerService, plug: Plug, act: str, state: PowerState
+) -> None:
+    """S1, S2: what is said counts as asked for after the command had ended, and never before it."""
+    plug.state, plug.slow = PowerState.UNKNOWN, 1
+    result: CommandResult = await ActivityEnvironment().run(getattr(service, act), request(read_back=timedelta(seconds=5)))
+    assert plug.told == ["read", act.removeprefix("power_"), "read", "read"]
+    assert result.after is not None
+    assert result.after.state is state
+
+
+async def test_a_device_that_does_not_do_it_is_not_waited_for_longer_than_asked(service: PowerService, plug: Plug) -> None:
+    """S3: its last word is what it says, and never off."""
+    plug.slow = 1000
+    result: CommandResult = await ActivityEnvironment().run(service.power_off, request(read_back=timedelta(seconds=0.5)))
+    assert plug.told[:2] == ["read", "off"]
+    assert 2 <= len(plug.told) - 2 <= 3
+    assert result.after is not None
+    assert result.after.state is PowerState.ON
+
+
+async def test_a_device_that_falls_silent_after_a_command_takes_nothing_of_it_back(service: PowerService, plug: Plug) -> None:
+    """S3, S33: the command has ended, and that is known; what came of it is not."""
+    plug.silent_after = True
+    result: CommandResult = await ActivityEnvironment().run(service.power_off, request(read_back=timedelta(seconds=5)))
+    assert (result.sent, result.after) == (True, None)
 
 
 @pytest.mark.parametrize("act", ["power_off", "power_on"])

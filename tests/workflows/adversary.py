@@ -183,6 +183,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             self.referee.tells(answer, attempt.decided)
         elif isinstance(answer, VolumeReading):
             self.referee.tells_of_volume(answer, attempt.decided)
+        elif isinstance(answer, contract.CommandResult) and answer.after is not None:
+            self.referee.reads_back(answer.after, self.now)
         return answer
 
     def _later(self, act: Callable[[Any], Any], request: Any, not_after: datetime | None) -> None:

@@ -122,7 +122,8 @@ class DeviceActs(Acting):
                 self.machine.later(at, lambda: change(endpoint, state, at))
             else:
                 change(endpoint, state, began)
-        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
+        after = Reading(endpoint=endpoint, state=self.machine.power[endpoint], at=self.clock) if request.read_back else None
+        return contract.CommandResult(sent=True, before=PowerState.UNKNOWN, after=after)
 
     def _switch(self, endpoint: str, state: PowerState, at: datetime) -> None:
         self.machine.switch(endpoint, state, at)

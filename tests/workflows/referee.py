@@ -57,6 +57,10 @@ class Said:
 State = TypeVar("State")
 
 
+LONGEST_REPLY = timedelta(seconds=3.5)
+"""So long what an activity answers may be under way (`attempts.py`), with a margin."""
+
+
 def _answer(told: Mapping[datetime, State], asked: datetime) -> State | None:
     """What was answered to the question of that moment: by the episode's count, which may be some microseconds off."""
     return next((told[each] for each in sorted(told) if each >= asked - timedelta(milliseconds=1)), None)
@@ -121,15 +125,30 @@ class Referee:
 
     # What is heard --------------------------------------------------------------------------------------------------
 
+    read_back: dict[str, dict[datetime, PowerState]] = field(default_factory=dict)
+
     def tells(self, reading: Reading, asked: datetime) -> None:
         """A device has answered."""
         self.told.setdefault(reading.endpoint, {})[asked] = reading.state
         if self.word and reading.state is PowerState.ON and self.said_at_word.get(reading.endpoint) is not PowerState.ON:
             self.contradicted = True
 
+    def reads_back(self, reading: Reading, asked: datetime) -> None:
+        """A device has answered within the activity that commanded it, once that command had ended."""
+        self.tells(reading, asked)
+        self.read_back.setdefault(reading.endpoint, {})[asked] = reading.state
+
     def answered(self, reading: Reading) -> PowerState | None:
-        """What its device really said to the question of that reading."""
-        return _answer(self.told.get(reading.endpoint, {}), reading.at)
+        """What its device really said to the question of that reading. One that was read back is told of with its command, which
+        takes a moment."""
+        told = self.told.get(reading.endpoint, {})
+        if any(abs(at - reading.at) <= timedelta(milliseconds=1) for at in told):
+            return _answer(told, reading.at)
+        since = reading.at - LONGEST_REPLY
+        back = [state for at, state in sorted(self.read_back.get(reading.endpoint, {}).items()) if since <= at <= reading.at]
+        if back:
+            return back[-1]
+        return _answer(told, reading.at)
 
     def tells_of_volume(self, reading: VolumeReading, asked: datetime) -> None:
         """A cloud has answered."""

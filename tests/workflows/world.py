@@ -577,7 +577,12 @@ class ScriptedTarget:
         if world.off_lost:
             world.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
-        return contract.CommandResult(sent=True, before=before)
+        return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
+
+    async def _read_back(self, request: contract.PowerRequest) -> Reading | None:
+        with contextlib.suppress(ApplicationError):
+            return await self.read_power(request) if request.read_back else None
+        return None
 
     async def power_on(self, request: contract.PowerRequest) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint
@@ -602,7 +607,7 @@ class ScriptedTarget:
         if world.on_lost:
             world.on_lost = False
             await asyncio.Event().wait()  # until the attempt's time is over
-        return contract.CommandResult(sent=True, before=before)
+        return contract.CommandResult(sent=True, before=before, after=await self._read_back(request))
 
     async def read_kdump(self, request: contract.KdumpRequest) -> KdumpReading:
         world = self.world

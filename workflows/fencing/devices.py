@@ -81,6 +81,8 @@ class Commanded:
     """It may have been carried out or not; nothing of it is in flight any more."""
     machine: str = ""
     """Which one was commanded, where that is not told by its device alone."""
+    after: Reading | None = None
+    """What the device said after the command had ended, where that was asked for and told."""
 
 
 class Devices:
@@ -93,13 +95,16 @@ class Devices:
         self.said: dict[str, PowerState] = {}
         """The latest word of each device."""
 
-    async def command_off(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
-        """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised."""
-        return await self._command(self._words.off, device, licensed_until, self._words.off_act, self._words.off_step)
+    async def command_off(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> Commanded:
+        """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
+        read_back: what the device says afterwards is asked for at once."""
+        words = self._words
+        return await self._command(words.off, device, licensed_until, words.off_act, words.off_step, read_back=read_back)
 
-    async def command_on(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
+    async def command_on(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> Commanded:
         """One on, as an off."""
-        return await self._command(self._words.on, device, licensed_until, self._words.on_act, self._words.on_step)
+        words = self._words
+        return await self._command(words.on, device, licensed_until, words.on_act, words.on_step, read_back=read_back)
 
     async def terminate(self, device: PowerDevice, licensed_until: datetime) -> Commanded:
         """Give a cloud machine up, as an off."""
@@ -172,18 +177,33 @@ class Devices:
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == DECLINED_BEFORE_UNKNOWN:
                     raise
 
-    async def _command(self, command: Command, device: PowerDevice, licensed_until: datetime, act: str, step: str) -> Commanded:
+    async def _command(
+        self,
+        command: Command,
+        device: PowerDevice,
+        licensed_until: datetime,
+        act: str,
+        step: str,
+        *,
+        read_back: bool = False,
+    ) -> Commanded:
         summary = f"{step}: {act.replace('-', ' ')} {device.endpoint}"
+        request = replace(self._request(device, licensed_until), read_back=options.READ_BACK if read_back else timedelta(0))
         try:
             result: CommandResult = await workflow.execute_activity_method(
                 command,
-                self._request(device, not_after=licensed_until),
+                request,
                 **(options.power_command(device.site, self._plan) | {"summary": summary}),
             )
         except ActivityError as error:
             return await self._after_failure(device, act, error)
         self._episode.note(act, "sent" if result.sent else "needless", f"{device.endpoint}: {result.detail}")
-        return Commanded(ended_at=self._episode.moment(), machine=result.machine)
+        commanded = Commanded(ended_at=self._episode.moment(), machine=result.machine)
+        if result.after is None:
+            return commanded
+        # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
+        self.said[device.endpoint] = result.after.state
+        return replace(commanded, after=replace(result.after, at=self._episode.moment()))
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:
         """An unclear command has been waited out when this returns; a clear failure is answered."""

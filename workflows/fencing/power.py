@@ -45,6 +45,8 @@ class PowerSequence:
         """Whether a device has said on after we commanded it."""
         self._said_before_word: dict[str, PowerState] = {}
         self._tried_out = False
+        self._told_after: Reading | None = None
+        """What the only device said right after it was commanded off, until that is weighed."""
         self._proven: tuple[PowerDevice, ...] = ()
         """The level that gave the latest proof."""
         self.proof: OffProof | None = None
@@ -133,9 +135,10 @@ class PowerSequence:
             await self._episode.delay(device.delay, f"waits its delay before {device.endpoint}", look)
             licensed_until = await look()
             self._episode.enter(doing="commands power off")
-            commanded = await self._devices.command_off(device, licensed_until)
+            commanded = await self._devices.command_off(device, licensed_until, read_back=len(self._plan.devices) == 1)
             if commanded.failed is None:
                 self._is_switched_off(device, commanded.ended_at)
+                self._told_after = commanded.after
                 continue
             failed = commanded.failed
             self._episode.note("power-off", "failed", failed.reason)
@@ -156,8 +159,10 @@ class PowerSequence:
         self._episode.enter(doing="waits until off is read back", until=deadline)
         pause = POLL_INTERVAL
         while True:
+            told, self._told_after = self._told_after, None
             try:
-                if await self._prove():
+                # Of the only device there is no other could contradict what it said right after its command.
+                if self._is_proven([level], (told,)) if told is not None else await self._prove():
                     return None
             except Hopeless as failed:
                 return failed
@@ -232,7 +237,9 @@ class PowerSequence:
     async def _prove(self) -> bool:
         """Whether a level that has been commanded off is proven off now."""
         levels = self._commanded()
-        readings = await self._read_tried(levels[-1])
+        return self._is_proven(levels, await self._read_tried(levels[-1]))
+
+    def _is_proven(self, levels: list[tuple[PowerDevice, ...]], readings: tuple[Reading, ...]) -> bool:
         proof = level_proven(levels, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else states(readings)
         if proof is None:
@@ -260,17 +267,24 @@ class PowerSequence:
         self._episode.enter(doing="commands power on")
         needed = self._proven or self._latest_level()
         failures: dict[str, Interrupt] = {}
+        alone, told = len(self._plan.devices) == 1, False
         for device in self._to_switch_on(needed):
             if workflow.now() >= licence.until:
                 licence = await look()
             asked_at = self._episode.moment()
-            failed = self._why_not_on(device, licence) or (await self._devices.command_on(device, licence.until)).failed
+            failed = self._why_not_on(device, licence)
+            if failed is None:
+                switched = await self._devices.command_on(device, licence.until, read_back=alone)
+                failed = switched.failed
+                told = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
                 self._is_switched_on(asked_at)
             elif device in needed or device.endpoint in self._left_off:
                 failures[device.endpoint] = failed
         if commanded := [device for device in needed if device.endpoint not in failures]:
-            await self._read_on(commanded)
+            self.says_on = told
+            if not told:
+                await self._read_on(commanded)
         for failed in failures.values():
             raise failed
         self._off_ended.clear()

@@ -43,6 +43,9 @@ LOST_SCAN = timedelta(seconds=6)
 EVIDENCE_PATIENCE, EVIDENCE_BEGUN = timedelta(seconds=60), timedelta(seconds=30)
 """The longest for one part of the evidence, and by when a worker must have taken it up. A worker's own patience is shorter."""
 
+READ_BACK = timedelta(seconds=1)
+"""So long a power command, once it has ended, may wait for its effect: longer, and it would hold up other nodes' commands."""
+
 CHECK_PATIENCE = timedelta(seconds=30)
 """What nobody has begun to read for a check by then is not read in this one."""
 
@@ -153,10 +156,10 @@ def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
 
 
 def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
-    """Commanding a device: exactly one attempt (S33)."""
+    """Commanding a device, and reading back what came of it: exactly one attempt (S33)."""
     return ActivityConfig(
         task_queue=power_queue(site),
-        start_to_close_timeout=plan.act_deadline + IN_FLIGHT_MARGIN,
+        start_to_close_timeout=plan.act_deadline + READ_BACK + IN_FLIGHT_MARGIN,
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
