@@ -261,13 +261,14 @@ class NodeLeaseRequest:
     """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand.
 
     adopted: the incident whose marks this one adopted; what that one had taken is released with our own. not_after: it is not
-    taken after that moment.
+    taken after that moment. news: of a release, as of an ActRequest.
     """
 
     target: Target
     seconds: int = 300
     adopted: str = ""
     not_after: datetime | None = None
+    news: News | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

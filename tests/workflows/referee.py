@@ -57,8 +57,8 @@ class Said:
 State = TypeVar("State")
 
 
-LONGEST_REPLY = timedelta(seconds=3.5)
-"""So long what an activity answers may be under way (`attempts.py`), with a margin."""
+LONGEST_REPLY = timedelta(seconds=20)
+"""So long what an activity answers may be under way, a workflow task whose worker has died included (`executions.py`)."""
 
 
 def _answer(told: Mapping[datetime, State], asked: datetime) -> State | None:

@@ -456,7 +456,7 @@ async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserve
     world.gates["event NodePoweredOff"] = asyncio.Event()
     async with fencing(env, world) as run:
         await run.did("event NodePoweredOff")
-        world.glances.extend([LookVerdict.GO] * 2 + [LookVerdict.NOT_LICENSED])  # seen down; need not gone; then the doubt
+        world.glances.extend([LookVerdict.GO, LookVerdict.NOT_LICENSED])  # seen down, need not gone; then the doubt
         world.gates["event NodePoweredOff"].set()
         result = await run.result()
     assert result.outcome is Outcome.RECOVERED

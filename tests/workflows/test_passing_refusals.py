@@ -157,7 +157,7 @@ async def test_a_worker_that_declines_because_of_its_clock_parks_nothing(env: Wo
 async def test_a_consequence_that_a_worker_declined_has_not_begun(env: WorkflowEnvironment) -> None:
     """S6: the need is gone before the next try, and nothing is freed any more."""
     world = World(plan=plan(power_on=False), free_errors=deque([DECLINED]))
-    world.glances = deque([LookVerdict.GO, LookVerdict.GO, LookVerdict.GO, LookVerdict.NEED_GONE])
+    world.glances = deque([LookVerdict.GO, LookVerdict.NEED_GONE])
     async with fencing(env, world) as run:
         result = await run.result()
     assert [entry.detail for entry in result.record if entry.act == "free-workloads"] == [

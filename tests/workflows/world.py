@@ -375,6 +375,7 @@ class ScriptedTarget:
     async def release_lease(self, request: contract.NodeLeaseRequest) -> None:
         await self.world.act("release-lease")
         self.world.released.append(request.adopted)
+        await self._hear_along(request.news)
 
     async def tell(self, request: contract.TellRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:

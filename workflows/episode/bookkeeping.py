@@ -109,12 +109,16 @@ class Bookkeeping:
 
     async def release_node_lease(self) -> None:
         """Give the node lease back; one that can't be given back lapses by itself."""
-        try:
+
+        async def release(news: News | None) -> None:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                NodeLeaseRequest(target=self._episode.target, adopted=self.adopted),
+                NodeLeaseRequest(target=self._episode.target, adopted=self.adopted, news=news),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
+
+        try:
+            await self._episode.publisher.along(release)
         except ActivityError as error:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
 

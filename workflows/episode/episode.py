@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import Target
+from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.messages import (
     Acknowledgement,
@@ -76,9 +76,7 @@ class Episode:
         """What it has added to its node, for a mark that is gone. Whether pods may have been freed behind what stands cut: by a
         predecessor, or by an earlier step of a ladder."""
         self.permit = False
-        self.queued = ""
-        self.holder = ""
-        self.requester = ""
+        self.queued = self.holder = self.requester = ""
         self.not_beyond: datetime | None = None
         """No rest lasts longer: at that moment the story has something else to do."""
         self.preserved_until: datetime | None = None
@@ -102,6 +100,8 @@ class Episode:
         self.held: PersonRequest | None = None
         self.resumed: PersonRequest | None = None
         self._news = self._heard = 0
+        self._unseen = False
+        """Whether the node has changed since it was last looked at."""
         self._moment = self.started
 
     @property
@@ -240,7 +240,7 @@ class Episode:
         """The node changed (signal `observe` of the scanner). A level: the latest is all that counts."""
         self.observation = observation
         self._drop_a_word_about_another_boot(observation)
-        self._news += 1
+        self._unseen = True
 
     def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
         """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
@@ -293,6 +293,17 @@ class Episode:
         self.permit = True
         self._news += 1
 
+    async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:
+        """A live look at the node: what the scanner has told of it before is no news any more."""
+        self._unseen, unseen = False, self._unseen
+        try:
+            result = await look()
+        except ActivityError:
+            self._unseen = self._unseen or unseen
+            raise
+        self.observation = result.observation
+        return result
+
     # Waiting --------------------------------------------------------------------------------------------------------
 
     async def rest(self, duration: timedelta | None, why: str) -> None:
@@ -305,8 +316,10 @@ class Episode:
             left = max(self.not_beyond - workflow.now(), timedelta(0))
             duration = left if duration is None else min(duration, left)
         with contextlib.suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(lambda: self._news != self._heard, timeout=duration, timeout_summary=why)
-        self._heard = self._news
+            await workflow.wait_condition(
+                lambda: self._unseen or self._news != self._heard, timeout=duration, timeout_summary=why
+            )
+        self._heard, self._unseen = self._news, False
 
     async def pause(self, duration: timedelta, why: str) -> None:
         """A durable wait that nothing ends early."""

@@ -187,23 +187,32 @@ class Preflight:
         if result.verdict is LookVerdict.VETOED and not result.observation.soon:
             raise Vetoed(result.reason)
 
-    async def need_is_gone(self, *, frees: bool = False) -> bool:
-        """Whether the need is provably gone. Not being able to look is not being gone.
-
-        frees: what ran on the machine is about to be freed. Raises TargetChanged where it is another one by now, or where another
-        device is configured for it: what the pinned one says is no proof then (S9); Unlicensed, or what the look failed with,
-        where that can't be seen.
-        """
+    async def need_is_gone(self) -> bool:
+        """Whether the need is provably gone. Not being able to look is not being gone."""
         try:
-            result = await self._look(destructive=False, need_matters=True, frees=frees)
+            result = await self._look(destructive=False, need_matters=True)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
-            if frees:
-                raise
             return False
-        if frees and result.verdict is LookVerdict.TARGET_CHANGED:
+        return result.verdict is LookVerdict.NEED_GONE
+
+    async def before_freeing(self, *, still_up: Callable[[], bool]) -> bool | None:
+        """Whether the need is provably gone before what ran on the machine is freed. None: that says nothing yet, since the node
+        is seen up, or could not be looked at.
+
+        Raises TargetChanged where it is another machine by now, or where another device is configured for it: what the pinned one
+        says is no proof then (S9); Unlicensed where that can't be seen.
+        """
+        try:
+            result = await self._look(destructive=False, need_matters=True, frees=True)
+        except Interrupt as interrupt:
+            self._episode.note("look", "failed", interrupt.reason)
+            return None
+        if still_up():
+            return None
+        if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
-        if frees and result.verdict is LookVerdict.NOT_LICENSED:
+        if result.verdict is LookVerdict.NOT_LICENSED:
             raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
         return result.verdict is LookVerdict.NEED_GONE
 
@@ -251,8 +260,6 @@ class Preflight:
             return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
 
         try:
-            result = await self._episode.publisher.along(look)
+            return await self._episode.look(lambda: self._episode.publisher.along(look))
         except ActivityError as error:
             raise interrupt_for(error, "the node can't be looked at") from error
-        self._episode.observation = result.observation
-        return result

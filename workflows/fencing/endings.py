@@ -7,6 +7,7 @@ episode, and of nothing that goes on in it afterwards.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from temporalio import workflow
@@ -136,14 +137,12 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
     none, since nothing could be pinned."""
     began = case if end.outcome is not Outcome.REFUSED else None
     if began is not None:
-        await began.desk.release_node_lease()
         await began.answering.finish(end.outcome, end.message)
         told = f"{end.outcome.value}: {end.message}"
         began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
     episode.note("end", end.outcome.value, end.message)
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
-    episode.publish()
-    await episode.give_back_permit(
+    permit = episode.give_back_permit(
         Release(
             node=episode.node,
             incident=episode.incident,
@@ -153,6 +152,10 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
             powered_off_at=began.power.off_commanded_at if began is not None else None,
         )
     )
+    if began is not None:
+        await asyncio.gather(permit, began.desk.release_node_lease())
+    else:
+        await permit
     ended = workflow.now()
     measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
     return EpisodeResult(

@@ -52,9 +52,8 @@ class PowerManagement:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
         if self._freeing.done:
             return
-        await self._seen_down()
-        began = self._freeing.began or self._episode.kernel_dead is not None
-        if await self._preflight.need_is_gone(frees=True) and not began:
+        gone = await self._seen_down()
+        if gone and not (self._freeing.began or self._episode.kernel_dead is not None):
             self._freeing.drop("the need was gone before any consequence began")
             return
         try:
@@ -167,17 +166,18 @@ class PowerManagement:
         self._heed_an_abort()
         return licence
 
-    async def _seen_down(self) -> None:
+    async def _seen_down(self) -> bool:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
-        the one we switched off, and nothing of it is freed."""
+        the one we switched off, and nothing of it is freed. Whether the need is gone, as the same look has it."""
         deadline = workflow.now() + self._plan.free_timeout
-        while not (seen := await self._preflight.refresh()) or self._pinned_node.says_ready():
+        while (gone := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
             if workflow.now() >= deadline:
-                if not seen:
+                if not self._pinned_node.says_ready():
                     raise StepFailed("the node can't be looked at")
                 raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
             self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
             await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
+        return gone
 
     async def _require_still_off(self) -> datetime:
         """Answers until when what needs the proof may begin."""

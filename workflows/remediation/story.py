@@ -393,9 +393,10 @@ class RemediationStory:
             end = replace(end, message=f"{end.message}{self._left_cut(end.message)}")
             if self.patient.has_node:
                 await self.patient.desk.remove_marks(UNMARK_PAUSE)
-                await self.patient.desk.release_node_lease()
             told = f"{end.outcome.value}: {end.message}"
             self.patient.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
+            if self.patient.has_node:
+                await self.patient.desk.release_node_lease()
         await self.episode.give_back_permit(
             Release(node=self.episode.node, incident=self.episode.incident, outcome=end.outcome.value, problem=end.message)
         )

@@ -141,6 +141,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request)
+        await self._teller.along(request.target, request.news)
 
     @activity.defn(name="target.tell")
     async def tell(self, request: TellRequest) -> None:
