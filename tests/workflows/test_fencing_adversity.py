@@ -158,7 +158,7 @@ def test_a_wish_that_is_withdrawn_at_once_still_tells_of_the_paths_that_its_pred
 
 def test_a_consequence_that_no_worker_took_has_not_begun() -> None:
     """S6: the machine is switched on by others, and off again by us; the need is asked for anew before anything is freed."""
-    drawn = arranged(plan(tries=2), at("read_power", (Mishap.OTHERS_ON, 10.0), number=3))
+    drawn = arranged(plan(tries=2), at("read_power", (Mishap.OTHERS_ON, 10.0), number=2))
     play = Play(drawn)
     play.clockwork.unserved.add("taint_out_of_service")
     assert play.run() == [], play.story()

@@ -68,7 +68,7 @@ def test_a_machine_that_a_step_has_left_off_is_told_of_though_its_node_is_gone()
     drawn = climbing(
         Strategy.FENCE,
         Strategy.EXTERNAL,
-        ambush=at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=3),
+        ambush=at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2),
         reactions=("abort",),
     )
     play = played(drawn)

@@ -213,11 +213,10 @@ def test_an_abort_is_heard_while_looks_are_answered_too_late_to_switch_on() -> N
     assert play.clockwork.now - asked < 5 * MINUTE
 
 
-@pytest.mark.parametrize("times", [1, 2])
-def test_nothing_is_freed_long_after_the_reading_was_asked_for(times: int) -> None:
+def test_nothing_is_freed_long_after_the_reading_was_asked_for() -> None:
     """S2, S45: a worker dies over it, and the next one answers. By then the machine may have been switched on."""
     world = Remediated(ladder=(FENCE,), node=SickNode(plan=plan(act_deadline=timedelta(seconds=20))), has_machine=False)
-    lost = {"power-management.read-power": deque(["before", None] * times)}
+    lost = {"power-management.read-power": deque(["before", None])}
     world.after["power-management.read-workload"] = lambda: world.errors.update(lost)  # type: ignore[arg-type]
     with Play(world) as play:
         result = play.result()
