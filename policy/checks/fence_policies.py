@@ -16,8 +16,6 @@ from policy.objects.node_events import NodeEvent, lately
 from policy.objects.nodes import NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
 
-FENCING_LABEL = "nodewarden.io/fencing"
-"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector."""
 OFF = "off"
 
 DEFAULT_ATTEMPTS = 10
@@ -209,11 +207,6 @@ def _of(choose: Callable[[T, T], T], one: T | None, other: T | None) -> T | None
     if one is None or other is None:
         return other if one is None else one
     return choose(one, other)
-
-
-def switched_off_node(node: NodeView) -> str:
-    """Whether the label switches fencing off for this node, in words."""
-    return f"the label {FENCING_LABEL}={OFF} switches fencing off for it" if node.labels.get(FENCING_LABEL) == OFF else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

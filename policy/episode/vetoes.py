@@ -1,22 +1,25 @@
-"""Who says "hands off" on a Node or its Machine, in words by which to find it. Leases and checks, who may too, are asked
-elsewhere.
+"""What people and other systems say on a Node or a Machine to keep others from it, in words by which to find it.
 
-A person's word holds for everybody. That another system is taking the machine away (`going`) holds for programs only: two that
-act on one machine at once are worse than either, but whoever stands before it may know that the other one has got stuck.
+The one place that reads their labels, annotations and taints as a reason not to act. Which acts each of them stops, and whether a
+person is stopped as well, is the table in `policy/gate.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from policy.objects.machines import MachineView
+from policy.checks.fence_policies import OFF
+from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeView
 from policy.preservation.held import CONDITION, TAINT
 from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION
-from policy.preservation.requests import KEEPING_WORDS
+from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
 """A person's "not now" on a node; any value but `false` holds, since the key says what is meant."""
+
+FENCING_LABEL = "nodewarden.io/fencing"
+"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector."""
 
 TAKEN_AWAY_BY = {
     "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
@@ -32,50 +35,20 @@ TOLD_TO_DELETE_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
 FIRST_TO_GO = "1"
 """The priority that the autoscaler gives a Machine of MCM which it has chosen."""
 
-
-def going(node: NodeView | None, machine: MachineView | None = None, *, ours: bool = False) -> str:
-    """Who is taking the node or its Machine away, "" where nobody is.
-
-    ours: that its Machine is deleted is our own doing.
-    """
-    if node is not None and node.deleting:
-        return f"Node {node.name} is being deleted"
-    for taint in node.taints if node is not None else ():
-        if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
-            return f"{who} is taking the node away, as the taint {taint.key} says"
-    if node is not None and node.annotations.get(TOLD_TO_DELETE_ANNOTATION) == "true":
-        return f"machine-controller-manager is to delete its Machine, as the annotation {TOLD_TO_DELETE_ANNOTATION} says"
-    if machine is None:
-        return ""
-    if machine.deleting and not ours:
-        return f"Machine {machine.name} is being deleted"
-    return chosen(machine.name, machine.annotations)
+WITHOUT_LABEL = f"remove the label {EXCLUDE_LABEL} from the node"
+WITHOUT_MACHINE_ANNOTATION = f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine"
+"""How a person takes his word back."""
 
 
-def chosen(name: str, annotations: Mapping[str, str]) -> str:
-    """Whether that Machine is chosen as the one that goes when its set is scaled down, which the autoscaler does at once; ""
-    where it is not."""
-    found = next((each for each in OPENSHIFT_DELETE if annotations.get(each)), "")
-    if CLUSTER_API_DELETE in annotations:
-        found = CLUSTER_API_DELETE
-    elif annotations.get(PRIORITY_ANNOTATION) == FIRST_TO_GO:
-        found = f"{PRIORITY_ANNOTATION}={FIRST_TO_GO}"
-    return f"Machine {name} is chosen to be scaled down, as the annotation {found} says" if found else ""
+# A person's word ------------------------------------------------------------------------------------------------------
 
 
-def veto_of(node: NodeView, *, preserving: bool = False) -> str:
-    """Why nothing may be done to the node that disturbs it, "" where its labels and annotations say nothing against it.
-
-    preserving: who asks is the one that carries its preservation out.
-    """
-    if node.labels.get(EXCLUDE_LABEL) == "true":
-        return f"the label {EXCLUDE_LABEL} excludes the node"
-    if not preserving and (preserved := preserved_by(node)):
-        return preserved
-    return held_by(node)
+def excluded(node: NodeView) -> str:
+    """Whether the medik8s label keeps it out of remediation."""
+    return f"the label {EXCLUDE_LABEL}=true keeps {node.name} out of remediation" if node.excluded else ""
 
 
-def held_by(node: NodeView) -> str:
+def held(node: NodeView) -> str:
     """Whether a person holds it."""
     hold = node.annotations.get(HOLD_ANNOTATION)
     if hold is None or hold == "false":
@@ -83,35 +56,78 @@ def held_by(node: NodeView) -> str:
     return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
 
 
-def preserved_by(node: NodeView) -> str:
-    """Whether it is preserved, or somebody asks for that (S21): the annotation may be on the Machine alone, but then the
-    condition tells."""
-    preserve = node.annotations.get(PRESERVE_ANNOTATION)
-    if preserve in KEEPING_WORDS:
-        return f"the annotation {PRESERVE_ANNOTATION}={preserve} preserves the node"
-    if kept(node):
-        return f"the condition {CONDITION} says that the node is preserved"
+def switched_off_node(node: NodeView) -> str:
+    """Whether the label switches fencing off for this node."""
+    return f"the label {FENCING_LABEL}={OFF} switches fencing off for it" if node.labels.get(FENCING_LABEL) == OFF else ""
+
+
+def kept_out(machine: MachineView) -> str:
+    """Whether people keep it out of remediation."""
+    found = machine.kept_out_by
+    return f"the annotation {found} keeps the Machine {machine.name} out of remediation" if found else ""
+
+
+# Preservation ---------------------------------------------------------------------------------------------------------
+
+
+def kept_by_word(node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """Whether somebody asks for it to be preserved, on the Node or on one of its Machines alone (S21, S27): the Node's value
+    beats the Machine's, and what a preservation makes of it comes only later. That a value of the Node was taken away is not
+    asked here: what a Machine says in plain sight holds."""
+    on_node = node.annotations.get(PRESERVE_ANNOTATION) if node is not None else None
+    if node is not None and requested(Annotated(node=on_node)).intent in KEEPING:
+        return f"the annotation {PRESERVE_ANNOTATION}={on_node} preserves the node"
+    for machine in machines:
+        on_machine = machine.annotations.get(PRESERVE_ANNOTATION)
+        if requested(Annotated(node=on_node, machine=on_machine), node_exists=node is not None).intent in KEEPING:
+            return f"the annotation {PRESERVE_ANNOTATION}={on_machine} on Machine {machine.name} preserves the node"
     return ""
-
-
-def preserved_on(machine: MachineView, node: NodeView | None) -> str:
-    """Whether somebody asks for the Machine to be preserved on that alone (S21, S27): the Node's own value beats it, and what a
-    preservation makes of it comes only later."""
-    preserve = machine.annotations.get(PRESERVE_ANNOTATION)
-    if preserve not in KEEPING_WORDS or (node is not None and PRESERVE_ANNOTATION in node.annotations):
-        return ""
-    return f"the annotation {PRESERVE_ANNOTATION}={preserve} on Machine {machine.name} preserves the node"
-
-
-def preserved_as_failed(node: NodeView) -> bool:
-    """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then. A word
-    against it counts before anything of it was written (S26)."""
-    if node.annotations.get(PRESERVE_ANNOTATION) == "false":
-        return False
-    return kept(node) and any(taint.key == TAINT for taint in node.taints)
 
 
 def kept(node: NodeView) -> bool:
     """Whether its condition says that it is preserved now."""
     condition = node.condition(CONDITION)
     return condition is not None and condition.status == "True"
+
+
+def kept_by_condition(node: NodeView) -> str:
+    """The same in words."""
+    return f"the condition {CONDITION} says that the node is preserved" if kept(node) else ""
+
+
+def preserved_as_failed(node: NodeView) -> bool:
+    """Whether the Node says that it is kept though it failed: the condition, and the taint that it bears only then. A word
+    against it counts before anything of it was written (S26)."""
+    if requested(Annotated(node=node.annotations.get(PRESERVE_ANNOTATION))).intent is Intent.FALSE:
+        return False
+    return kept(node) and any(taint.key == TAINT for taint in node.taints)
+
+
+# Those who take it away -----------------------------------------------------------------------------------------------
+
+
+def deleted(node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """Whether the Node or one of its Machines is being deleted."""
+    if node is not None and node.deleting:
+        return f"Node {node.name} is being deleted"
+    return next((f"Machine {machine.name} is being deleted" for machine in machines if machine.deleting), "")
+
+
+def taken_away(node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """Who is taking the node or one of its Machines away, "" where nobody is."""
+    for taint in node.taints if node is not None else ():
+        if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
+            return f"{who} is taking the node away, as the taint {taint.key} says"
+    if node is not None and node.annotations.get(TOLD_TO_DELETE_ANNOTATION) == "true":
+        return f"machine-controller-manager is to delete its Machine, as the annotation {TOLD_TO_DELETE_ANNOTATION} says"
+    return next(filter(None, (_chosen(machine.name, machine.annotations) for machine in machines)), "")
+
+
+def _chosen(name: str, annotations: Mapping[str, str]) -> str:
+    """Whether that Machine is chosen as the one that goes when its set is scaled down, which the autoscaler does at once."""
+    found = next((each for each in OPENSHIFT_DELETE if annotations.get(each)), "")
+    if CLUSTER_API_DELETE in annotations:
+        found = CLUSTER_API_DELETE
+    elif annotations.get(PRIORITY_ANNOTATION) == FIRST_TO_GO:
+        found = f"{PRIORITY_ANNOTATION}={FIRST_TO_GO}"
+    return f"Machine {name} is chosen to be scaled down, as the annotation {found} says" if found else ""

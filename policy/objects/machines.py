@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from policy.objects.nodes import Condition
-from policy.values.machine_apis import CLUSTER_API, MachineApi
+from policy.values.machine_apis import MachineApi
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
 """On a check, a Cluster or a Machine; any value pauses, also an empty one."""
@@ -71,13 +71,9 @@ class MachineView:
         return machine_key(self.api, self.namespace, self.name)
 
     @property
-    def kept_out(self) -> str:
-        """A person's word that keeps a Machine of Cluster API out of remediation, "" where there is none."""
-        if self.api is CLUSTER_API:
-            for annotation in (SKIP_ANNOTATION, PAUSED_ANNOTATION):
-                if annotation in self.annotations:
-                    return f"the annotation {annotation} keeps the Machine {self.name} out of remediation"
-        return ""
+    def kept_out_by(self) -> str:
+        """The annotation by which people keep it out of remediation, "" where it carries none."""
+        return next((each for each in (PAUSED_ANNOTATION, SKIP_ANNOTATION) if each in self.annotations), "")
 
     @property
     def failed(self) -> str:

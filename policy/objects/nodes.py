@@ -87,6 +87,16 @@ class NodeView:
         return condition.since if condition else None
 
     @property
+    def excluded(self) -> bool:
+        """Whether the medik8s label keeps it out of remediation."""
+        return self.labels.get(EXCLUDE_LABEL) == "true"
+
+    @property
+    def misspells_exclusion(self) -> bool:
+        """Whether it carries that label with a value that excludes nobody."""
+        return self.labels.get(EXCLUDE_LABEL, "true") != "true"
+
+    @property
     def zone(self) -> str:
         """The failure domain the node says it is in, "" where unlabelled."""
         return self.labels.get(ZONE_LABEL, "")

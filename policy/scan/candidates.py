@@ -13,16 +13,15 @@ from datetime import datetime
 from heapq import nsmallest
 
 from policy.checks.brakes import Closed
-from policy.checks.fence_policies import switched_off_node
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.overlaps import Overlap
 from policy.checks.targets import NEVER, Target
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
+from policy.episode.gate import By, Objection, Operation, Seen, Weight, objections
 from policy.episode.needs import NeedKind
-from policy.episode.vetoes import going
 from policy.objects.machines import MachineView
-from policy.objects.nodes import EXCLUDE_LABEL, NodeView
+from policy.objects.nodes import NodeView
 from policy.objects.remediations import Remediation
 from policy.objects.scopes import CLUSTER, group_of, scope_of
 from policy.remediation.in_flight import most_at_once
@@ -73,7 +72,8 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
         if name in known.spared.unsettled:
             continue
         since, key, refused = _under_which(known, said, offended)
-        refused = left_alone(known, victim) or known.spared.kept.get(name, "") or refused
+        alone = left_alone(known, victim, spared=known.spared.kept.get(name, ""))
+        refused = alone.words if alone is not None else refused
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
@@ -158,8 +158,8 @@ def braked(known: Known, victim: str) -> str:
     if policies.problem:
         return f"the fence policies can't be used: {policies.problem}"
     groups = [group for node in known.nodes_of(victim) for group in (CLUSTER, *tally.groups_of(node))]
-    if off := policies.off_for(groups):
-        return off
+    if waits := next((each.words for each in held_back(known, victim) if each.weight is Weight.NOT_LICENSED), ""):
+        return waits
     if down := policies.storage_down(tally.of(CLUSTER)):
         return down
     for rule in policies.storms:
@@ -169,11 +169,6 @@ def braked(known: Known, victim: str) -> str:
     return ""
 
 
-def lost_its_storage(known: Known, victim: str) -> str:
-    """Why the victim is left alone as one that can't reach its storage, "" where it is not."""
-    return next((why for node in known.nodes_of(victim) if (why := known.policies.host_lost_storage(node))), "")
-
-
 def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
     """What other systems ask for. Their own brakes have let them ask; ours are admission's."""
     ranked = []
@@ -181,7 +176,7 @@ def _rank_requests(known: Known, watching: frozenset[str]) -> list[_Ranked]:
         if request.asks:
             if request.node in known.spared.unsettled:
                 continue
-            refused = why_not_asked_for(known, request) or known.spared.kept.get(request.node, "")
+            refused = why_not_asked_for(known, request)
             rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
             ranked.append((rank, request.created or NEVER, request.node, key, refused))
     return ranked
@@ -206,7 +201,8 @@ def why_not_asked_for(known: Known, request: FencingRequest) -> str:
     target = known.nodes.get(request.node)
     if target is None:
         return f"{request.ref.key} is about node {request.node}, which does not exist"
-    return request.problem or target.unreadable or left_alone(known, request.node)
+    alone = left_alone(known, request.node, spared=known.spared.kept.get(request.node, ""))
+    return request.problem or target.unreadable or (alone.words if alone is not None else "")
 
 
 def gives_the_remedy(known: Known, victim: str) -> str:
@@ -235,24 +231,21 @@ def _under_which(
     return since, key, refused
 
 
-def left_alone(known: Known, victim: str) -> str:
-    """Who keeps programs from the victim, whichever check calls for it: a person, its own state, or another system that is taking
-    it away at this moment; "" where nobody does."""
-    taken = (going(target.node, target.machine) for target in known.together(victim))
-    return excluded(known, victim) or next(filter(None, taken), "") or lost_its_storage(known, victim)
+def held_back(known: Known, victim: str, *, spared: str = "") -> Iterator[Objection]:
+    """What keeps programs from the victim, whichever check calls for it. spared: that preservation does, where that is asked."""
+    together = known.together(victim)
+    seen = Seen(
+        node=next((target.node for target in together if target.node is not None), None),
+        machines=tuple(target.machine for target in together if target.machine is not None),
+        policies=known.policies,
+        spared=spared,
+    )
+    return objections(seen, Operation.OFFER, By.PROGRAM, known.now)
 
 
-def excluded(known: Known, victim: str) -> str:
-    """A person's word that keeps the victim out of remediation, "" where there is none: it holds under every check, also under
-    those that do not know the label or annotation."""
-    for target in known.together(victim):
-        if target.node is not None and target.node.labels.get(EXCLUDE_LABEL) == "true":
-            return f"the label {EXCLUDE_LABEL}=true keeps {target.node.name} out of remediation"
-        if target.node is not None and (off := switched_off_node(target.node)):
-            return off
-        if target.machine is not None and target.machine.kept_out:
-            return target.machine.kept_out
-    return ""
+def left_alone(known: Known, victim: str, *, spared: str = "") -> Objection | None:
+    """Why nothing is to be begun about the victim until somebody takes his word back; None where nobody says so."""
+    return next((each for each in held_back(known, victim, spared=spared) if each.weight is Weight.VETOED), None)
 
 
 def _impossible(check: HealthCheck, target: Target) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from policy.checks.brakes import Brake, Closed, Counts
 from policy.checks.healthcheck import HealthCheck
@@ -44,7 +45,8 @@ class TargetEvaluation:
 
     due_in: how soon time alone can change the verdict, or somebody would look again; None where neither. held_by: what keeps the
     action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key of
-    the check whose doing that is, "" where it is no check's.
+    the check whose doing that is, "" where it is no check's. held_by_rule: the row of `policy/episode/gate.py` that says so, ""
+    where none does.
     """
 
     target: str
@@ -56,6 +58,7 @@ class TargetEvaluation:
     held_by: str = ""
     held_under: str = ""
     message: str = ""
+    held_by_rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +121,7 @@ def _blind(known: Known, check: HealthCheck, targets: Iterable[Target]) -> tuple
 
 def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:
     """The warning that somebody's label does not do what it seems to."""
-    nodes = (target.node for target in targets if target.node is not None)
-    found = [node.name for node in nodes if node.labels.get(EXCLUDE_LABEL, "true") != "true"]
+    found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
 
@@ -127,19 +129,16 @@ def _unheard(targets: Iterable[Target]) -> tuple[str, ...]:
 def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard: _ControlPlaneGuard) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
-    action, held_by, held_under = wanted.action, "", ""
+    action, held = wanted.action, _Held()
     if action in RESTORING and brake.reason is Closed.PAUSED and check.of_machines:
-        action, held_by, held_under = (
-            Action.NONE,
-            brake.message,
-            check.ref.key,
-        )  # a paused MachineHealthCheck touches nothing, not even to give back
+        # A paused MachineHealthCheck touches nothing, not even to give back.
+        action, held = Action.NONE, _Held(brake.message, under=check.ref.key)
     if action in _ACTS:
-        held_by, held_under = _held_by(known, check, brake, target)
-        if held_by:
+        held = _held_by(known, check, brake, target)
+        if held.words:
             action = Action.NONE
         else:
-            held_by = guard.objection(check, target)
+            held = _Held(guard.objection(check, target))
     message = verdict.message
     if wanted.message and (wanted.action in {Action.NONE, Action.SKIP_NO_OWNER} or not message):
         message = f"{message}; {wanted.message}" if message and check.dialect is not Dialect.CLUSTER_API else wanted.message
@@ -150,38 +149,47 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: Target, guard
         verdict=verdict,
         due_in=_due_in(known.now, check, verdict),
         action=action,
-        held_by=held_by,
-        held_under=held_under,
+        held_by=held.words,
+        held_under=held.under,
         message=message,
+        held_by_rule=held.rule,
     )
 
 
-def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> tuple[str, str]:
-    """Why the check may not have its remedy carried out now, and under which check: its own brake, another check's, or another
-    check's remedy."""
+class _Held(NamedTuple):
+    """Why, under which check, and by which row of the gate; "" for none."""
+
+    words: str = ""
+    under: str = ""
+    rule: str = ""
+
+
+def _held_by(known: Known, check: HealthCheck, brake: Brake, target: Target) -> _Held:
+    """Why the check may not have its remedy carried out now: its own brake, another check's, what is said of the target itself,
+    or another check's remedy."""
     if not brake.allowed:
-        return f"{brake.reason}: {brake.message}", check.ref.key
+        return _Held(f"{brake.reason}: {brake.message}", check.ref.key)
     victim, key = target.victim, check.ref.key
     said = known.say(victim)
-    if word := left_alone(known, victim):
-        return word, ""
+    if (alone := left_alone(known, victim)) is not None:
+        return _Held(alone.words, rule=alone.rule)
     if known.overlap is Overlap.STRICTEST:
         closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
         if closed:
-            return f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}", closed[0]
+            return _Held(f"{closed[0]} covers it too and may not act now: {known.brakes[closed[0]].message}", closed[0])
         for other, pairs in sorted(said.items()):
             if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
-                return f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other
+                return _Held(f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other)
     if word := braked(known, victim):
-        return word, ""
+        return _Held(word)
     first = gives_the_remedy(known, victim)
     if first and first != key:
         deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
-        return f"{first} gives the remedy: {why}", first
+        return _Held(f"{first} gives the remedy: {why}", first)
     if target.marked and target.node is not None:
-        return "an episode of it is open already", ""
-    return "", ""
+        return _Held("an episode of it is open already")
+    return _Held()
 
 
 def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | None:

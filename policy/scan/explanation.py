@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 from policy.checks.brakes import Brake, Closed, Counts, threshold_breached
 from policy.checks.conflicts import TAKEOVER
-from policy.checks.fence_policies import FENCING_LABEL
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.targets import Target
 from policy.checks.verdicts import Health, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
-from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION
-from policy.objects.nodes import EXCLUDE_LABEL
+from policy.episode.gate import unblocks as ends
+from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
+from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.remedies import Action
 from policy.scan.admission import Because
@@ -28,9 +28,6 @@ from policy.scan.outlook import Outlook, OwnersRules, outlook, targets_named
 from policy.values.durations import format_duration
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
-
-WITHOUT_LABEL = f"remove the label {EXCLUDE_LABEL} from the node"
-WITHOUT_ANNOTATION = f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +144,7 @@ def _stated(requirement: Requirement) -> str:
 def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]) -> tuple[str, ...]:
     verdict = each.verdict
     if verdict.standing is Standing.LEFT_OUT:
-        return (WITHOUT_ANNOTATION,)
+        return (WITHOUT_MACHINE_ANNOTATION,)
     if verdict.standing is Standing.EXCLUDED:
         return (WITHOUT_LABEL,)
     if verdict.health is Health.SOON:
@@ -162,14 +159,8 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, 
         found.append(_unblock_under(known, each.held_under, spare=SPARES_NO_MORE in each.held_by))
     elif each.held_by.startswith(Because.CONTROL_PLANE):
         found.append("another control-plane member must be well, or its episode over, first")
-    elif EXCLUDE_LABEL in each.held_by:
-        found.append(WITHOUT_LABEL)
-    elif FENCING_LABEL in each.held_by:
-        found.append(f"remove the label {FENCING_LABEL} from the node")
-    elif why := policy_unblocks(known, each.node or each.target):
+    elif why := ends(each.held_by_rule) or policy_unblocks(known, each.node or each.target):
         found.append(why)
-    elif SKIP_ANNOTATION in each.held_by or PAUSED_ANNOTATION in each.held_by:
-        found.append(WITHOUT_ANNOTATION)
     if holder := leased.get(each.node or each.target, ""):
         found.append(f"the node's lease must be given back, or lapse: it is held by {holder}")
     if each.action is Action.SKIP_NO_OWNER:

@@ -13,17 +13,18 @@ from heapq import nsmallest
 from itertools import islice
 
 from policy.checks.brakes import Counts
-from policy.checks.fence_policies import switched_off_node
+from policy.checks.fence_policies import NO_POLICIES
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.storms import Storm
 from policy.checks.targets import NEVER, SICKNESS, Target
 from policy.checks.verdicts import Health, Standing, Verdict
+from policy.episode.gate import By, Operation, Seen, objections
 from policy.episode.observation import Observation
-from policy.episode.vetoes import chosen, going, kept
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION
+from policy.episode.vetoes import kept
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.marks import mark_of
-from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, READY
+from policy.objects.nodes import MARK_ANNOTATION, READY
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.remedies import OWNER_REMEDIATED
@@ -44,36 +45,33 @@ MAXIMUM_OVERLAPS = 5
 """Of other checks named in one check's report."""
 
 
-_SHOWN_ANNOTATIONS = (EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION)
-
-
 def shown(target: Target) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
+    seen = Seen(node=view, machines=(machine,) if machine is not None else (), policies=NO_POLICIES)
+    held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
             *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
-            *(annotation in machine.annotations for annotation in _SHOWN_ANNOTATIONS),
+            EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations,
             machine.annotations.get(LAST_REMEDIATION_ANNOTATION),
             machine.condition(OWNER_REMEDIATED),
-            chosen(machine.name, machine.annotations),
         )
         if machine is not None
         else None
     )
     if view is None:
-        return verdicts, of_machine, target.unseen
+        return verdicts, of_machine, target.unseen, held_back
     ready = view.condition(READY)
     return (
         verdicts,
         of_machine,
         target.unseen,
+        held_back,
         (ready.status, ready.since) if ready else None,
         (view.uid, view.boot_id, view.provider_id, view.system_uuid),
         (view.zone, view.control_plane, view.unschedulable, target.updating),
-        (view.annotations.get(MARK_ANNOTATION), view.labels.get(EXCLUDE_LABEL), switched_off_node(view)),
-        view.annotations.get(LAST_REMEDIATION_ANNOTATION),
-        going(view),
+        (view.annotations.get(MARK_ANNOTATION), view.annotations.get(LAST_REMEDIATION_ANNOTATION), view.misspells_exclusion),
     )
 
 

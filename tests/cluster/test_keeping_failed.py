@@ -17,6 +17,7 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.book import PreservationNeed
@@ -65,7 +66,7 @@ async def fail_two(person: ApiClient) -> None:
 
 async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
     """What the episode's first look writes."""
-    activities = ClusterPreservation("prod", connection, Permits())
+    activities = ClusterPreservation("prod", connection, LastLook(connection, Permits()).look)
     wish = Wish(automatic=need.automatic)
     request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}
     found = await ActivityEnvironment().run(activities.hold, HoldRequest(**(request | changes)))

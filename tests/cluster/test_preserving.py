@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
+from activities.errors import ErrorType, error_type
 from policy.objects.marks import TERMINATING_ANNOTATION, Mark
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.held import (
@@ -35,6 +38,7 @@ from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits
 from tests.cluster.machines import OPENSHIFT, SYSTEMS, System, machine_of
 from tests.documents import document
+from tests.policy.fencing_builders import a_cluster_config
 
 GROUP = "machine.sapcloud.io"
 MACHINES = f"/apis/{GROUP}/v1alpha1/namespaces/shoot/machines"
@@ -101,7 +105,8 @@ class Surroundings:
         self.connection = connection
         self.now = NOW
         self.permits = Permits()
-        self.activities = ClusterPreservation("prod", connection, self.permits, clock=lambda: self.now)
+        self.look = LastLook(connection, self.permits, clock=lambda: self.now).look
+        self.activities = ClusterPreservation("prod", connection, self.look, clock=lambda: self.now)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -224,7 +229,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
 ) -> None:
     await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
-    world.activities = ClusterPreservation("prod", world.connection, world.permits, clock=lambda: world.now, pools=[settled])
+    world.activities = ClusterPreservation("prod", world.connection, world.look, clock=lambda: world.now, pools=[settled])
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
     await world.hold(wish=Wish(release="released by ada: enough"))
@@ -372,9 +377,76 @@ async def test_whoever_takes_it_away_already_is_left_to_that_by_programs(
     await leased(world)
     await world.annotate("/api/v1/nodes/node-7", **on_node)
     await world.annotate(f"{MACHINES}/w-7", **on_machine)
-    result = await world.give_up(automatic=automatic, remediates=True)
-    assert (who in result.kept) is automatic
+    with pytest.raises(ApplicationError, match=who) if automatic else nullcontext():
+        await world.give_up(automatic=automatic, remediates=True)
     assert len((await world.person.list(MACHINES))["items"]) == automatic
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({"nodewarden.io/fencing": "off"}, "switches fencing off"),
+        ({"remediation.medik8s.io/exclude-from-remediation": "true"}, "out of remediation"),
+    ],
+)
+async def test_what_is_handed_over_is_looked_at_before_its_deletion(
+    world: Surroundings, labels: dict[str, str], words: str
+) -> None:
+    """S20: nobody has looked before, and nothing of the deletion is begun."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    await world.person.patch("/api/v1/nodes/node-7", {"metadata": {"labels": labels}})
+    with pytest.raises(ApplicationError, match=words):
+        await world.give_up()
+    assert len((await world.person.list(MACHINES))["items"]) == 1
+    assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
+
+
+async def test_where_fencing_is_switched_off_nothing_is_deleted(world: Surroundings) -> None:
+    """S20: the off switch of the whole cluster, also for a deletion that no last look of its episode comes before."""
+    await world.has(node(), machine("Failed"))
+    await leased(world)
+    await switch(world, "off")
+    with pytest.raises(ApplicationError, match="fencing is switched off"):
+        await world.give_up()
+    assert len((await world.person.list(MACHINES))["items"]) == 1
+    await switch(world, "on")
+    assert (await world.give_up()).kept == ""
+    assert (await world.person.list(MACHINES))["items"] == []
+
+
+async def test_where_fencing_is_switched_off_a_pool_keeps_nobody_and_lets_nobody_go(world: Surroundings) -> None:
+    """S20: what a program would write waits. A machine that has failed is not let go for that."""
+    await world.has(node(), machine("Failed"))
+    await switch(world, "off")
+    before = await world.node(), await world.machine()
+    with pytest.raises(ApplicationError, match="fencing is switched off") as refused:
+        await world.hold(wish=Wish(automatic=True))
+    assert error_type(refused.value) is ErrorType.NOT_LICENSED
+    assert (await world.node(), await world.machine()) == before
+    await switch(world, "on")
+    assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    await switch(world, "off")
+    assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved"
+    await switch(world, "on")
+    assert (await world.hold(wish=Wish(surplus=True))).terminate
+
+
+async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: Surroundings) -> None:
+    """S17, S44: a person's word is carried out, and what ends is ended."""
+    await world.has(node(), machine("Running"))
+    await switch(world, "off")
+    assert (await world.hold(wish=Wish(keep=True))).phase == "Running:Preserved"
+    assert (await world.hold(wish=Wish(release="seen enough"))).phase == "Running"
+
+
+async def switch(world: Surroundings, fencing: str) -> None:
+    """The off switch of the whole cluster."""
+    path, config = "/api/v1/namespaces/default/configmaps", a_cluster_config(fencing=fencing)
+    if (await world.person.list(path))["items"]:
+        await world.person.patch(f"{path}/fence-cluster-config", {"data": config["data"]})
+    else:
+        await world.person.create(path, config)
 
 
 MOMENTS = int(os.environ.get("NODEWARDEN_TEST_MOMENTS", "60"))

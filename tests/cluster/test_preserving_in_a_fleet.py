@@ -9,6 +9,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.preserving import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, Wish
 from simulator.cluster import SimulatedCluster
 from simulator.machine_systems import MACHINE_SYSTEMS
@@ -25,7 +26,7 @@ SLOW = MachineSettings(create=0.05, switch_off=0.3, destroy=0.05, remove_node=0.
 async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
     """By a person; or looked at again."""
     async with ClusterConnection.to(cluster.address.url, token=cluster.address.token) as connection:
-        activities = ClusterPreservation("sim", connection, Permits())
+        activities = ClusterPreservation("sim", connection, LastLook(connection, Permits()).look)
         request = HoldRequest(cluster="sim", **({"node": cluster.machines.node_of(name), "wish": Wish(keep=True)} | changes))
         found = await ActivityEnvironment().run(activities.hold, request)
     assert isinstance(found, Hold)

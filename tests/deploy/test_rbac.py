@@ -22,6 +22,7 @@ from activities.cluster.acts.remediation_objects import ClusterRemediationObject
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.live.looks import LastLook
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
@@ -354,7 +355,7 @@ async def _check(worker: ClusterConnection) -> None:
 
 async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
     """A machine of each system is kept, released, and given up when it fails."""
-    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker, Permits())
+    environment, preservation = ActivityEnvironment(), ClusterPreservation(CLUSTER, worker, LastLook(worker, Permits()).look)
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         machines = [await _of_gardener(person)]
         for number, system in enumerate((OPENSHIFT, CLUSTER_API), start=1):

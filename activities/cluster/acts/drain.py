@@ -22,12 +22,16 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound
+from activities.cluster.live.fence_config import live_policies
+from activities.cluster.live.leave import require_leave
 from activities.cluster.objects.livenode import Clock, in_time, read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType, error_type, failure
+from policy.checks.fence_policies import PolicySource
 from policy.episode.drain import DrainOptions, DrainPod, plan_drain
+from policy.episode.gate import Operation, Seen
 from policy.fence.plan import Chosen
 from policy.values.moments import moment_of
 
@@ -55,8 +59,9 @@ class _Answer:
 class Draining:
     """Drains nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(self, connection: ClusterConnection, *, own_node: str, clock: Clock) -> None:
+    def __init__(self, connection: ClusterConnection, *, own_node: str, clock: Clock, source: PolicySource) -> None:
         self._connection = connection
+        self._source = source
         self._own_node = own_node
         self._clock = clock
 
@@ -100,15 +105,17 @@ class Draining:
         return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
 
     async def _require_licence(self, request: DrainRequest) -> bool:
-        """The cluster is ours, the node the pinned one and ours (S9, S20, S38). Whether it is Ready."""
+        """The cluster is ours, the node the pinned one and ours, and nobody holds it (S9, S20, S38). Whether it is Ready."""
         pinned = request.target.pinned
-        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
-            raise failure(ErrorType.NOT_LICENSED, problem)
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+        policies = await live_policies(self._connection, self._source)
         try:
             node = await read_node(self._connection, pinned.node)
         except ObjectNotFound as error:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone: there is nothing to drain") from error
         require_held(node, request.target, "it is not drained")
+        seen = Seen(node=node.view, cluster_lease=problem, policies=policies)
+        require_leave(seen, Operation.EVICT, self._clock(), about=f"Node/{pinned.node} is not drained")
         return node.view.ready
 
     # What the filters ask -------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
-from activities.cluster.live.fence_config import live_policies, switched_off
+from activities.cluster.live.fence_config import live_policies
+from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import (
     EDIT_ATTEMPTS,
     Clock,
@@ -59,15 +60,14 @@ from activities.contracts.target import (
     FreeResult,
     LookRequest,
     LookResult,
-    LookVerdict,
     UntaintRequest,
     Workload,
 )
 from activities.errors import ErrorType, error_type, failure
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, switched_off_node
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof
-from policy.episode.vetoes import held_by
 from policy.fence.kdump import dead_stands, normal_address
 from policy.objects.marks import Mark
 
@@ -92,9 +92,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         """look: the last look at this cluster (`looks.py`)."""
-        super().__init__(cluster, connection, own_node=own_node, clock=clock)
+        super().__init__(cluster, connection, own_node=own_node, clock=clock, source=source)
         self._look = look
-        self._source = source
 
     @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
@@ -195,15 +194,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         """All that a destructive act needs but the need itself: once off is proven, its end is no reason to leave things half
         done."""
         look = LookRequest(target=request.target, need=request.need, holder=request.holder, need_matters=False)
-        result = await self._look(look)
-        refused = {
-            LookVerdict.VETOED: ErrorType.VETOED,
-            LookVerdict.TARGET_CHANGED: ErrorType.TARGET_CHANGED,
-            LookVerdict.NOT_LICENSED: ErrorType.NOT_LICENSED,
-            LookVerdict.NEED_GONE: ErrorType.VETOED,
-        }
-        if result.verdict is not LookVerdict.GO:
-            raise failure(refused[result.verdict], f"Node/{request.target.pinned.node} is not deleted: {result.reason}")
+        require_go(await self._look(look), f"Node/{request.target.pinned.node} is not deleted")
 
     @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
@@ -301,15 +292,13 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     async def _require_leave(self, request: Consequence) -> int | None:
         require_cluster(request.target.cluster, self._cluster)
         self._require_time(request)
-        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
-            # Nobody said no: a Lease that lapsed for a moment must not end an episode whose node is off.
-            raise failure(ErrorType.NOT_LICENSED, problem)
+        # Nobody has to say no: a Lease that lapsed for a moment must not end an episode whose node is off. What is left to do
+        # then waits for the switch, and for a person.
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
-        off = switched_off(policies, node.view if node is not None else None)
-        if off or (node is not None and (off := switched_off_node(node.view) or held_by(node.view))):
-            # The node is off already; what is left to do waits for the switch, and then for a person.
-            raise failure(ErrorType.NOT_LICENSED, off)
+        seen = Seen(node=node.view if node is not None else None, cluster_lease=problem, policies=policies)
+        require_leave(seen, Operation.FREE, self._clock())
         return policies.pods_per_minute
 
     async def _limit(self) -> int | None:

@@ -5,6 +5,7 @@ origin behind; taints likewise. Evicting its pods is `drain.py`, freeing the wor
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -44,9 +45,10 @@ from activities.contracts.target import (
     Target,
 )
 from activities.errors import ErrorType, failure
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.targets import MACHINE
+from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
-from policy.episode.vetoes import preserved_by, preserved_on
 from policy.objects.belonging import of_one_cluster
 from policy.objects.machines import MachineView
 from policy.objects.marks import Mark
@@ -70,9 +72,10 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         machines: ClusterConnection | None = None,
         own_node: str = "",
         clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
         fences: NodeFences | None = None,
     ) -> None:
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock)
 
     @activity.defn(name="isolation.mark-unschedulable")
@@ -154,7 +157,8 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
-        return await Draining(self._connection, own_node=self._own_node, clock=self._clock).round(request)
+        draining = Draining(self._connection, own_node=self._own_node, clock=self._clock, source=self._source)
+        return await draining.round(request)
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
@@ -174,7 +178,8 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             unread = error
 
         def decide(node: LiveNode) -> Edit:
-            in_time(request.not_after, self._clock(), f"restoring Node/{target.pinned.node}")
+            now = self._clock()
+            in_time(request.not_after, now, f"restoring Node/{target.pinned.node}")
             if another_machine(node, target):
                 return Edit(detail=f"left alone: it is another machine now ({node.view.provider_id})")
             found = readable_mark(node.view)
@@ -184,7 +189,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             ours = replace(ours, cordoned=False) if request.keep_cordon else ours
             if unread is not None and ours.cordoned and node.view.unschedulable:
                 raise unread
-            return _way_back(node, ours, machines)
+            return _way_back(node, ours, machines, now)
 
         try:
             result = await edit_node(self._connection, target.pinned.node, decide)
@@ -220,18 +225,18 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
     return Edit(detail=detail, operations=remove_taint(node, OUR_TAINT))
 
 
-def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...]) -> Edit:
+def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now: datetime) -> Edit:
     if mark.paths:
         # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
         return _keep_for_paths(node, mark)
     removed = ["our mark"]
     operations = remove_annotation(MARK_ANNOTATION)
-    on_machine = (preserved_on(each, node.view) for each in machines if of_one_cluster(each, node.view))
-    preserved, left = preserved_by(node.view) or next(filter(None, on_machine), ""), ""
+    seen = Seen(node=node.view, machines=tuple(each for each in machines if of_one_cluster(each, node.view)))
+    left = ""
     if mark.cordoned and node.view.unschedulable:
-        if preserved:
+        if (preserved := objection(seen, Operation.UNCORDON, By.PERSON, now)) is not None:
             # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
-            left = f"; left cordoned: {preserved}"
+            left = f"; left cordoned: {preserved.words}"
         else:
             removed.append("our cordon")
             operations += uncordon()

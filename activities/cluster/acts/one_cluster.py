@@ -6,12 +6,14 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.objects.livenode import Clock, utc_now
 from activities.errors import ErrorType, failure
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 
 
 class OfOneCluster:
     """Served by the workers of one cluster's queue.
 
     machines: where Cluster API's objects live, if elsewhere. own_node: the node this worker runs on, "" where not known.
+    source: of the fence policies, which say whether fencing is switched off.
     """
 
     def __init__(
@@ -22,6 +24,7 @@ class OfOneCluster:
         machines: ClusterConnection | None = None,
         own_node: str = "",
         clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
     ) -> None:
         self._cluster = cluster
         self._connection = connection
@@ -29,6 +32,7 @@ class OfOneCluster:
         self._connections = Connections(nodes=connection, machines=self._machines)
         self._own_node = own_node
         self._clock = clock
+        self._source = source
 
     def _connection_of(self, api_version: str) -> ClusterConnection:
         """By which objects of that version are read and written."""

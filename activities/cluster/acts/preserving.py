@@ -9,28 +9,33 @@ claim (S27).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import cluster_lease_problem
+from activities.cluster.api.machine_paths import api_of
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.fence_config import live_policies
 from activities.cluster.live.keeping import Keeping, Sight
-from activities.cluster.live.looks import PermitBook
-from activities.cluster.live.nodelease import foreign_holder
+from activities.cluster.live.leave import require_go, require_leave
 from activities.cluster.objects.livenode import Clock, LiveNode, in_time, observe, utc_now
+from activities.cluster.objects.machines_decoding import read_machine
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
-from activities.errors import ErrorType, failure
-from policy.checks.fence_policies import switched_off_node
-from policy.episode.vetoes import chosen, going, veto_of
+from activities.contracts.target import LookRequest, LookResult, Target
+from activities.errors import ErrorType, error_type, failure
+from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.messages import Kind, Pinned
+from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
-from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.deciding import Action, Automatic, Decision, decide, keeps
 from policy.preservation.effects import Effects, PreservedCondition, effects
 from policy.preservation.held import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
@@ -57,16 +62,17 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
-        permits: PermitBook,
+        look: Callable[[LookRequest], Awaitable[LookResult]],
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
         clock: Clock = utc_now,
+        source: PolicySource = DEFAULT_SOURCE,
         pools: Iterable[Pool] = (),
     ) -> None:
-        """pools: those of the settings."""
-        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock)
-        self._permits = permits
+        """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
+        super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
+        self._look = look
         self._keeping = Keeping(connection, machines=machines, pools=pools)
 
     @activity.defn(name="preservation.hold")
@@ -90,6 +96,7 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """See the module."""
         require_cluster(request.cluster, self._cluster)
+        vetoed = False
         for _ in range(ATTEMPTS):
             in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
             sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
@@ -99,9 +106,15 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
                 raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
             if sight.held.deleting:
                 return GiveUpResult(detail="its deletion was asked for before")
-            if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
+            if refusal := "it is not asked for any more" if request.withdraw else self._why_not(sight, request):
                 return await self._keep(sight, refusal)
-            await self._require_licence(request)
+            try:
+                await self._require_look(sight, request)
+            except ApplicationError as error:
+                if vetoed or error_type(error) is not ErrorType.VETOED:
+                    raise
+                vetoed = True  # perhaps by whoever has asked for it to be kept since we read it: he is heard first (S27)
+                continue
             try:
                 await self._claim(sight, request)
                 return await self._delete(sight, request)
@@ -123,6 +136,8 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
         elif request.wish.surplus:
             automatic = Automatic.RELEASED
         decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=request.wish.release)
+        if automatic is not Automatic.NOTHING and not request.wish.release and not held.deleting:
+            decision = await self._unless_off(decision, sight, now)
         by = NOT_OVERRIDDEN
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
@@ -136,6 +151,18 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
             return replace(hold, terminate=False)
         return hold
+
+    async def _unless_off(self, decision: Decision, sight: Sight, now: datetime) -> Decision:
+        """Where fencing is switched off a pool begins nothing and gives nobody up; what a person asks for, and what ends, goes
+        on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no answer."""
+        node = sight.node.view if sight.node is not None else None
+        seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
+        if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
+            return decision
+        without = decide(decision.held, now=now, timeout=sight.timeout)
+        if decision.automatic is Automatic.SELECTED and without.action is Action.TERMINATE:
+            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
+        return without
 
     async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
@@ -218,16 +245,24 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
 
     # Giving up ------------------------------------------------------------------------------------------------------
 
-    async def _require_licence(self, request: GiveUpRequest) -> None:
-        """The cluster Lease and the permit, whatever the episode believes to have (S20, S38)."""
-        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
-        if not problem:
-            held, why = await self._permits.holds(request.cluster, request.victim or request.node, request.incident)
-            problem = "" if held else why or "the permit is not held"
-        if problem:
-            raise failure(ErrorType.NOT_LICENSED, problem)
+    async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
+        """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over nobody has
+        looked before. What was read before the look and is written by its version can't have changed since."""
+        name = request.victim or request.node
+        pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
+        target = Target(
+            cluster=request.cluster,
+            pinned=pinned,
+            incident=request.incident,
+            kind=Kind.REMEDIATION.value,
+            workflow_id="",
+            run_id="",
+        )
+        need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
+        look = LookRequest(target=target, need=need, holder=request.holder, need_matters=False, removes=True)
+        require_go(await self._look(look), f"{request.machine.key} is not deleted")
 
-    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+    def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
         """Why this machine is not deleted after all, as it stands now."""
         held = sight.held
         assert held is not None
@@ -241,23 +276,20 @@ class ClusterPreservation(OfOneCluster, PreservationActivities):
             return "somebody asks for it to be preserved" if held.failed else "it is well again"
         if held.well and request.unhealthy and not request.remediates:
             return "its Node says that it is well again"
-        node = sight.node.view if sight.node is not None else None
-        if request.automatic and (taken := going(node) or chosen(request.machine.name, held.annotations)):
-            return taken
-        if sight.node is not None:
-            await self._require_leave(sight.node.view, request)
-        return ""
-
-    async def _require_leave(self, node: NodeView, request: GiveUpRequest) -> None:
-        """Nobody says "hands off". A member of a control plane is given up by a remediation only (S15, S20)."""
-        if node.control_plane and not request.remediates:
+        if sight.node is not None and sight.node.view.control_plane and not request.remediates:
+            # A member of a control plane is given up by a remediation only (S15).
             why = "it is a member of the control plane, whose deletion only a remediation may ask for"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
-        veto = veto_of(node) or switched_off_node(node)
-        if not veto and (holder := await foreign_holder(self._connection, node.name, self._clock())):
-            veto = f"the node's lease is held by {holder!r}"
-        if veto:
-            raise failure(ErrorType.VETOED, veto)
+        assert sight.machine is not None
+        # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
+        seen = Seen(
+            node=sight.node.view if sight.node is not None else None,
+            machines=(read_machine(sight.machine, api_of(request.machine)),),
+            cluster_lease="",
+        )
+        by = By.PROGRAM if request.automatic else By.PERSON
+        require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
+        return ""
 
     async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
         """A claim of an earlier try goes."""

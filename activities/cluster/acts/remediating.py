@@ -20,6 +20,7 @@ from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import api_of, resource_of, set_of
 from activities.cluster.api.paths import CAPI_MACHINE_HEALTH_CHECKS, NODE_HEALTH_CHECKS, OPENSHIFT_MACHINE_HEALTH_CHECKS
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
+from activities.cluster.live.leave import require_leave
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import checks_of
 from activities.cluster.objects.livenode import (
@@ -66,12 +67,12 @@ from policy.checks.targets import MACHINE, Target
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
+from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.objects.belonging import of_control_plane
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
-from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
-from policy.preservation.requests import KEEPING_WORDS
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
+from policy.objects.nodes import Condition, NodeView
 from policy.remediation.escalation import Step
 from policy.remediation.ladder import REPLACING_OWNERS, Body, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
@@ -207,7 +208,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     @activity.defn(name="remediation.request-owner")
     async def request_owner(self, request: MachineRequest) -> ActResult:
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
-        await self._require_leave(request, f"asking for the remediation of {request.machine.key}")
+        seen = await self._see(request, f"asking for the remediation of {request.machine.key}")
 
         def compose(machine: MachineView) -> dict[str, tuple[Said, Said] | None]:
             owner = machine.controller
@@ -216,7 +217,7 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
                 raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
             if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
-            _require_not_kept(machine, request.machine)
+            self._require_leave(seen, machine, request.machine)
             in_time(request.not_after, self._clock(), f"asking for the remediation of {request.machine.key}")
             said = Said(status="False", reason=WAITING, message="Waiting for remediation")
             wanted: dict[str, tuple[Said, Said] | None] = {OWNER_REMEDIATED: (said, said)}
@@ -230,9 +231,9 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
     @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
         """The shipped annotation, and the one of the proposal."""
-        await self._require_leave(request, f"annotating {request.machine.key}")
+        seen = await self._see(request, f"annotating {request.machine.key}")
         values = {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY}
-        return await self._annotate(request.machine, request.machine_uid, values, unless_kept=True, not_after=request.not_after)
+        return await self._annotate(request.machine, request.machine_uid, values, seen=seen, not_after=request.not_after)
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
@@ -251,12 +252,21 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
         return await self._write_conditions(request, compose, "its owner is asked no more")
 
-    async def _require_leave(self, request: MachineRequest, act: str) -> None:
+    async def _see(self, request: MachineRequest, act: str) -> Seen:
+        """What is asked once more right before the write (S20): the Lease, and the Node, whose word beats the Machine's (S27)."""
         require_cluster(request.target.cluster, self._cluster)
         in_time(request.not_after, self._clock(), act)
-        self._require_other_node(request.target.pinned.node, " and never has it remediated itself")
-        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
-            raise failure(ErrorType.NOT_LICENSED, problem)
+        pinned = request.target.pinned
+        self._require_other_node(pinned.node, " and never has it remediated itself")
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
+        node = await find_node(self._connection, pinned.node) if pinned.uid else None
+        if node is not None and node.view.uid != pinned.uid:
+            node = None  # its words are about another one
+        return Seen(node=node.view if node is not None else None, cluster_lease=problem)
+
+    def _require_leave(self, seen: Seen, machine: MachineView, ref: ObjectRef) -> None:
+        """On the very version of the Machine that is written: on a Machine alone no look at its Node shows what it says."""
+        require_leave(replace(seen, machines=(machine,)), Operation.ASK, self._clock(), about=ref.key)
 
     async def _write_conditions(self, request: MachineRequest, compose: Any, done: str) -> ActResult:
         """Read, compose, write as one."""
@@ -428,12 +438,12 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
         values: Mapping[str, str | None],
         *,
         only_if_absent: bool = False,
-        unless_kept: bool = False,
+        seen: Seen | None = None,
         instead_of: str = "",
         not_after: datetime | None = None,
     ) -> ActResult:
         """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
-        them say that now, "" for whatever they say."""
+        them say that now, "" for whatever they say. seen: of the Node, where it is only done if nobody objects."""
         connection, path = self._place(ref)
         for _ in range(ATTEMPTS):
             machine = await self._machine(ref)
@@ -447,8 +457,8 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
             differing = {key: value for key, value in values.items() if there.get(key) != value}
             if not differing:
                 return ActResult(changed=False, detail="so already")
-            if unless_kept:
-                _require_not_kept(machine.view, ref)
+            if seen is not None:
+                self._require_leave(seen, machine.view, ref)
             in_time(not_after, self._clock(), f"annotating {ref.key}")
             metadata = {"uid": uid, "resourceVersion": machine.view.resource_version, "annotations": differing}
             try:
@@ -464,16 +474,6 @@ class ClusterRemediation(OfOneCluster, RemediationActivities):
 
     def _place(self, ref: ObjectRef) -> tuple[ClusterConnection, str]:
         return self._connection_of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
-
-
-def _require_not_kept(machine: MachineView, ref: ObjectRef) -> None:
-    """Nobody asks for it to be kept, on the very version that is written (S20, S27): on a Machine alone no look at its Node shows
-    that."""
-    there = machine.annotations
-    if there.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
-        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {PRESERVE_ANNOTATION} preserves it")
-    if kept := next((each for each in (SKIP_ANNOTATION, PAUSED_ANNOTATION) if each in there), ""):
-        raise failure(ErrorType.VETOED, f"{ref.key}: the annotation {kept} keeps it out of remediation")
 
 
 def _remembers(machine: MachineView, request: FollowRequest) -> bool:

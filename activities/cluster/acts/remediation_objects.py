@@ -20,19 +20,17 @@ from activities.cluster.api.leases import cluster_lease_problem
 from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
+from activities.cluster.live.leave import require_leave
 from activities.cluster.live.nodelease import foreign_holder
 from activities.cluster.objects.livenode import Clock, find_node, in_time, utc_now
 from activities.cluster.objects.machine_reading import find_machine
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.errors import ErrorType, error_type, failure
-from policy.checks.fence_policies import switched_off_node
 from policy.episode.fencing_requests import SUCCEEDED
-from policy.episode.vetoes import veto_of
+from policy.episode.gate import Operation, Seen
 from policy.objects.machines import MachineView
-from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
-from policy.preservation.requests import KEEPING_WORDS
 from policy.remediation.following import Told, to_be_given_up
 from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
 from policy.remediation.objects import (
@@ -311,23 +309,25 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
 
     async def _look(self, request: ExternalRequest, wanted: Wanted) -> _Looked:
         """License and target, live (S9, S20)."""
-        if problem := await cluster_lease_problem(self._connection, request.holder, self._clock()):
-            raise failure(ErrorType.NOT_LICENSED, problem)
+        problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         machine = await self._machine(wanted) if wanted.of_machine else None
         pinned = request.target.pinned
         node = await find_node(self._connection, pinned.node) if pinned.uid else None
-        if node is None:
-            if machine is None:
-                raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone")
-            return _Looked(cluster_name=machine.cluster_name)
-        require_pinned(node, request.target)
-        veto = "the Node object is being deleted" if node.view.deleting else ""
-        veto = veto or veto_of(node.view) or switched_off_node(node.view)
-        if not veto and (holder := await foreign_holder(self._connection, pinned.node, self._clock())):
-            veto = f"the node's lease is held by {holder!r}"
-        if veto:
-            raise failure(ErrorType.VETOED, veto)
-        return _Looked(control_plane=node.view.control_plane, cluster_name=machine.cluster_name if machine is not None else "")
+        if node is None and machine is None:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone")
+        if node is not None:
+            require_pinned(node, request.target)
+        seen = Seen(
+            node=node.view if node is not None else None,
+            machines=(machine,) if machine is not None else (),
+            cluster_lease=problem,
+            lease=await foreign_holder(self._connection, pinned.node, self._clock()) if node is not None else "",
+        )
+        require_leave(seen, Operation.CREATE, self._clock())
+        return _Looked(
+            control_plane=node is not None and node.view.control_plane,
+            cluster_name=machine.cluster_name if machine is not None else "",
+        )
 
     async def _machine(self, wanted: Wanted) -> MachineView:
         assert wanted.machine is not None
@@ -338,11 +338,6 @@ class ClusterRemediationObjects(OfOneCluster, ExternalActivities):
         machine = read.view
         if machine.uid != wanted.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{ref.key}: another Machine has that name now")
-        veto = "its deletion was asked for" if machine.deleting else machine.kept_out
-        if not veto and machine.annotations.get(PRESERVE_ANNOTATION) in KEEPING_WORDS:
-            veto = f"the annotation {PRESERVE_ANNOTATION} preserves it"
-        if veto:
-            raise failure(ErrorType.VETOED, f"{ref.key}: {veto}")
         return machine
 
     # Writing --------------------------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import FencePolicies, PolicySource, stricter
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
-from policy.objects.nodes import NodeView
-from policy.objects.scopes import group_of
 from policy.values.errors import PolicyError
 from policy.values.moments import moment_of
 
@@ -36,12 +34,6 @@ async def live_policies(connection: ClusterConnection, source: PolicySource) -> 
         return stricter(source.policies, read_policies(cluster, written))
     except PolicyError as error:
         raise failure(ErrorType.NOT_LICENSED, f"the fence policies can't be used: {error}") from error
-
-
-def switched_off(policies: FencePolicies, node: NodeView | None) -> str:
-    """Whether fencing is switched off for the node, in words; for one whose object is gone, whether it is for everybody."""
-    groups = [group_of(scope, node) for scope in policies.scopes] if node is not None else []
-    return policies.off_for(groups)
 
 
 async def lease_renewed(connection: ClusterConnection, node: str) -> datetime | None:

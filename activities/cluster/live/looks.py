@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -19,7 +19,7 @@ from activities.cluster.api.leases import LeaseView, cluster_lease_problem
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import Member, objection_now
-from activities.cluster.live.fence_config import lease_renewed, live_policies, switched_off
+from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.nodelease import foreign_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request, is_another
@@ -28,30 +28,22 @@ from activities.cluster.objects.machine_reading import Subject, find_check, read
 from activities.cluster.objects.marks import is_ours, owner
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
-from policy.checks.fence_policies import (
-    DEFAULT_SOURCE,
-    NO_POLICIES,
-    FencePolicies,
-    PolicySource,
-    lease_wait,
-    still_renewed,
-    switched_off_node,
-)
+from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, Target
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_taken_up, why_withdrawn
+from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind, need_gone
 from policy.episode.observation import Observation
-from policy.episode.vetoes import going, preserved_as_failed, preserved_on, veto_of
+from policy.episode.vetoes import preserved_as_failed
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.node_events import NodeEvent
-from policy.remediation.control_plane import Blocked, Objection, taking_of
-from policy.values.durations import format_duration
+from policy.remediation import control_plane
 from policy.values.errors import PolicyError
 
 READ_SECONDS = 8.0
@@ -59,6 +51,8 @@ READ_SECONDS = 8.0
 in what they have left."""
 LEAST_SECONDS = 1.0
 """And so long at least."""
+
+NOTHING = "nothing is in the way"
 
 T = TypeVar("T")
 
@@ -117,11 +111,15 @@ class _Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    verdict: LookVerdict
-    reason: str = "nothing is in the way"
+    """objection: None where all says go. unhealthy, soon: what its health check finds."""
+
+    objection: Objection | None = None
     unhealthy: bool = False
     soon: bool = False
-    until: datetime | None = None
+
+    @property
+    def verdict(self) -> LookVerdict:
+        return LookVerdict(self.objection.weight) if self.objection is not None else LookVerdict.GO
 
 
 class LastLook:
@@ -164,12 +162,13 @@ class LastLook:
         if sight.unread is not None and not request.destructive:
             kind = error_type(sight.unread.error) or ErrorType.UNREACHABLE
             raise failure(kind, str(sight.unread)) from sight.unread.error
+        found = answer.objection
         return LookResult(
             verdict=answer.verdict,
-            reason=answer.reason,
+            reason=found.words if found is not None else NOTHING,
             at=self._clock(),
             observation=replace(_observation(request, sight), unhealthy=answer.unhealthy, soon=answer.soon),
-            until=answer.until,
+            until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
         )
@@ -182,18 +181,13 @@ class LastLook:
         if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
             return answer
         machine = next((each for each in machines if each.control_plane), next(iter(machines), None))
-        taking = taking_of(machine.controller if machine is not None else "", removes=request.removes)
+        taking = control_plane.taking_of(machine.controller if machine is not None else "", removes=request.removes)
         member = Member(node=node, machine=machine, cluster=sight.subject.cluster)
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._machines, member, taking)
-        objection: Objection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
-        if doubts:
-            return replace(answer, verdict=LookVerdict.NOT_LICENSED, reason=str(doubts[0]))
-        if objection is None:
-            return answer
-        final = objection.rule is Blocked.LAST_MEMBER
-        verdict = LookVerdict.VETOED if final else LookVerdict.NOT_LICENSED
-        return replace(answer, verdict=verdict, reason=f"the control plane can't do without it: {objection.why}")
+        needed: control_plane.Objection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
+        unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
+        return self._judge(request, sight, unread or _of_control_plane(needed))
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
@@ -234,76 +228,14 @@ class LastLook:
             doubts=(*blind, *doubts),
         )
 
-    def _judge(self, request: LookRequest, sight: _Sight) -> _Answer:
-        """Identity goes first and ends everything; then doubt, for what was not read cannot be judged; then the need,
-        because the way back needs no licence; then the devices and the Machine, then the licence; then who says "hands off".
-        Where something is about to be freed on the word of the devices, they are part of the identity (S9). Before power-on
-        each is judged for itself by whoever asks, who knows which of them he has switched off.
-        """
-        observation = _observation(request, sight)
-        pinned, destructive = request.target.pinned, request.destructive
-        endpoints = None if destructive or request.restores else sight.endpoints
-        if changed := compare_identity(pinned, observation, destructive=destructive, endpoints=endpoints):
-            return _Answer(verdict=LookVerdict.TARGET_CHANGED, reason=changed)
-        if request.restores and (veto := _veto(request, sight)):
-            return _Answer(verdict=LookVerdict.VETOED, reason=veto)  # to be left alone needs no more than one who says so
-        if sight.doubts:
-            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason="; ".join(map(str, sight.doubts)))
-        if request.restores:
-            return _in_other_hands(request, sight)
-        need = self._need(request, sight) if request.need_matters else _Answer(verdict=LookVerdict.GO)
-        if sight.unplanned is not None and not destructive and need.verdict is not LookVerdict.NEED_GONE:
-            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
-        if need.verdict is not LookVerdict.GO:
-            return need
-        # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
-        machine_uids = sight.machine_uids if destructive else None
-        if changed := compare_identity(
-            pinned, observation, destructive=destructive, endpoints=sight.endpoints, machine_uids=machine_uids
-        ):
-            return replace(need, verdict=LookVerdict.TARGET_CHANGED, reason=changed)
-        if sight.unplanned is not None:
-            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=str(sight.unplanned))
-        held, why = sight.permit
-        if sight.lease_problem or not held:
-            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=sight.lease_problem or why or "the permit is not held")
-        if veto := _veto(request, sight) or self._forbidden(request, sight):
-            until = sight.lease.until if sight.lease is not None else None
-            return replace(need, verdict=LookVerdict.VETOED, reason=veto, until=until)
-        if left := self._lease_tells_in(request, sight):
-            reason = f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
-            return replace(need, verdict=LookVerdict.NOT_LICENSED, reason=reason)
-        return need
-
-    def _lease_tells_in(self, request: LookRequest, sight: _Sight) -> timedelta:
-        """How long the Lease of a host that just fell silent tells nothing; none where no policy asks, or it can't be read."""
-        node = sight.node.view if sight.node is not None else None
-        asked = sight.policies.skip_renewed_lease and request.need.kind.automatic and sight.renewed is not None
-        if not asked or node is None or node.ready:
-            return timedelta(0)
-        return lease_wait(node.ready_since, self._clock())
-
-    def _forbidden(self, request: LookRequest, sight: _Sight) -> str:
-        """Which fence policy forbids this act now, or who is taking the machine away, "" where none does. Storms and caps are not
-        asked: they close the door to new episodes only (S17). What keeps a host for its own sake does not keep it from a person,
-        nor does another system's deletion, which may have got stuck."""
-        if not request.destructive:
-            return ""
-        node = sight.node.view if sight.node is not None else None
-        if off := switched_off(sight.policies, node) or (switched_off_node(node) if node is not None else ""):
-            return off
-        if not request.need.kind.automatic:
-            return ""
-        ours = _deletes_it(request, sight)
-        if taken := next(filter(None, (going(node, each, ours=ours) for each in sight.subject.machines_of(node) or (None,))), ""):
-            return taken
-        if node is None:
-            return ""
-        if lost := sight.policies.host_lost_storage(node) or sight.policies.storage_lost_lately(sight.events, self._clock()):
-            return lost
-        if not sight.policies.skip_renewed_lease:
-            return ""
-        return still_renewed(sight.renewed, None if node.ready else node.ready_since, self._clock())
+    def _judge(self, request: LookRequest, sight: _Sight, of_control_plane: Objection | None = None) -> _Answer:
+        """By the one table of what keeps acts from a node (`policy/episode/gate.py`)."""
+        seen = _seen(request, sight)
+        judges = request.need_matters and not (seen.identity or seen.doubts)  # of another machine, or of a guess, nothing is said
+        need = self._need(request, sight) if judges else _Answer()
+        seen = replace(seen, need=need.objection, control_plane=of_control_plane)
+        by = By.PROGRAM if request.need.kind.automatic else By.PERSON
+        return replace(need, objection=objection(seen, _operation(request), by, self._clock()))
 
     async def _node(self, name: str) -> LiveNode | None:
         return None if name.startswith(MACHINE) else await find_node(self._connection, name)
@@ -342,7 +274,7 @@ class LastLook:
             named = await read_subject(self._elsewhere, None, node)
             if not named.machines and request.need.kind is NeedKind.CHECK:
                 named = await read_subject(self._elsewhere, request.need, node)
-            return replace(named, kept_out="")  # what keeps a machine out of remediation does not keep it down
+            return named
         if need is None and not request.destructive:
             return Subject()
         return await read_subject(self._elsewhere, need, node, whole=whole)
@@ -378,18 +310,18 @@ class LastLook:
         """Whether the reason for the episode still stands, judged anew on the live node."""
         match request.need.kind:
             case NeedKind.PERSON:
-                return _Answer(verdict=LookVerdict.GO)
+                return _Answer()
             case NeedKind.CLEAN_UP:
                 if sight.node is not None and not sight.node.view.ready:
-                    return _Answer(verdict=LookVerdict.VETOED, reason="the node is not Ready: its marks are no mere left-overs")
-                return _Answer(verdict=LookVerdict.GO)
+                    return _says(Weight.VETOED, "the node is not Ready: its marks are no mere left-overs")
+                return _Answer()
             case NeedKind.PRESERVATION:
                 if sight.node is None or not preserved_as_failed(sight.node.view):
-                    return _Answer(verdict=LookVerdict.NEED_GONE, reason="its Node does not say that it is kept as failed")
+                    return _says(Weight.NEED_GONE, "its Node does not say that it is kept as failed")
                 if not _preserves(request, sight):
                     reason = f"the machine is kept, and only its preservation may cut it off; {_held_by(sight)}"
-                    return _Answer(verdict=LookVerdict.VETOED, reason=reason)
-                return _Answer(verdict=LookVerdict.GO)
+                    return _says(Weight.VETOED, reason)
+                return _Answer()
             case NeedKind.CHECK:
                 return self._need_of_check(request, sight)
             case NeedKind.FOREIGN_OBJECT:
@@ -398,50 +330,46 @@ class LastLook:
     def _need_of_request(self, request: LookRequest, document: JsonObject | None) -> _Answer:
         key = request.need.check.key if request.need.check else "the object"
         if document is None or is_another(document, request.need.object_uid):
-            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+            return _says(Weight.NEED_GONE, f"{key} was deleted")
         if withdrawn := why_withdrawn(document):
-            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key}: {withdrawn}")
+            return _says(Weight.NEED_GONE, f"{key}: {withdrawn}")
         if is_taken_up(document) and not self._takeover:
-            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key} is in the hands of the controller that it is made for")
-        return _Answer(verdict=LookVerdict.GO, unhealthy=True)
+            return _says(Weight.VETOED, f"{key} is in the hands of the controller that it is made for")
+        return _Answer(unhealthy=True)
 
     def _need_of_check(self, request: LookRequest, sight: _Sight) -> _Answer:
         key = request.need.check.key if request.need.check else "the health check"
         document = sight.asking
         if document is None or document["metadata"].get("deletionTimestamp"):
-            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} was deleted")
+            return _says(Weight.NEED_GONE, f"{key} was deleted")
         try:
             check = parse(document)
         except PolicyError as error:
-            return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{key} can no longer be read: {error}")
+            return _says(Weight.NOT_LICENSED, f"{key} can no longer be read: {error}")
         rules = rules_of(check)
         targets = [each for each in sight.subject.targets(sight.node.view if sight.node else None) if rules.covers(each)]
         for each in targets if _deletes_it(request, sight) else ():
             # An earlier step of this episode has had it deleted, which got stuck: that is no reason against the next one.
             each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
         if not targets:
-            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} no longer selects the node")
+            return _says(Weight.NEED_GONE, f"{key} no longer selects the node")
         # As for a scan, one Machine that needs it is enough.
         return min((self._need_of(request, check, rules, each) for each in targets), key=lambda each: _WEIGHT[each.verdict])
 
     def _need_of(self, request: LookRequest, check: HealthCheck, rules: Rules, subject: Target) -> _Answer:
         key = check.ref.key
         if check.cluster_name and subject.cluster is None:
-            return _Answer(verdict=LookVerdict.VETOED, reason=f"{key}: there is no Cluster {check.cluster_name}")
+            return _says(Weight.VETOED, f"{key}: there is no Cluster {check.cluster_name}")
         verdict = rules.judge(subject, self._clock())
         if need_gone(request.need, verdict):
-            return _Answer(verdict=LookVerdict.NEED_GONE, reason=f"{key} finds the node healthy")
-        seen = _Answer(
-            verdict=LookVerdict.GO,
-            unhealthy=verdict.calls_for_action,
-            soon=verdict.health is Health.SOON,
-        )
+            return _says(Weight.NEED_GONE, f"{key} finds the node healthy")
+        seen = _Answer(unhealthy=verdict.calls_for_action, soon=verdict.health is Health.SOON)
         paused = check.paused or (subject.cluster.paused if subject.cluster is not None else "")
         if paused:
-            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key} is paused: {paused}")
+            return replace(seen, objection=Objection(rule="need", words=f"{key} is paused: {paused}"))
         if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
             # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
-            return replace(seen, verdict=LookVerdict.VETOED, reason=f"{key}: {verdict.message or verdict.reason}")
+            return replace(seen, objection=Objection(rule="need", words=f"{key}: {verdict.message or verdict.reason}"))
         return seen
 
 
@@ -459,54 +387,80 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
     return observe(pinned.node, sight.node.view if sight.node else None)
 
 
-def _veto(request: LookRequest, sight: _Sight) -> str:
-    """Who says "hands off", with the words by which to find it. Its own preservation is none to whoever carries that out."""
-    if sight.lease is not None:
-        return f"the node's lease is held by {sight.lease.holder!r}"
-    if sight.subject.kept_out:
-        return sight.subject.kept_out
-    node, preserving = sight.node.view if sight.node is not None else None, _preserves(request, sight)
-    if not preserving and (
-        kept := next(filter(None, (preserved_on(each, node) for each in sight.subject.machines_of(node))), "")
-    ):
-        return kept
-    return veto_of(node, preserving=preserving) if node is not None else ""
+def _says(weight: Weight, words: str) -> _Answer:
+    return _Answer(objection=Objection(rule="need", words=words, weight=weight))
+
+
+def _operation(request: LookRequest) -> Operation:
+    """What the look is about to license."""
+    if request.restores:
+        return Operation.GIVE_BACK
+    if not request.destructive:
+        return Operation.WAIT
+    if request.removes:
+        return Operation.REMOVE
+    return Operation.DISRUPT if request.need_matters else Operation.DELETE_NODE
+
+
+def _seen(request: LookRequest, sight: _Sight) -> Seen:
+    """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
+    identity (S9). Before power-on each is judged for itself by whoever asks, who knows which of them he has switched off."""
+    observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
+    early = None if destructive or request.restores else sight.endpoints
+    # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
+    late = {"endpoints": sight.endpoints, "machine_uids": sight.machine_uids} if destructive else {}
+    node, (held, why) = sight.node.view if sight.node is not None else None, sight.permit
+    mark, problem = _mark(sight)
+    ours = mark is not None and is_ours(mark, request.target)
+    return Seen(
+        node=node,
+        machines=tuple(sight.subject.machines_of(node)),
+        doubts=tuple(map(str, sight.doubts)),
+        identity=compare_identity(pinned, observation, destructive=destructive, endpoints=early),
+        devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
+        devices_unread=str(sight.unplanned or ""),
+        lease=sight.lease.holder if sight.lease is not None else "",
+        lease_until=sight.lease.until if sight.lease is not None else None,
+        cluster_lease=sight.lease_problem,
+        permit="" if held else why or "the permit is not held",
+        policies=sight.policies,
+        events=sight.events,
+        renewed=sight.renewed,
+        held_by="" if mark is None or ours else _held_by(sight),
+        mark_unread=problem,
+        marked=ours,
+        preserving=_preserves(request, sight),
+        deletes_it=_deletes_it(request, sight),
+    )
+
+
+def _of_control_plane(needed: control_plane.Objection | None) -> Objection | None:
+    """What may pass is waited for; that there is no other member is final."""
+    if needed is None:
+        return None
+    final = needed.rule is control_plane.Blocked.LAST_MEMBER
+    words = f"the control plane can't do without it: {needed.why}"
+    return Objection(rule="control plane", words=words, weight=Weight.VETOED if final else Weight.NOT_LICENSED)
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:
     """Whether who asks is the preservation that holds the node: not because its need says so, which anybody may give to an
     episode that switches off, but because its own mark does (S21)."""
-    mark = _mark(sight)
+    mark, _ = _mark(sight)
     by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
     return by_itself and mark is not None and is_ours(mark, request.target) and mark.kind == Kind.PRESERVATION.value
 
 
-def _in_other_hands(request: LookRequest, sight: _Sight) -> _Answer:
-    """Before something is given back: another episode may have switched the machine off since (S5, S38). Our own mark on the Node
-    says that none has: whoever takes the node over writes his own first, and waits until nothing of ours can be in flight. Where
-    there is no mark, only another deployment's Lease stops us: one that is missing or has lapsed keeps no machine off (S17)."""
+def _mark(sight: _Sight) -> tuple[Mark | None, str]:
+    """The mark on the Node, and why it can't be read."""
     try:
-        mark = mark_of(sight.node.view) if sight.node is not None else None
+        return (mark_of(sight.node.view) if sight.node is not None else None), ""
     except PolicyError as error:
-        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=str(error))
-    if mark is not None:
-        if is_ours(mark, request.target):
-            return _Answer(verdict=LookVerdict.GO)
-        return _Answer(verdict=LookVerdict.VETOED, reason=_held_by(sight))
-    if sight.lease_problem:
-        return _Answer(verdict=LookVerdict.NOT_LICENSED, reason=f"{sight.lease_problem}, and the Node does not carry our mark")
-    return _Answer(verdict=LookVerdict.GO)
-
-
-def _mark(sight: _Sight) -> Mark | None:
-    try:
-        return mark_of(sight.node.view) if sight.node is not None else None
-    except PolicyError:
-        return None
+        return None, str(error)
 
 
 def _held_by(sight: _Sight) -> str:
-    return f"the node is held by {owner(_mark(sight))}"
+    return f"the node is held by {owner(_mark(sight)[0])}"
 
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:

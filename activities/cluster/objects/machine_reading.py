@@ -65,11 +65,9 @@ class LiveMachine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
-    names, which is not judged then. whole: there are no others, False where only that one was asked for. kept_out: where no check
-    of Machines asks, who keeps the Machine out."""
+    names, which is not judged then. whole: there are no others, False where only that one was asked for."""
 
     of_machines: bool = False
-    kept_out: str = ""
     machines: tuple[MachineView, ...] = ()
     whole: bool = True
     cluster: WorkloadCluster | None = None
@@ -122,8 +120,8 @@ async def find_check(connections: Readers, need: Need | None) -> JsonObject | No
 
 
 async def read_subject(connections: Readers, need: Need | None, node: str, *, whole: bool = False) -> Subject:
-    """The Machines of the node, for a check of Machines; for all else the one that the Node names, and whether people keep that
-    out. whole: all of them, though the Node names one."""
+    """The Machines of the node, for a check of Machines; for all else the one that the Node names. whole: all of them, though the
+    Node names one."""
     if need is None or need.check is None or need.check.kind in OF_NODES:
         if node.startswith(MACHINE):
             return Subject()
@@ -131,7 +129,7 @@ async def read_subject(connections: Readers, need: Need | None, node: str, *, wh
         # What people, or those who take it away, say on the Machine holds whatever calls for the act.
         named = [each.view for each in await _named(connections, view) if each.view.node_name in {"", node}] if view else []
         if named:
-            return Subject(kept_out=named[0].kept_out, machines=(named[0],))
+            return Subject(machines=(named[0],))
         return Subject(machines=tuple(each.view for each in await _labelled(connections, node)))
     document = await find_check(connections, need)
     if document is None:

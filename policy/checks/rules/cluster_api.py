@@ -25,7 +25,7 @@ from policy.checks.verdicts import (
     unread,
     watched,
 )
-from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION, MachineView, WorkloadCluster
+from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView, WorkloadCluster
 from policy.values.durations import go_duration
 from policy.values.machine_apis import CLUSTER_API
 from policy.values.moments import RESOLUTION, later, written
@@ -73,10 +73,10 @@ class ClusterApiRules:
         """What the check thinks of a Machine that it covers."""
         machine = target.machine
         assert machine is not None, "a MachineHealthCheck covers Machines"
-        for annotation, reason in ((PAUSED_ANNOTATION, PAUSED), (SKIP_ANNOTATION, SKIPPED)):
-            if annotation in machine.annotations:
-                message = f"the annotation {annotation} keeps the Machine out of the check and of its totals"
-                return Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=reason, message=message)
+        if annotation := machine.kept_out_by:
+            message = f"the annotation {annotation} keeps the Machine out of the check and of its totals"
+            reason = PAUSED if annotation == PAUSED_ANNOTATION else SKIPPED
+            return Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=reason, message=message)
         verdict = self._by_criteria(target, machine, now)
         if machine.deleting:
             return deleting(verdict)

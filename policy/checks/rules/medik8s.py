@@ -96,7 +96,7 @@ class Medik8sRules:
 
 
 def _unless_excluded(verdict: Verdict, node: NodeView) -> Verdict:
-    if verdict.health is not Health.UNHEALTHY or node.labels.get(EXCLUDE_LABEL) != "true":
+    if verdict.health is not Health.UNHEALTHY or not node.excluded:
         return verdict
     message = f"{verdict.message}; the label {EXCLUDE_LABEL}=true keeps it out of remediation"
     return Verdict(

@@ -82,6 +82,28 @@ async def test_no_owner_is_asked_for_a_machine_that_somebody_keeps(annotation: s
     assert await said(world, CLUSTER_API) == {}
 
 
+async def told(world: World, on_node: str, on_machine: str) -> MachineRequest:
+    """A Machine of OpenShift, with what its Node and it say of preservation."""
+    request = await machine(world, OPENSHIFT, {PRESERVE_ANNOTATION: on_machine})
+    await world.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: on_node}}})
+    return request
+
+
+async def test_the_node_s_word_beats_its_machine_s(world: World) -> None:
+    """S26, S27: as for a preservation itself, and for the last look."""
+    request = await told(world, "false", "now")
+    result = await world.target.last_look(await world.look(target=request.target))
+    assert PRESERVE_ANNOTATION not in result.reason
+    assert (await acts(world).annotate_external(request)).changed
+
+
+async def test_a_node_that_asks_to_be_kept_is_heard_whatever_its_machine_says(world: World) -> None:
+    """S27: on the Node since the last look."""
+    request = await told(world, "now", "false")
+    with refused(ErrorType.VETOED, f"{PRESERVE_ANNOTATION}=now preserves the node"):
+        await acts(world).annotate_external(request)
+
+
 async def test_no_operator_is_asked_for_a_machine_that_somebody_keeps(world: World) -> None:
     """S21, S27."""
     request = await machine(world, OPENSHIFT, {PRESERVE_ANNOTATION: "now"})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
@@ -15,6 +16,7 @@ from policy.fence.plan import Chosen
 from simulator.api.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import NOW, World, our_mark, refused
+from tests.policy.fencing_builders import a_cluster_config
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -254,6 +256,25 @@ class TestLastChecks:
         await ready.add_pod("web", owner="ReplicaSet")
         await ready.hold_cluster_lease("somebody-else")
         with refused(ErrorType.NOT_LICENSED):
+            await drain(ready)
+        assert await ready.pods() == ["web"]
+
+    async def test_where_fencing_is_switched_off_nothing_is_evicted(self, ready: World) -> None:
+        """S20: a machine that fails while it is kept is drained without a last look before it."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        await ready.others.create(CONFIG_MAPS.path(namespace="default"), a_cluster_config(fencing="off"))
+        with refused(ErrorType.VETOED, "fencing is switched off"):
+            await drain(ready)
+        assert await ready.pods() == ["web"]
+
+    @pytest.mark.parametrize(
+        "word", [{"labels": {"nodewarden.io/fencing": "off"}}, {"annotations": {"nodewarden.io/hold": "not now"}}]
+    )
+    async def test_a_person_s_word_on_the_node_is_heard(self, ready: World, word: dict[str, Any]) -> None:
+        """S20."""
+        await ready.add_pod("web", owner="ReplicaSet")
+        await ready.change_node({"metadata": word})
+        with refused(ErrorType.VETOED):
             await drain(ready)
         assert await ready.pods() == ["web"]
 

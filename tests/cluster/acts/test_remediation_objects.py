@@ -263,7 +263,7 @@ async def _check_gone(objects: Objects) -> None:
         (_own_node, ErrorType.OWN_NODE, "this worker runs on Node/node-7"),
         (_another_node, ErrorType.TARGET_CHANGED, "not the one pinned"),
         (_no_node, ErrorType.TARGET_CHANGED, "is gone"),
-        (_excluded, ErrorType.VETOED, "excludes the node"),
+        (_excluded, ErrorType.VETOED, "exclude-from-remediation=true"),
         (_preserved, ErrorType.VETOED, "preserves the node"),
         (_in_maintenance, ErrorType.VETOED, "node-maintenance"),
         (_no_template, ErrorType.INVALID_CONFIG, "there is no such template"),

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from policy.episode.vetoes import going
+from policy.checks.fence_policies import NO_POLICIES
+from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView, Taint
 from policy.scan.candidates import failing
@@ -50,6 +52,13 @@ NOT_TAKEN = [
     (SICK, chosen("machine.openshift.io/delete-machine")),
     (SICK, chosen("machinepriority.machine.sapcloud.io", "3")),
 ]
+
+
+def going(node: NodeView, machine: MachineView | None, *, ours: bool = False) -> str:
+    machines = (machine,) if machine is not None else ()
+    seen = Seen(node=node, machines=machines, policies=NO_POLICIES, deletes_it=ours)
+    found = objection(seen, Operation.OFFER, By.PROGRAM, NOW)
+    return found.words if found is not None else ""
 
 
 @pytest.mark.parametrize(("node", "machine", "who"), TAKEN)
@@ -98,6 +107,23 @@ class TestCandidates:
         ledger = ledger_of(node, machine)
         assert candidate(ledger).refused == ""
         assert failing(ledger.known(NOW), frozenset()) != {}
+
+    @pytest.mark.parametrize("held", ["", "ada looks at it"])
+    def test_a_node_that_a_person_holds_is_not_offered_again_and_again(self, held: str) -> None:
+        """S20, S44: the last look would veto it each time; who scans says so first, with how to end it."""
+        ledger = ledger_of(replace(SICK, annotations={HOLD_ANNOTATION: held}), None)
+        assert HOLD_ANNOTATION in candidate(ledger).refused
+        assert failing(ledger.known(NOW), frozenset()) == {}
+        (opinion, *_) = explain(ledger.known(NOW), NODE).opinions
+        assert HOLD_ANNOTATION in opinion.target.held_by
+        assert opinion.unblock == (f"remove the annotation {HOLD_ANNOTATION} from the node",)
+
+    def test_the_end_of_a_hold_is_news(self) -> None:
+        ledger = ledger_of(replace(SICK, annotations={HOLD_ANNOTATION: "not now"}), None)
+        version = ledger.version
+        ledger.put_node(replace(SICK, annotations={HOLD_ANNOTATION: "false"}), NOW)
+        assert ledger.version != version
+        assert candidate(ledger).refused == ""
 
     def test_the_taint_is_news_as_soon_as_it_is_there(self) -> None:
         ledger = ledger_of(SICK, None)

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from policy.checks.fence_policies import FENCING_LABEL, OFF
+from policy.checks.fence_policies import OFF
 from policy.episode.fencing_requests import FencingRequest
+from policy.episode.vetoes import FENCING_LABEL
 from policy.objects.machines import SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.book import PreservationBook, PreservationNeed

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from policy.episode.vetoes import preserved_as_failed, veto_of
+from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.vetoes import preserved_as_failed
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
 from policy.preservation.deciding import Decision, decide
@@ -128,8 +129,8 @@ def test_a_node_says_that_it_is_kept_as_failed_by_condition_and_taint_and_nobody
     taint = Taint(key=TAINT, effect="NoSchedule")
     node = NodeView(name="n", uid="u", conditions=(kept, Condition(type=READY, status="Unknown")), taints=(taint,))
     assert preserved_as_failed(node)
-    assert veto_of(node)
-    assert not veto_of(node, preserving=True)
+    assert objection(Seen(node=node), Operation.UNCORDON, By.PERSON, NOW) is not None
+    assert objection(Seen(node=node, preserving=True), Operation.UNCORDON, By.PERSON, NOW) is None
     assert not preserved_as_failed(replace(node, taints=()))
     assert not preserved_as_failed(replace(node, conditions=()))
     assert not preserved_as_failed(replace(node, annotations={PRESERVE_ANNOTATION: "false"}))
