@@ -17,7 +17,7 @@ from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure
 from workers.identity import holder
-from workflows.kit import search
+from workflows.kit import options, search
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
 from workflows.kit.messages import ScannerInput, ScannerStatus, StopRequest
 
@@ -92,6 +92,7 @@ class ScannerHandle:
                 id=self.workflow_id,
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                priority=options.URGENT,
                 static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]

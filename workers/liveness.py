@@ -10,6 +10,7 @@ A worker that is lost may be there again: an attempt knows until when it is wait
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
@@ -18,6 +19,10 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.attempt import ATTEMPT_ENDS
 
 BEATS_PER_TIMEOUT = 4
+"""At most: each is a write of Temporal's, and costs it some 10 to 20 ms."""
+ROOM = timedelta(seconds=3)
+"""By how much a busy worker's beat may be late before the worker is taken for lost. Where the time-out leaves more than that,
+beats are rarer: the long poll beats for ever, and was most of what an idle cluster cost."""
 
 
 class Liveness(Interceptor):
@@ -37,11 +42,16 @@ class _Beside(ActivityInboundInterceptor):
         timeout = info.heartbeat_timeout
         if timeout is None:
             return await self.next.execute_activity(input)
-        beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT))
+        beating = asyncio.create_task(_beat(pause_between_beats(timeout).total_seconds()))
         try:
             return await self.next.execute_activity(input)
         finally:
             beating.cancel()
+
+
+def pause_between_beats(timeout: timedelta) -> timedelta:
+    """How often an activity with that heartbeat time-out shows a sign of life."""
+    return max(timeout - ROOM, timeout / BEATS_PER_TIMEOUT)
 
 
 async def _beat(pause: float) -> None:

@@ -24,6 +24,8 @@ from tests.workers.server import SILENT
 from workers.connect import TemporalUnreachableError
 from workers.identity import holder
 from workers.settings import load
+from workflows.kit import options
+from workflows.kit.ids import scanner_id
 from workflows.kit.messages import ScannerInput
 
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
@@ -145,6 +147,9 @@ async def test_without_a_worker_silence_is_told_apart_from_absence(
 async def test_a_scanner_is_started_once_with_our_name_and_its_settings(warden: Nodewarden, client: Client, cluster: str) -> None:
     """S38."""
     started = await warden.start_scanner(cluster, cap=3)
+    described = await warden.client.get_workflow_handle(scanner_id(cluster)).describe()
+    first = described.raw_description.workflow_execution_info.priority.priority_key
+    assert first == options.URGENT.priority_key, "in a storm all episodes wait for it"
     again = await warden.start_scanner(cluster, cap=5)
     assert (started.started, again.started) == (True, False)
     assert again.run_id == started.run_id

@@ -11,7 +11,8 @@ from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from workers.liveness import BEATS_PER_TIMEOUT, Liveness
+from workers.liveness import BEATS_PER_TIMEOUT, ROOM, Liveness, pause_between_beats
+from workflows.kit import options
 
 
 class Sitting(ActivityInboundInterceptor):
@@ -51,6 +52,17 @@ async def test_what_takes_long_shows_that_its_worker_lives() -> None:
     told, answer = await beats_of(0.25, timedelta(seconds=0.2))
     assert answer == "done"
     assert told >= BEATS_PER_TIMEOUT // 2
+
+
+@pytest.mark.parametrize("timeout", [options.LOST_WORKER, options.LOST_SCAN, timedelta(milliseconds=200)])
+def test_a_beat_may_be_late_on_a_busy_worker(timeout: timedelta) -> None:
+    """S34: a worker that lives is not taken for lost, or what it does would be done twice."""
+    pause = pause_between_beats(timeout)
+    assert timeout - pause >= min(ROOM, timeout * 3 / 4)
+
+
+def test_the_long_poll_beats_no_oftener_than_that_needs() -> None:
+    assert pause_between_beats(options.LOST_SCAN) == options.LOST_SCAN - ROOM
 
 
 async def test_what_is_done_at_once_costs_no_heartbeat() -> None:

@@ -16,7 +16,8 @@ from policy.fence.plan import FencingPlan
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 _FINAL_NAMES = sorted(kind.value for kind in FINAL)
-_URGENT = Priority(priority_key=1)
+URGENT = Priority(priority_key=1)
+"""Also of a scanner among workflows: in a storm all episodes wait for what it says, and none of them goes before it."""
 _PATIENT = Priority(priority_key=5)
 
 IN_FLIGHT_MARGIN = timedelta(seconds=2)
@@ -61,7 +62,7 @@ def scan(cluster: str, wait: timedelta) -> ActivityConfig:
         heartbeat_timeout=LOST_SCAN,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=15)),
         cancellation_type=ActivityCancellationType.TRY_CANCEL,
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -86,7 +87,7 @@ def temporal_call() -> ActivityConfig:
         retry_policy=RetryPolicy(
             initial_interval=timedelta(milliseconds=500), maximum_attempts=5, non_retryable_error_types=_FINAL_NAMES
         ),
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -98,7 +99,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(minutes=1) + LONGEST_RETRY_PAUSE,
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -111,7 +112,7 @@ def cluster_write(cluster: str) -> ActivityConfig:
         schedule_to_close_timeout=WRITE_WINDOW,
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE, non_retryable_error_types=_FINAL_NAMES),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -123,7 +124,7 @@ def consequence(cluster: str) -> ActivityConfig:
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -151,7 +152,7 @@ def power_read(site: str, plan: FencingPlan) -> ActivityConfig:
         retry_policy=RetryPolicy(
             initial_interval=timedelta(milliseconds=500), maximum_attempts=2, non_retryable_error_types=_FINAL_NAMES
         ),
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 
@@ -163,7 +164,7 @@ def power_command(site: str, plan: FencingPlan) -> ActivityConfig:
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        priority=_URGENT,
+        priority=URGENT,
     )
 
 

@@ -20,6 +20,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
+from activities.cluster.report.attending import Attending
 from policy.scan.data_at_risk import DataAtRisk, PodStay, Warned, patience_of
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -35,7 +36,7 @@ CLOCKS_DIFFER = timedelta(minutes=1)
 """Less than this before its repetition is due, what another worker has told is told again."""
 
 
-class RiskKeeping:
+class RiskKeeping(Attending):
     """Looks and tells for one cluster. One per view; `close` ends what is under way."""
 
     def __init__(
@@ -47,37 +48,23 @@ class RiskKeeping:
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
     ) -> None:
+        super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
         self._connection = connection
         self._at_risk = at_risk
         self._clock = clock
-        self._on_change = on_change
         self._recorder = EventRecorder(connection)
-        self._working: asyncio.Task[None] | None = None
 
     def attend(self, meter: MetricMeter) -> float:
         """See to whatever is due, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
         due = self._at_risk.next_due
-        if self._working is not None or due is None:
+        if self.busy or due is None:
             return float("inf")
         if due > (now := self._clock()):
             return (due - now).total_seconds()
         counter = meter.create_counter(METRIC, "nodes whose volumes Kubernetes is about to detach by force, not proven off")
-        self._working = asyncio.create_task(self._work(counter), name="data at risk")
-        self._working.add_done_callback(self._done)
+        self.begin(self._work(counter))
         return float("inf")
-
-    async def close(self) -> None:
-        """End what is under way."""
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.gather(self._working, return_exceptions=True)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._working = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("data at risk of %s: %s", self._cluster, error, exc_info=error)
-        self._on_change()
 
     async def _work(self, counter: MetricCounter) -> None:
         """What is to be told goes first: it is known already, and reading a zone's pods takes its time."""

@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.report.attending import Attending
 from policy.preservation.mistakes import Mistakes
 from policy.values.object_refs import ObjectRef
 
@@ -30,7 +31,7 @@ TRY_AGAIN_SECONDS = 30.0
 """Until what could not be told is told again."""
 
 
-class MistakeKeeping:
+class MistakeKeeping(Attending):
     """Tells for one cluster. One per view; `close` ends what is under way."""
 
     def __init__(
@@ -41,39 +42,28 @@ class MistakeKeeping:
         on_change: Callable[[], None],
         pause: float = PAUSE_SECONDS,
     ) -> None:
+        super().__init__("mistaken annotations", on_change=on_change)
         self._mistakes = mistakes
         self._connection_of = connection_of
-        self._on_change = on_change
         self._pause = pause
         self._recorders: dict[int, EventRecorder] = {}
         self._told: set[str] = set()
         """Names of the Events of what stands there now."""
         self._seen = -1
         self._not_before = float("-inf")
-        self._working: asyncio.Task[None] | None = None
 
     def attend(self) -> float:
         """See to what is new, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
-        if self._working is not None or self._seen == self._mistakes.version:
+        if self.busy or self._seen == self._mistakes.version:
             return float("inf")
         if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
             return left
-        self._working = asyncio.create_task(self._work(), name="mistaken annotations")
-        self._working.add_done_callback(self._done)
+        self.begin(self._work())
         return float("inf")
 
-    async def close(self) -> None:
-        """End what is under way."""
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.gather(self._working, return_exceptions=True)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._working = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("mistaken annotations: %s", error, exc_info=error)
-            self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
-        self._on_change()
+    def failed(self) -> None:
+        """Not at once again."""
+        self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self) -> None:
         version, loop = self._mistakes.version, asyncio.get_running_loop()
