@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.values.durations import format_duration, parse_duration
 from policy.values.errors import PolicyError, shown
+from policy.values.fields import Fields
 
 MAX_RETRY_ANNOTATION = "nodewarden.io/max-retry"
 RETRY_PERIOD_ANNOTATION = "nodewarden.io/retry-period"
@@ -38,7 +38,6 @@ AUTOSCALER_PATIENCE = MAX_NODE_PROVISION_TIME + AUTOSCALER_MARGIN
 LONGEST_PERIOD = timedelta(days=365)
 MOST_RETRIES = 1_000_000
 
-_LONGEST_DURATION = 64
 _SECOND = timedelta(seconds=1)
 _MOST_DOUBLINGS = 40
 """Of a pause; more would not change it: the limit has long been reached."""
@@ -89,12 +88,12 @@ def strictest(rules: Iterable[RetryRules]) -> RetryRules:
 
 def read_rules(annotations: Mapping[str, str], subject: str, defaults: RetryRules) -> RetryRules:
     """The rules of a health check's annotations; what none sets is as in the defaults. Raises PolicyError."""
-    written_there = _Written(annotations, subject, "metadata.annotations")
+    fields = Fields(annotations, subject=subject, path="metadata.annotations")
     return RetryRules(
-        max_retry=written_there.whole(MAX_RETRY_ANNOTATION, defaults.max_retry),
-        retry_period=written_there.duration(RETRY_PERIOD_ANNOTATION, defaults.retry_period),
-        min_healthy_period=written_there.duration(MIN_HEALTHY_PERIOD_ANNOTATION, defaults.min_healthy_period),
-        backoff=written_there.backoff(BACKOFF_ANNOTATION, BACKOFF_LIMIT_ANNOTATION, defaults.backoff),
+        max_retry=_whole(fields, MAX_RETRY_ANNOTATION, defaults.max_retry),
+        retry_period=fields.duration(RETRY_PERIOD_ANNOTATION, defaults.retry_period, maximum=LONGEST_PERIOD),
+        min_healthy_period=fields.duration(MIN_HEALTHY_PERIOD_ANNOTATION, defaults.min_healthy_period, maximum=LONGEST_PERIOD),
+        backoff=_backoff(fields, BACKOFF_ANNOTATION, BACKOFF_LIMIT_ANNOTATION, defaults.backoff),
     )
 
 
@@ -102,57 +101,32 @@ def read_backoff(value: object, subject: str) -> Backoff | None:
     """`spec.backoff` of a health check as its proposal has it: `{type: exponential, limit: 10m}`. Raises PolicyError."""
     if value is None:
         return None
-    field = "spec.backoff"
     if not isinstance(value, Mapping):
-        raise PolicyError(subject, field, f"expected an object, got {shown(value)}")
-    if unknown := sorted(str(key) for key in value if key not in {"type", "limit"}):
-        raise PolicyError(subject, f"{field}.{unknown[0]}", "is not a known field; expected one of limit, type")
-    return _Written(value, subject, field).backoff("type", "limit", Backoff())
+        raise PolicyError(subject, "spec.backoff", f"expected an object, got {shown(value)}")
+    fields = Fields(value, subject=subject, path="spec.backoff")
+    fields.only("limit", "type")
+    return _backoff(fields, "type", "limit", Backoff())
 
 
-class _Written:
-    """What people wrote of the rules: texts, each under an annotation or a field of its own."""
+def _whole(fields: Fields, name: str, default: int | None) -> int | None:
+    """As text, which annotations are."""
+    text = fields.value(name)
+    if text is None:
+        return default
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit() and len(text) < len(str(MOST_RETRIES))):
+        raise fields.refuse(name, f'expected a whole number of at least 0, such as "5", got {shown(text)}')
+    return int(text)
 
-    __slots__ = ("_path", "_subject", "_values")
 
-    def __init__(self, values: Mapping[str, object], subject: str, path: str) -> None:
-        self._values, self._subject, self._path = values, subject, path
-
-    def whole(self, name: str, default: int | None) -> int | None:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        if not isinstance(text, str) or not (text.isascii() and text.isdigit() and len(text) < len(str(MOST_RETRIES))):
-            raise self._refuse(name, f'expected a whole number of at least 0, such as "5", got {shown(text)}')
-        return int(text)
-
-    def duration(self, name: str, default: timedelta, *, least: timedelta = timedelta(0)) -> timedelta:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        expected = f'expected a duration such as "300s", of at least {format_duration(least)} and at most a year'
-        if not isinstance(text, str) or len(text) > _LONGEST_DURATION:
-            raise self._refuse(name, f"{expected}, got {shown(text)}")
-        try:
-            found = parse_duration(text)
-        except ValueError as error:
-            raise self._refuse(name, str(error)) from error
-        if not least <= found <= LONGEST_PERIOD:
-            raise self._refuse(name, f"{expected}, got {text!r}")
-        return found
-
-    def backoff(self, kind: str, limit: str, default: Backoff | None) -> Backoff | None:
-        wanted = self._values.get(kind)
-        if wanted is None:
-            wanted = NONE if default is None else EXPONENTIAL
-        if wanted not in (EXPONENTIAL, NONE):  # a list in its place is no member of a set
-            raise self._refuse(kind, f"expected {EXPONENTIAL} or {NONE}, got {shown(wanted)}")
-        if wanted == NONE:
-            if self._values.get(limit) is not None:
-                raise self._refuse(limit, f"expected none without a backoff; set {kind} to {EXPONENTIAL}")
-            return None
-        found = default or Backoff()
-        return replace(found, limit=self.duration(limit, found.limit, least=_SECOND))
-
-    def _refuse(self, name: str, problem: str) -> PolicyError:
-        return PolicyError(self._subject, f"{self._path}.{name}", problem)
+def _backoff(fields: Fields, kind: str, limit: str, default: Backoff | None) -> Backoff | None:
+    wanted = fields.value(kind)
+    if wanted is None:
+        wanted = NONE if default is None else EXPONENTIAL
+    if wanted not in (EXPONENTIAL, NONE):  # a list in its place is no member of a set
+        raise fields.refuse(kind, f"expected {EXPONENTIAL} or {NONE}, got {shown(wanted)}")
+    if wanted == NONE:
+        if fields.has(limit):
+            raise fields.refuse(limit, f"expected none without a backoff; set {kind} to {EXPONENTIAL}")
+        return None
+    found = default or Backoff()
+    return replace(found, limit=fields.duration(limit, found.limit, minimum=_SECOND, maximum=LONGEST_PERIOD))

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policy.episode.messages import EpisodeStatus, Phase, RecordEntry, Step
+from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
+from policy.fence.config import Step
 
 
 class EventReason(StrEnum):

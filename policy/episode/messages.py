@@ -201,14 +201,6 @@ class RemediationInput:
     progress: RemediationProgress | None = None
 
 
-class Step(StrEnum):
-    """The steps of the node-fencing proposal, in their order."""
-
-    ISOLATION = "isolation"
-    POWER_MANAGEMENT = "power-management"
-    RECOVERY = "recovery"
-
-
 class Phase(StrEnum):
     """The states of the node-fencing automaton, and ours for waiting on people and permits."""
 

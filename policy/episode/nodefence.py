@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from policy.episode.messages import EpisodeStatus, Phase, RecordEntry, Step
+from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
+from policy.fence.config import Step
 
 PREFIX = "node-fence-"
 LONGEST_NAME = 253

@@ -22,7 +22,7 @@ INSTANCE = "instance"
 
 
 class Step(StrEnum):
-    """The three steps, in their order, in the words of records and of `fence plan`."""
+    """The steps of the node-fencing proposal, in their order: in the words of records and of `fence plan`."""
 
     ISOLATION = "isolation"
     POWER_MANAGEMENT = "power-management"

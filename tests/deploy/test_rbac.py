@@ -47,8 +47,9 @@ from activities.contracts.target import (
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import Answer, Stage
-from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading, Step
+from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
+from policy.fence.config import Step
 from policy.fence.device_check import DeviceEventReason, DeviceTidings
 from policy.fence.plan import CredentialRef, CutStorage
 from policy.fence.power import PowerState

@@ -26,8 +26,9 @@ from activities.contracts.target import (
 )
 from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
-from policy.episode.messages import Phase, Step
+from policy.episode.messages import Phase
 from policy.episode.permits import Release
+from policy.fence.config import Step
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode

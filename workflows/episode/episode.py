@@ -29,11 +29,11 @@ from policy.episode.messages import (
     Phase,
     RecordEntry,
     RestartProof,
-    Step,
 )
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Decision, PermitAnswer, PermitRequest, Release
+from policy.fence.config import Step
 from policy.fence.kdump import KernelDead
 from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.publisher import Publisher

@@ -20,8 +20,9 @@ from activities.contracts.news import News, OffNote, Shown, ToldEvent
 from activities.contracts.target import Target, TargetActivities, TellRequest
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
-from policy.episode.messages import EpisodeStatus, RecordEntry, Step
+from policy.episode.messages import EpisodeStatus, RecordEntry
 from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
+from policy.fence.config import Step
 from workflows.kit import options
 
 MAXIMUM_EVENTS = 20

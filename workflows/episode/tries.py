@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from policy.episode.messages import Step
+from policy.fence.config import Step
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience

@@ -14,9 +14,10 @@ from temporalio import workflow
 
 from policy.episode.events import EventReason
 from policy.episode.fencing import may_restore_path
-from policy.episode.messages import EpisodeResult, Outcome, Phase, Step
+from policy.episode.messages import EpisodeResult, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.episode.permits import Release
+from policy.fence.config import Step
 from policy.fence.plan import UNCORDON
 from workflows.episode.episode import Episode
 from workflows.fencing.case import Case

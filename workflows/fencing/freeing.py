@@ -21,7 +21,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.fencing import freeing_choice
-from policy.episode.messages import Step
+from policy.fence.config import Step
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
 from workflows.episode.bookkeeping import Bookkeeping

@@ -23,7 +23,8 @@ from activities.contracts.target import (
     Workload,
 )
 from policy.episode.events import EventReason
-from policy.episode.messages import PathProof, Step
+from policy.episode.messages import PathProof
+from policy.fence.config import Step
 from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.objects.nodes import Taint
 from workflows.episode.bookkeeping import Bookkeeping

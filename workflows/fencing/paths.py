@@ -16,7 +16,8 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
 from policy.episode.fencing import off_proven
-from policy.episode.messages import PathProof, Phase, Step
+from policy.episode.messages import PathProof, Phase
+from policy.fence.config import Step
 from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.objects.marks import Added

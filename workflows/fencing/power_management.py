@@ -13,7 +13,8 @@ from temporalio import workflow
 
 from policy.episode.events import EventReason
 from policy.episode.fencing_requests import Stage
-from policy.episode.messages import OffProof, Phase, Step
+from policy.episode.messages import OffProof, Phase
+from policy.fence.config import Step
 from policy.values.durations import format_duration
 from workflows.episode.preflight import PowerOnLicence
 from workflows.fencing.case import Case

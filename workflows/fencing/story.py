@@ -25,8 +25,9 @@ from activities.errors import error_message
 from policy.episode.events import EventReason
 from policy.episode.fencing import power_due
 from policy.episode.identity import same_machine
-from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, Step
+from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase
 from policy.episode.needs import NeedKind
+from policy.fence.config import Step
 from policy.fence.plan import FencingPlan
 from workflows.episode.answering import Answering
 from workflows.episode.episode import Episode

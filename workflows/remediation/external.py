@@ -13,7 +13,8 @@ from temporalio import workflow
 
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest, RemediationActivities
 from activities.contracts.target import ActResult
-from policy.episode.messages import Outcome, Phase, Step
+from policy.episode.messages import Outcome, Phase
+from policy.fence.config import Step
 from policy.remediation.following import Progress, Told, follow
 from policy.values.durations import format_duration
 from workflows.fencing.endings import End

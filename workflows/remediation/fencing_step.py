@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from temporalio import workflow
 
-from policy.episode.messages import FencingInput, Outcome, Phase, Step
+from policy.episode.messages import FencingInput, Outcome, Phase
+from policy.fence.config import Step
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
 from workflows.fencing.endings import End

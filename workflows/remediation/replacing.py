@@ -18,7 +18,8 @@ from activities.contracts.remediation import Followed, RemediationActivities
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
-from policy.episode.messages import Outcome, Phase, Step
+from policy.episode.messages import Outcome, Phase
+from policy.fence.config import Step
 from policy.values.durations import format_duration
 from workflows.fencing.endings import End
 from workflows.kit import options

@@ -22,9 +22,10 @@ from activities.contracts.remediation import RemediationActivities, RemediationP
 from activities.contracts.target import Target, TargetActivities
 from activities.errors import error_message
 from policy.episode.events import EventReason
-from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, RemediationInput, RemediationProgress, Step, StepTaken
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, RemediationInput, RemediationProgress, StepTaken
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
+from policy.fence.config import Step
 from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption

@@ -22,7 +22,8 @@ from activities.contracts.scan import ScanRequest
 from activities.contracts.target import TellRequest
 from activities.errors import ErrorType
 from policy.episode.events import WARNINGS, EventReason
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, Step
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof
+from policy.fence.config import Step
 from policy.scan.repeats import Repetition
 from simulator.api.faults import Accident, Fault
 from simulator.client import ApiError

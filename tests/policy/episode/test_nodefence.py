@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.episode.events import WARNINGS, EventReason, event_of, events_between
-from policy.episode.messages import EpisodeStatus, Kind, Phase, RecordEntry, Step
+from policy.episode.messages import EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.nodefence import LONGEST_NAME, STATUSES, STEPS, job_of, node_fence_name, retries, transition
+from policy.fence.config import Step
 from tests.policy.builders import NOW
 
 ROOT = Path(__file__).parents[3]
