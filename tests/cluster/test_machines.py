@@ -133,7 +133,7 @@ class TestVerdicts:
     ) -> None:
         await system.install(person)
         await system.fleet(person)
-        await add_check(person, system, timeout=1)
+        await add_check(person, system, timeout=3)  # a node that may soon be unhealthy is told of within a second
         scan = await open_scan()
         report = await reported(scan, lambda seen: bool(seen.checks) and seen.checks[0].healthy == 4)
         assert report.checks[0].ref == system.check_ref()
