@@ -10,6 +10,7 @@ from random import Random
 
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
+from policy.fence.power import PowerState
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.machine import Machine
 from tests.workflows.mishaps import Ambush, Mishap
@@ -123,6 +124,13 @@ class Acting:
         """Whether the only devices that could tell that the machine runs are silent."""
         mute = self.silent | self.locked
         return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])
+
+    def is_off_by_others(self) -> bool:
+        """Whether a level is dark that no episode has switched off of which the present one can know: where its Node is deleted,
+        with the mark on it, a terminated one leaves its successor nothing to find or to pin."""
+        unknown = set() if self.machine.present else self.referee.unaware
+        offs = {each.endpoint for each in self.referee.commands if each.state is PowerState.OFF and each.incident not in unknown}
+        return any(not offs & set(level) for level in self.machine.dark)
 
     def only_restores(self, incident: str) -> bool:
         """Whether all that an episode has left to do is to switch the machine on."""

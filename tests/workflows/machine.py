@@ -83,11 +83,16 @@ class Machine:
         return f"boot-{self.boots}" if self.holder == OURS else "boot-of-another"
 
     @property
-    def runs(self) -> bool:
-        """Each level feeds it through all of its devices; one that is on is enough for that level, and all levels are needed."""
+    def dark(self) -> tuple[tuple[str, ...], ...]:
+        """The levels that let no power through: each feeds it through all of its devices, and one that is on is enough for it."""
         levels = self.plan.levels[:1] if self.miswired else self.plan.levels
-        fed = all(any(self.power[each.endpoint] is PowerState.ON for each in level) for level in levels)
-        return fed and self.plugged and not self.terminated
+        named = [tuple(each.endpoint for each in level) for level in levels]
+        return tuple(level for level in named if all(self.power[each] is not PowerState.ON for each in level))
+
+    @property
+    def runs(self) -> bool:
+        """All levels are needed."""
+        return not self.dark and self.plugged and not self.terminated
 
     def observation(self) -> Observation:
         """What the API server says of the Node."""

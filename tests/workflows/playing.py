@@ -199,6 +199,7 @@ class Play:
         machine.settle(self.clockwork.now)
         ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.owned.deleting is None
         ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
+        ours = ours and not adversary.is_off_by_others()
         works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
         works = works and (self._kind is Kind.FENCING or any(each.strategy in SWITCHING for each in self.drawn.ladder))
         again = adversary.asked_for_a_person > self._asked_before

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from policy.episode.messages import Kind, Outcome
-from policy.fence.plan import CORDON, UNCORDON, FencingPlan
+from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
-from tests.workflows.plans import CLOUD, CUTS, GIVEN_BACK, step
+from tests.workflows.plans import BMC, CLOUD, CUTS, GIVEN_BACK, PDUS, step
 from tests.workflows.playing import Play
 from tests.workflows.test_fencing_adversity import at, played
 from tests.workflows.world import plan
+from workflows.fencing.power import PowerSequence
 
 HOUR = timedelta(hours=1)
 
@@ -96,3 +100,56 @@ def test_a_node_that_was_made_anew_while_a_person_was_waited_for_is_let_go() -> 
         reactions=("resume",),
     )
     assert played(drawn).result.outcome in {Outcome.REPLACED, Outcome.RECOVERED}
+
+
+LEVELS = (PDUS, (BMC,)), ((BMC,), PDUS[:2])
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize(
+    "steps", [(Strategy.FENCE,), (Strategy.REBOOT, Strategy.FENCE), (Strategy.DETACH_VOLUMES, Strategy.REBOOT)]
+)
+def test_a_later_step_switches_on_by_every_device_that_an_earlier_one_has_left_off(
+    levels: tuple[tuple[PowerDevice, ...], ...], steps: tuple[Strategy, ...]
+) -> None:
+    """S5, S35: the first level is silent, and the second can't be switched on again; then a person has mended both."""
+    drawn = climbing(*steps, ambush=at("power_off", Mishap.FIRST_SILENT), planned=plan(levels=levels))
+    play = played(replace(drawn, ambushes=(*drawn.ambushes, at("power_on", Mishap.SILENT))))
+    commands = play.adversary.referee.commands
+    assert {each.endpoint for each in commands if each.state is PowerState.OFF} == set(play.adversary.machine.power)
+    assert set(play.adversary.machine.power.values()) == {PowerState.ON}
+    assert play.result.outcome is Outcome.RECOVERED
+
+
+def test_a_deleted_node_takes_along_what_its_terminated_episode_has_left_off() -> None:
+    """S9, S35: a person hears that there is no Node, and no device of a machine that nobody has pinned is touched."""
+    drawn = climbing(
+        Strategy.FENCE,
+        ambush=at("read_workload", Mishap.NODE_GONE, Mishap.TERMINATE),
+        planned=plan(levels=((CLOUD,),)),
+    )
+    play = played(drawn)
+    assert not play.adversary.machine.runs
+    assert {each.incident for each in play.adversary.referee.commands} == {"incident-1"}
+    assert (play.result.incident, play.result.outcome) == ("incident-2", Outcome.ABORTED)
+    assert "there is no such Node" in play.result.message
+
+
+def test_a_device_that_only_others_have_switched_off_is_left_to_them() -> None:
+    """S35: what the step has switched off is on again, and a person hears that the node does not come back."""
+    drawn = climbing(Strategy.FENCE, ambush=at("mark_unschedulable", Mishap.OTHERS_OFF), planned=plan(levels=(PDUS, (BMC,))))
+    play = played(drawn)
+    power = play.adversary.machine.power
+    assert power.pop(BMC.endpoint) is PowerState.OFF
+    assert set(power.values()) == {PowerState.ON}
+    assert BMC.endpoint not in {each.endpoint for each in play.adversary.referee.commands}
+    assert play.result.outcome is Outcome.ABORTED
+    assert "the node is not back Ready" in play.result.message
+
+
+@pytest.mark.parametrize("others", [Mishap.NOTHING, Mishap.OTHERS_OFF, Mishap.NODE_GONE])
+def test_a_machine_that_stays_off_by_a_step_s_own_command_is_found(monkeypatch: pytest.MonkeyPatch, others: Mishap) -> None:
+    """S35: or the three before would mean nothing."""
+    monkeypatch.setattr(PowerSequence, "_to_switch_on", lambda _self, _needed: [])
+    drawn = climbing(Strategy.FENCE, ambush=at("read_workload", others), planned=plan(levels=((CLOUD,),)))
+    assert any("twice `resume` does not bring the machine back" in each for each in Play(drawn).run())

@@ -39,6 +39,8 @@ class PowerSequence:
         """Of the offs since anybody last switched the machine on: what a proof is made of."""
         self._left_off: set[str] = set()
         """Every device that was switched off by us, and is not read as on since we have asked for that, whatever others did."""
+        self._left_before: set[str] = set()
+        """What earlier steps of the same episode have left off, of the devices that the plan names."""
         self._ours: set[str] = set()
         """Every device that we have ever switched off: whether it is on again is for it to say."""
         self.says_on = False
@@ -74,6 +76,11 @@ class PowerSequence:
     def left_off(self) -> tuple[str, ...]:
         """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
         return () if self.says_on else tuple(sorted(self._left_off))
+
+    def come_after(self, endpoints: tuple[str, ...]) -> None:
+        """Earlier steps have left these devices off: they are switched on with what this one switches off, else the machine would
+        stay off by them. One that the plan does not name is not touched (S9)."""
+        self._left_before = set(endpoints) & set(self._plan.endpoints)
 
     def adopt_off(self, endpoints: tuple[str, ...]) -> None:
         """Devices that an earlier history has left off. Raises Hopeless where the plan names others by now (S9)."""
@@ -289,6 +296,7 @@ class PowerSequence:
             raise failed
         self._off_ended.clear()
         self._left_off.clear()
+        self._left_before.clear()
 
     def _why_not_on(self, device: PowerDevice, licence: PowerOnLicence) -> Interrupt | None:
         """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
@@ -387,6 +395,6 @@ class PowerSequence:
             self._off_ended.clear()
             self.powered_on_at = self._on_since = None
         self._off_ended[device.endpoint] = ended
-        self._left_off.add(device.endpoint)
-        self._ours.add(device.endpoint)
+        self._left_off |= {device.endpoint, *self._left_before}
+        self._ours |= self._left_off
         self.says_on = False

@@ -58,11 +58,12 @@ class FencingStory:
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
         deadline: datetime | None = None,
         goes_on: bool = False,
+        left_before: tuple[str, ...] = (),
     ) -> None:
         """episode: of a remediation one of whose steps this is; None: one of its own. adjust: what is made of the node's plan.
         deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer.
         goes_on: the remediation began in an earlier history, in which nothing was under way at the end: marks of its incident are
-        its own."""
+        its own. left_before: the devices that earlier steps have left off."""
         incident = request.incident or workflow.uuid4().hex[:12]
         reason = request.need.reason if request.need else request.reason
         self._request = request
@@ -71,6 +72,7 @@ class FencingStory:
         self._deadline = deadline
         self._is_a_step = episode is not None
         self._goes_on = goes_on
+        self._left_before = left_before
         self.episode = episode or Episode(
             kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason
         )
@@ -322,6 +324,7 @@ class FencingStory:
         self._case = open_case(
             self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on, answering=answering
         )
+        self.case.power.come_after(self._left_before)
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)

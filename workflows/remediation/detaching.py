@@ -27,8 +27,8 @@ from workflows.remediation.patient import Patient, StepState
 class DetachingStep(FencingStep):
     """Finds the failed volumes, then carries out a fencing that is about them only."""
 
-    def __init__(self, patient: Patient, state: StepState) -> None:
-        super().__init__(patient, state, self._about_what_was_found)
+    def __init__(self, patient: Patient, state: StepState, left_before: tuple[str, ...]) -> None:
+        super().__init__(patient, state, left_before, self._about_what_was_found)
         self._found: FailedVolumes | None = None
 
     async def carry_out(self) -> End:

@@ -26,8 +26,15 @@ from workflows.remediation.patient import Patient, StepState
 class FencingStep:
     """`fence` or `reboot`."""
 
-    def __init__(self, patient: Patient, state: StepState, adjust: Callable[[FencingPlan], FencingPlan] | None = None) -> None:
-        """adjust: what is made of the node's plan, where its strategy does not say it."""
+    def __init__(
+        self,
+        patient: Patient,
+        state: StepState,
+        left_before: tuple[str, ...],
+        adjust: Callable[[FencingPlan], FencingPlan] | None = None,
+    ) -> None:
+        """left_before: the devices that earlier steps have left off. adjust: what is made of the node's plan, where its strategy
+        does not say it."""
         self._patient = patient
         self._state = state
         self._end: End | None = None
@@ -50,6 +57,7 @@ class FencingStep:
             adjust=adjust,
             deadline=deadline,
             goes_on=patient.goes_on,
+            left_before=left_before,
         )
 
     @property

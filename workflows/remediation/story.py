@@ -193,6 +193,7 @@ class RemediationStory:
         self.patient.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
 
     def _made(self, state: StepState) -> LadderStep:
+        left_before = self.left_off.left_off if self.left_off is not None else ()
         match state.step.strategy:
             case Strategy.DELETE_MACHINE:
                 return DeleteMachine(self.patient, state)
@@ -203,9 +204,9 @@ class RemediationStory:
             case Strategy.ANNOTATE_EXTERNAL:
                 return AnnotateExternal(self.patient, state)
             case Strategy.DETACH_VOLUMES:
-                return DetachingStep(self.patient, state)
+                return DetachingStep(self.patient, state, left_before)
             case Strategy.FENCE | Strategy.REBOOT:
-                return FencingStep(self.patient, state)
+                return FencingStep(self.patient, state, left_before)
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
