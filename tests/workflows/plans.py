@@ -7,7 +7,7 @@ from datetime import timedelta
 from random import Random
 
 from policy.fence.kdump import KdumpRule
-from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
+from policy.fence.plan import CORDON, UNCORDON, WITH_VOLUMES, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.remediation.escalation import Step, Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.world import plan
@@ -50,6 +50,21 @@ def step(strategy: Strategy, timeout: timedelta | None = None) -> Step:
     """One step of a ladder."""
     template = TEMPLATE if strategy is Strategy.EXTERNAL else None
     return Step(strategy=strategy, name=strategy.value, template=template, timeout=timeout)
+
+
+def switches(step: Step, plan: FencingPlan) -> bool:
+    """Whether a step switches the machine itself. One without a device for it has failed before it touches anything."""
+    match step.strategy:
+        case Strategy.FENCE:
+            return True
+        case Strategy.REBOOT:
+            return bool(plan.levels)
+        case Strategy.DETACH_VOLUMES:
+            named = (method.device for method in plan.isolation if method.act is Act.DETACH_VOLUMES)
+            known = any(device is not None and device.driver in WITH_VOLUMES for device in (*plan.devices, *named))
+            return known and bool(plan.levels)
+        case _:
+            return False
 
 
 def draw_plan(random: Random) -> FencingPlan:

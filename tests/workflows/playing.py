@@ -15,7 +15,6 @@ from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, 
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
 from policy.fence.power import PowerState
-from policy.remediation.escalation import Strategy
 from tests.workflows.adversary import THEIRS, Adversary
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call
@@ -24,6 +23,7 @@ from tests.workflows.executions import Execution, Word
 from tests.workflows.machine import NODE, OURS, Machine
 from tests.workflows.mishaps import Mishap
 from tests.workflows.owned import Owned
+from tests.workflows.plans import switches
 from tests.workflows.referee import EXPOSED, Said
 from workflows.definitions.fencing import Fencing
 from workflows.definitions.remediation import Remediation
@@ -41,9 +41,6 @@ LONGEST = 30_000
 """Events of the clock; no episode needs a tenth of it."""
 
 
-SWITCHING = frozenset({Strategy.FENCE, Strategy.REBOOT, Strategy.DETACH_VOLUMES})
-
-
 class Play:
     """One machine, its episodes one after the other, and what was wrong with them."""
 
@@ -55,7 +52,7 @@ class Play:
         self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
         self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
         self.adversary.owned = drawn.owned()
-        self.adversary.referee.climbs = sum(each.strategy in SWITCHING for each in drawn.ladder) > 1
+        self.adversary.referee.climbs = sum(switches(each, drawn.plan) for each in drawn.ladder) > 1
         self.adversary.say, self.adversary.grant = self._say, self._grant
         self.problems: list[str] = []
         self._reactions = deque(drawn.reactions)
@@ -201,7 +198,7 @@ class Play:
         ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
         ours = ours and not adversary.is_off_by_others()
         works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
-        works = works and (self._kind is Kind.FENCING or any(each.strategy in SWITCHING for each in self.drawn.ladder))
+        works = works and (self._kind is Kind.FENCING or any(switches(each, adversary.plan) for each in self.drawn.ladder))
         again = adversary.asked_for_a_person > self._asked_before
         if self._resumed == 3 and again and ours and works and not machine.runs and adversary.plan.power_on:
             problem = self.clockwork.executions[EPISODE].query("status").problem

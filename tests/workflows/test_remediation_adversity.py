@@ -11,6 +11,7 @@ from policy.episode.messages import Kind, Outcome
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.escalation import Strategy
+from policy.values.errors import PolicyError
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
 from tests.workflows.plans import BMC, CLOUD, CUTS, GIVEN_BACK, PDUS, step
@@ -18,6 +19,7 @@ from tests.workflows.playing import Play
 from tests.workflows.test_fencing_adversity import at, played
 from tests.workflows.world import plan
 from workflows.fencing.power import PowerSequence
+from workflows.remediation import detaching
 
 HOUR = timedelta(hours=1)
 
@@ -153,3 +155,45 @@ def test_a_machine_that_stays_off_by_a_step_s_own_command_is_found(monkeypatch: 
     monkeypatch.setattr(PowerSequence, "_to_switch_on", lambda _self, _needed: [])
     drawn = climbing(Strategy.FENCE, ambush=at("read_workload", others), planned=plan(levels=((CLOUD,),)))
     assert any("twice `resume` does not bring the machine back" in each for each in Play(drawn).run())
+
+
+OFF_BEFORE = {
+    "by others": ((Kind.REMEDIATION,), at("find_volumes", Mishap.OTHERS_OFF)),
+    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Mishap.TERMINATE, 1.0))),
+}
+"""How a machine is off that no step has switched off."""
+
+
+def detaches(off: str, planned: FencingPlan) -> Drawn:
+    """A ladder that can only detach volumes, of a machine that is off already."""
+    kinds, ambush = OFF_BEFORE[off]
+    return climbing(Strategy.DETACH_VOLUMES, ambush=ambush, planned=planned, kinds=kinds, need=NEEDS[1])
+
+
+@pytest.mark.parametrize("off", OFF_BEFORE)
+def test_a_ladder_none_of_whose_steps_has_a_device_is_a_person_s_case_though_the_machine_is_off(off: str) -> None:
+    """S35: each `resume` asks again and says why, and the step touches no device."""
+    play = played(detaches(off, plan()))
+    assert not play.adversary.machine.runs
+    assert [each for each in play.adversary.referee.commands if each.incident == play.result.incident] == []
+    assert play.result.outcome is Outcome.ABORTED
+    assert "a cloud whose volumes are known" in play.result.message
+
+
+@pytest.mark.parametrize("off", OFF_BEFORE)
+def test_a_ladder_that_detaches_brings_a_machine_back_that_was_off_before(off: str) -> None:
+    """S35: by its own off and on."""
+    play = played(detaches(off, plan(levels=((CLOUD,),))))
+    assert play.adversary.machine.runs
+    assert play.result.outcome is Outcome.RECOVERED
+
+
+def test_a_step_that_has_its_device_and_never_comes_to_switch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S35: the two before would mean nothing else."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PolicyError("test", "detach-volumes", "broken")
+
+    monkeypatch.setattr(detaching, "detaching", refuse)
+    found = Play(detaches("by a terminated predecessor", plan(levels=((CLOUD,),)))).run()
+    assert any("twice `resume` does not bring the machine back" in each for each in found)
