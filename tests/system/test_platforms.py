@@ -140,8 +140,8 @@ async def _play(driver: str, stand: Stand, system: System, nursery: Nursery) -> 
                 system.cluster.break_node(nodes[what], fault)
             system.break_node(nodes[what], "kubelet-stops")
         obeys = cases[OBEYS]
-        if stand.refused:
-            await system.until(lambda: commands(system, obeys.node) != [], f"{obeys.node} is switched off", seconds=60)
+        await system.until(lambda: _runs_elsewhere(system, obeys.node), f"{MEMBERS[OBEYS]} runs elsewhere", seconds=60)
+        if stand.refused:  # only now: its new home may be the very node that is broken next
             cases[REFUSES] = Case(node=nodes[REFUSES], before=Before.of(system.cluster, nodes[REFUSES]))
             system.break_node(nodes[REFUSES], "kubelet-stops")
         for what, case in cases.items():
@@ -149,7 +149,6 @@ async def _play(driver: str, stand: Stand, system: System, nursery: Nursery) -> 
                 case.result = await system.ended(case.before)
             else:
                 case.parked = await parked(system, case.node, seconds=60)
-        await system.until(lambda: _runs_elsewhere(system, obeys.node), f"{MEMBERS[OBEYS]} runs elsewhere")
         for case in cases.values():
             await _gather(system, case)
         return Played(

@@ -143,6 +143,7 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
         began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
     episode.note("end", end.outcome.value, end.message)
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    ended = workflow.now()  # before others may begin
     permit = episode.give_back_permit(
         Release(
             node=episode.node,
@@ -157,7 +158,6 @@ async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
         await asyncio.gather(permit, began.desk.release_node_lease())
     else:
         await permit
-    ended = workflow.now()
     measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
     return EpisodeResult(
         outcome=end.outcome,
