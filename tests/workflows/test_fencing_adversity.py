@@ -7,6 +7,7 @@ from datetime import timedelta
 from policy.episode.messages import Outcome
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Freeing
+from policy.fence.power import PowerState
 from tests.workflows.attempts import START
 from tests.workflows.drawing import NEEDS, Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap
@@ -195,3 +196,17 @@ def test_a_machine_whose_node_was_made_anew_after_off_is_not_given_up_again_and_
     assert play.adversary.asked_for_a_person
     assert not play.adversary.machine.terminated
     assert len(play.adversary.acts) < 100
+
+
+def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_nothing_when_it_is_off_again() -> None:
+    """S6: one supply says off, then on, while the other can't be read; what both say later is an off of somebody else's."""
+    drawn = arranged(
+        plan(levels=(PDUS[:2],)),
+        at("read_power", Mishap.UNREACHABLE, number=3),
+        at("read_power", Mishap.OTHERS_ON, number=5),
+        at("read_power", Mishap.OTHERS_OFF, number=7),
+    )
+    play = played(drawn)
+    states = [each.state for each in play.adversary.referee.commands]
+    assert states == [PowerState.OFF] * 4 + [PowerState.ON] * 2
+    assert play.result.outcome is Outcome.RECOVERED

@@ -37,6 +37,8 @@ class PowerSequence:
         self._devices = Devices(episode, plan, POWER)
         self._off_ended: dict[str, datetime] = {}
         """Of the offs since anybody last switched the machine on: what a proof is made of."""
+        self._obeyed: set[str] = set()
+        """Of these devices those that have said off since."""
         self._left_off: set[str] = set()
         """Every device that was switched off by us, and is not read as on since we have asked for that, whatever others did."""
         self._left_before: set[str] = set()
@@ -247,6 +249,9 @@ class PowerSequence:
         return self._is_proven(levels, await self._read_tried(levels[-1]))
 
     def _is_proven(self, levels: list[tuple[PowerDevice, ...]], readings: tuple[Reading, ...]) -> bool:
+        if any(reading.state is PowerState.ON and reading.endpoint in self._obeyed for reading in readings):
+            self._on_since = self._episode.moment()  # by somebody else: what says off later is another off than ours (S6)
+        self._obeyed |= {reading.endpoint for reading in readings if reading.state is PowerState.OFF} & self._off_ended.keys()
         proof = level_proven(levels, self._off_ended, readings, self._on_since)
         self._episode.problem = "" if proof else states(readings)
         if proof is None:
@@ -395,6 +400,7 @@ class PowerSequence:
             self._off_ended.clear()
             self.powered_on_at = self._on_since = None
         self._off_ended[device.endpoint] = ended
+        self._obeyed.discard(device.endpoint)
         self._left_off |= {device.endpoint, *self._left_before}
         self._ours |= self._left_off
         self.says_on = False
