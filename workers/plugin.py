@@ -1,9 +1,10 @@
-"""Converter and sandbox in one plugin, given to clients, workers and the replayer, so that the three can never disagree.
+"""Converter and workflow runner in one plugin, given to clients, workers and the replayer, so that the three can never disagree.
 
-The sandbox is also an import guard: a worker refuses to start when a workflow imports a module of ours that is not passed
-through, such as an activity's implementation with its client. Only the modules that define workflows are loaded anew in the
-sandbox. The others are passed through: half the memory of an episode, and equal types on both sides, but out of the
-sandbox's sight; their purity is held by lint and by `tests/workers/test_plugin.py`.
+The SDK's sandbox is our import guard, and no more: each workflow is loaded in it once, when a worker starts, which is refused
+where a workflow imports a module of ours that is not passed through, such as an activity's implementation with its client.
+Episodes run outside of it: it watches no module but those that define workflows, and was a sixth of what a worker spends on an
+episode (docs/adr/005-workflows-outside-the-sandbox.md). That workflows are deterministic is held by lint and by
+`tests/workers/test_plugin.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import pkgutil
 
 from temporalio.plugin import SimplePlugin
+from temporalio.worker import UnsandboxedWorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-from temporalio.workflow import SandboxImportNotificationPolicy
+from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
 from workers.converting import DATA_CONVERTER
@@ -27,11 +29,22 @@ PASSED_THROUGH = (
     *(room.name for room in pkgutil.iter_modules(workflows.__path__, prefix="workflows.") if room.name != DEFINITIONS),
 )
 
-RUNNER = SandboxedWorkflowRunner(
+SANDBOX = SandboxedWorkflowRunner(
     restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH).with_import_notification_policy(
         SandboxImportNotificationPolicy.WARN_ON_DYNAMIC_IMPORT
         | SandboxImportNotificationPolicy.RAISE_ON_UNINTENTIONAL_PASSTHROUGH
     )
 )
+
+
+class GuardedRunner(UnsandboxedWorkflowRunner):
+    """Runs workflows as they are, once the sandbox has let them in."""
+
+    def prepare_workflow(self, defn: _Definition) -> None:
+        """Raises UnintentionalPassthroughError for a workflow that imports what workflows may not."""
+        SANDBOX.prepare_workflow(defn)
+
+
+RUNNER = GuardedRunner()
 
 PLUGIN = SimplePlugin("nodewarden", data_converter=DATA_CONVERTER, workflow_runner=lambda _given: RUNNER)

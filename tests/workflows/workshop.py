@@ -16,17 +16,16 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
 
-from temporalio import activity, workflow
+from temporalio import activity
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.testing import ActivityEnvironment
-from temporalio.worker import WorkflowInstance, WorkflowRunner
+from temporalio.worker import WorkflowInstance
 
 from tests.workflows.attempts import Attempt, Work
 from tests.workflows.clockwork import Clockwork
 from tests.workflows.contract import Call
 from tests.workflows.executions import Execution
-from workers.plugin import RUNNER
 
 T = TypeVar("T")
 Act = Callable[[Any], Any]
@@ -80,10 +79,6 @@ class Workshop(Clockwork):
     def dismiss(self, hired: dict[tuple[str, str], Act]) -> None:
         """It ends. What it is at, it ends first or never."""
         self._acts = {key: act for key, act in self._acts.items() if hired.get(key) is not act}
-
-    def runner_of(self, definition: workflow._Definition) -> WorkflowRunner:
-        """In the sandbox, as our workers run them."""
-        return RUNNER if definition.sandboxed else super().runner_of(definition)
 
     def call_of(self, activity: str) -> Call:
         """As its worker has it, whatever contract it is of."""
