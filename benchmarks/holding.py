@@ -31,7 +31,6 @@ from activities.contracts.evidence import Collected, CollectRequest, Sealed, Sea
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import TellRequest
 from policy.episode.ids import episode_id
-from policy.episode.messages import PreservationInput
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.book import PreservationBook
@@ -42,6 +41,7 @@ from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
 from workflows.definitions.preservation import Preservation
+from workflows.episode.state import PreservationHistory
 from workflows.kit import search
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 
@@ -148,7 +148,7 @@ async def _open(client: Client, count: int) -> None:
 
     async def one(number: int) -> None:
         node = f"node-{number:05d}"
-        request = PreservationInput(cluster=CLUSTER, node=node, keep=False, holder="bench")
+        request = PreservationHistory(cluster=CLUSTER, node=node, keep=False, holder="bench")
         async with room:
             handle = await client.start_workflow(
                 Preservation.run, request, id=episode_id(CLUSTER, node), task_queue=WORKFLOW_QUEUE

@@ -12,7 +12,6 @@ from enum import StrEnum
 from policy.episode.needs import Need
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
-from policy.objects.marks import NOTHING_ADDED, Added
 from policy.remediation.escalation import Step as Rung
 from policy.values.object_refs import ObjectRef
 
@@ -47,39 +46,6 @@ class FencingInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsolatedBoot:
-    """The boot of a machine during which it was cut off from its volumes or its network: once it is over, what was freed
-    elsewhere has no second writer. boot_id: "" where the Node did not say. freed: whether pods were freed behind the cut. cut:
-    whether all of it has been carried out. left: what is cut, in words to end a sentence with. volumes: those that
-    were had detached, which the cloud no longer lists, with the end of the command."""
-
-    boot_id: str = ""
-    freed: bool = False
-    cut: bool = False
-    left: str = ""
-    volumes: tuple[tuple[str, datetime], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationState:
-    """What a preservation carries over continue-as-new, which leaves its workflow id taken throughout."""
-
-    started: datetime
-    record: tuple[RecordEntry, ...] = ()
-    drained: bool | None = None
-    node_uid: str = ""
-    machine_uid: str = ""
-    owner: str = ""
-    marked: bool = False
-    evidence: bool = False
-    """Whether evidence has been fetched, or was tried to be."""
-    isolated: IsolatedBoot | None = None
-    """The boot during which the machine was cut off, None where it was not begun."""
-    added: Added = NOTHING_ADDED
-    """What it has added to the Node."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationInput:
     """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
@@ -101,7 +67,6 @@ class PreservationInput:
     isolate: bool = False
     unhealthy: str = ""
     holder: str = ""
-    state: PreservationState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,48 +81,6 @@ class PreservationNews:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepTaken:
-    """A step that has had its time, and may have left something to be taken back. The fields are those of a
-    RemediationProgress. left_off: the devices by which it has switched the machine off, and not on again for all that is
-    known."""
-
-    step: int
-    began: datetime
-    asked: datetime | None = None
-    since: datetime | None = None
-    name: str = ""
-    uid: str = ""
-    left_off: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemediationProgress:
-    """Where a remediation stood in its ladder when it began a new history.
-
-    step: which one it was at. began: when that was. asked: when what it does was set going, None before that; since: the moment
-    from which on a Machine can be the successor. name, uid: of the object that was made for it. earlier: the steps before it.
-    reached: the last step that was begun, -1 for none: the step that goes on may be an earlier one. added: what the episode
-    has added to its node.
-    """
-
-    pinned: Pinned
-    step: int
-    began: datetime
-    owner: str = ""
-    check_uid: str = ""
-    control_plane: bool = False
-    healthy_delay: timedelta = timedelta(0)
-    asked: datetime | None = None
-    since: datetime | None = None
-    name: str = ""
-    uid: str = ""
-    adopted_incident: str = ""
-    earlier: tuple[StepTaken, ...] = ()
-    reached: int = -1
-    added: Added = NOTHING_ADDED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationInput:
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
@@ -167,10 +90,6 @@ class RemediationInput:
     adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
     exhausted: why a person is asked before anything is done. permit_granted: the
     scanner reserved the permit before it started us.
-
-    With `machine_uid` and no need: a preservation hands over a Machine that is to be deleted. marked, isolated, unhealthy: of
-    that. asked: a run before this one has asked for the deletion, and its permit is ours. unclear: it may have, for all that is
-    known. progress: where a run before this one stood in the ladder.
     """
 
     cluster: str = ""
@@ -182,13 +101,6 @@ class RemediationInput:
     requester: str = ""
     incident: str = ""
     holder: str = ""
-    marked: bool = False
-    isolated: IsolatedBoot | None = None
-    unhealthy: str = ""
-    asked: bool = False
-    unclear: bool = False
-    started: datetime | None = None
-    record: tuple[RecordEntry, ...] = ()
     need: Need | None = None
     ladder: tuple[Rung, ...] | None = None
     strategies: tuple[str, ...] = ()
@@ -198,7 +110,6 @@ class RemediationInput:
     memory: str | None = None
     adopts: str = ""
     permit_granted: bool = False
-    progress: RemediationProgress | None = None
 
 
 class Phase(StrEnum):

@@ -62,6 +62,8 @@ class Clockwork:
         self.now = START
         self.random = random
         self.perils = perils
+        self.rolls = False
+        """Whether every history is to be left at its first rest."""
         self.perform = perform
         self.unheard = unheard or (lambda _workflow_id, _signal, _argument: False)
         self.decided = decided or (lambda _call, _request: None)
@@ -155,7 +157,7 @@ class Clockwork:
 
     def _run(self, name: str, workflow_id: str, incident: str) -> Execution:
         run_id = f"{self.random.getrandbits(64):016x}"
-        execution = Execution(self, self._definitions[name], workflow_id, run_id, incident)
+        execution = Execution(self, self._definitions[name], workflow_id, run_id, incident, suggests_rolling=self.rolls)
         self.executions[workflow_id] = execution
         return execution
 

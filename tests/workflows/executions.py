@@ -187,7 +187,10 @@ class Execution:
     @property
     def first(self) -> Execution:
         """The run that all began with."""
-        return self if self.former is None else self.former.first
+        run = self
+        while run.former is not None:
+            run = run.former
+        return run
 
     @property
     def hears(self) -> bool:

@@ -43,7 +43,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, PreservationInput, RemediationInput
+from policy.episode.messages import EpisodeResult, EpisodeStatus, PreservationInput
 from policy.episode.needs import NeedKind
 from policy.episode.permits import Decision, PermitAnswer
 from policy.episode.vetoes import preserved_as_failed
@@ -61,6 +61,7 @@ from tests.workflows.surroundings import moment, patience, worker
 from tests.workflows.world import ScriptedTarget, World, marked
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
+from workflows.episode.state import RemediationHistory
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 NODE = "node-7"
@@ -386,7 +387,7 @@ async def preserving(
     world: KeptMachine,
     *,
     client: Client | None = None,
-    handed_over: RemediationInput | None = None,
+    handed_over: RemediationHistory | None = None,
     **changes: object,
 ) -> AsyncIterator[Run]:
     """Start a preservation of `NODE` in a cluster of its own. client: of its worker, where it is not the environment's.

@@ -44,7 +44,8 @@ LONGEST = 30_000
 class Play:
     """One machine, its episodes one after the other, and what was wrong with them."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn: Drawn, *, rolls: bool = False) -> None:
+        """rolls: whether each history is left at its first rest."""
         self.drawn = drawn
         self.adversary = Adversary(
             plan=drawn.plan, need=drawn.need, script=deque(drawn.script), ambushes=list(drawn.ambushes), lingers=drawn.lingers
@@ -69,6 +70,7 @@ class Play:
             unheard=self._unheard,
             decided=self._decided,
         )
+        self.clockwork.rolls = rolls
 
     def run(self) -> list[str]:
         """Which rules it broke, each with all that is needed to see why."""

@@ -433,6 +433,7 @@ async def test_volumes_that_are_detached_are_known_to_a_new_history(
         await run.until(lambda _: isolation_of(world) == "incomplete")
         grown.set()
         await news(run)
+        await run.skip(timedelta(minutes=2))
         await until_cut(run)
     assert world.devices.cut_pods == 0
     assert world.devices.count("detach vol-1") == 1

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio import activity, workflow
-from temporalio.client import WorkflowUpdateFailedError
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase, PreservationNews, RemediationInput
-from policy.episode.permits import Decision, PermitAnswer
+from policy.episode.messages import Kind, Outcome, Phase, PreservationNews
 from policy.preservation.held import Held
 from tests.workflows import kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
+from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import handing_over, options
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 
@@ -50,22 +50,27 @@ async def test_a_hold_outlives_the_hand_over(env: WorkflowEnvironment) -> None:
         assert "delete" not in world.acts
 
 
-@pytest.mark.parametrize("said", [{"permit_granted": True}, {"asked": True}], ids=["permit granted", "asked already"])
-async def test_a_deletion_whose_permit_is_only_said_to_be_granted_asks_for_one(
-    env: WorkflowEnvironment, said: dict[str, bool]
-) -> None:
-    """S14, S20: whoever starts the workflow says what he likes. What the scanner does not know of is no permit."""
-    refusal = PermitAnswer(decision=Decision.REFUSED, reason="NodeHealthCheck/workers is in short circuit")
+async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironment) -> None:
+    """S1, S14, S20: whoever starts the workflow says what he likes, also that a deletion was asked for and permitted."""
     world = machine()
     world.fails()
-    world.permitted, world.answers = False, deque([refusal])
-    forged = RemediationInput(node=NODE, machine=MACHINE, machine_uid="uid-machine", holder="us", **said)  # type: ignore[arg-type]
+    kept = PreservationProgress(machine=MACHINE, machine_uid="uid-machine", giving_up=GivingUpProgress(asked=True))
+    state = EpisodeState(
+        kind=Kind.REMEDIATION,
+        cluster="prod",
+        node=NODE,
+        incident="i-1",
+        reason="a drill",
+        started=datetime(2026, 11, 23, tzinfo=UTC),
+        permit=True,
+        preservation=kept,
+    )
+    forged = RemediationHistory(node=NODE, machine=MACHINE, machine_uid="uid-machine", holder="us", state=state)
     async with preserving(env, world, handed_over=forged) as run:
-        await run.until(lambda status: "in short circuit" in status.problem)
-        assert world.acts == ["permit"]
-        await run.skip(timedelta(minutes=6))
-        assert (await run.result()).outcome is Outcome.REPLACED
-    assert world.acts == ["permit", "permit", "delete"]
+        with pytest.raises(WorkflowFailureError) as refused:
+            await run.handle.result()
+    assert "from its own earlier history" in str(refused.value.cause)
+    assert world.acts == []
 
 
 async def test_an_abort_after_an_unclear_deletion_says_so(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     with Play(world) as play:
         play.parked()
         play.roll()
-        play.parked()
+        play.skip(10 * MINUTE)
         assert len(play.runs) == 2
         world.node.on_errors.clear()
         other = replace(world.node.plan.levels[0][0], endpoint="ipmi://10.0.0.8:623")

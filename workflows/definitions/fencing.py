@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 
 from temporalio import workflow
 
-from policy.episode.messages import EpisodeResult, FencingInput
-from workflows.episode.conversation import EpisodeConversation, by_a_person
+from policy.episode.messages import EpisodeResult, Kind
+from workflows.episode.conversation import EpisodeConversation, by_a_person, opened
+from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest
 
 
 @workflow.defn(name="Fencing")
 class Fencing(EpisodeConversation):
-    """The workflow round the story. Cancelling it is an abort: it undoes what it did, and ends as `aborted`."""
+    """The workflow round the story. Cancelling it is an abort."""
 
     @workflow.init
-    def __init__(self, request: FencingInput) -> None:
-        self._story = FencingStory(request)
-        super().__init__(self._story.episode)
+    def __init__(self, request: FencingHistory) -> None:
+        reason = request.need.reason if request.need else request.reason
+        shown = PublisherState(shows=True)
+        super().__init__(opened(Kind.FENCING, request, reason=reason, permit=request.permit_granted, publisher_state=shown))
+        self._story = FencingStory(replace(request, state=None), self.episode)
 
     @workflow.run
-    async def run(self, request: FencingInput) -> EpisodeResult:
-        self.check_identity(request.cluster, request.node)
-        story = asyncio.create_task(self._to_the_end())
-        while not story.done():
-            try:
-                await asyncio.shield(story)
-            except asyncio.CancelledError:  # however often it comes: what was done is undone before the end (S35)
-                self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
-        return story.result()
-
-    async def _to_the_end(self) -> EpisodeResult:
-        result = await self._story.run()
-        await self.all_is_said()
-        return result
+    async def run(self, request: FencingHistory) -> EpisodeResult:
+        return await self.carry_out(self._story, request)
 
     def what_abort_means(self, request: AbortRequest) -> str:
         """Before power was touched, and after it."""

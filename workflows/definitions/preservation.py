@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
 
-from policy.episode.messages import EpisodeResult, Kind, PreservationInput, PreservationNews, RemediationInput
+from policy.episode.messages import EpisodeResult, Kind, PreservationNews
 from policy.values.moments import written
-from workflows.episode.conversation import EpisodeConversation, by_a_person
-from workflows.kit import handing_over
+from workflows.episode.conversation import EpisodeConversation, by_a_person, opened
+from workflows.episode.state import PreservationHistory
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.preservation.story import PreservationStory
 
@@ -20,27 +20,13 @@ class Preservation(EpisodeConversation):
     """The workflow round the story. Cancelling it is a release."""
 
     @workflow.init
-    def __init__(self, request: PreservationInput) -> None:
-        self._story = PreservationStory(request)
-        super().__init__(self._story.episode)
+    def __init__(self, request: PreservationHistory) -> None:
+        super().__init__(opened(Kind.PRESERVATION, request, requester=request.requester))
+        self._story = PreservationStory(replace(request, state=None), self.episode)
 
     @workflow.run
-    async def run(self, request: PreservationInput) -> EpisodeResult:
-        self.check_identity(request.cluster, request.node)
-        story = asyncio.create_task(self._story.run())
-        try:
-            result = await asyncio.shield(story)
-        except asyncio.CancelledError:
-            self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
-            result = await story
-        await self.all_is_said()
-        while not isinstance(result, EpisodeResult) and self._story.unheard:
-            result = await self._story.run()
-            await self.all_is_said()
-        if isinstance(result, EpisodeResult):
-            return result
-        kind = Kind.REMEDIATION if isinstance(result, RemediationInput) else Kind.PRESERVATION
-        raise handing_over.go_on_as(kind, result, incident=self.episode.incident)
+    async def run(self, request: PreservationHistory) -> EpisodeResult:
+        return await self.carry_out(self._story, request)
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
         """It ends as any episode does, which may be another thing than was meant."""

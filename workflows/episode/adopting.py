@@ -23,29 +23,31 @@ def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
 
 
 class Adoption:
-    """What one episode adopts. incident: of the mark that its pin has found, "" where it found none but its own."""
+    """What one episode adopts of another, whose incident its pin has found in the mark."""
 
-    def __init__(
-        self, episode: Episode, desk: Bookkeeping, incident: str, paths: tuple[str, ...] = (), *, done: bool = False
-    ) -> None:
-        """paths: those that the mark says are cut. done: it was adopted before this history began."""
+    def __init__(self, episode: Episode, desk: Bookkeeping) -> None:
         self._episode = episode
         self._desk = desk
-        self.incident = "" if done else incident
-        self._settled_at = workflow.now()
-        desk.adopted = incident
-        if self.incident:
-            self._settled_at += LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-            cut_unseen(episode, paths)
+
+    def begin(self, incident: str, paths: tuple[str, ...] = ()) -> None:
+        """Another one's mark was found, "" for none. paths: those that it says are cut."""
+        episode = self._episode
+        if not incident:
+            return
+        episode.adopted, episode.taken_over = incident, False
+        episode.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        cut_unseen(episode, paths)
 
     async def take_over(self) -> None:
         """The mark in our name, then the taint off: it restores, so that it waits for no permit (S17). The order matters: the
         predecessor's own writes are refused from the mark on."""
-        if self.incident:
+        if not self._episode.taken_over:
             await self._desk.write(TargetActivities.mark, "isolation: marks the node")
             await self._desk.untaint()
-            self._episode.note("adopt", "ok", f"the marks of incident {self.incident}, which is not open")
+            self._episode.taken_over = True
+            self._episode.note("adopt", "ok", f"the marks of incident {self._episode.adopted}, which is not open")
 
     async def settle(self) -> None:
         """Wait until nothing of the predecessor can be in flight: what is looked at from then on is what it has left."""
-        await self._episode.settle(self._settled_at - workflow.now())
+        if (settled_at := self._episode.settled_at) is not None:
+            await self._episode.settle(settled_at - workflow.now())

@@ -19,6 +19,7 @@ from policy.episode.messages import Outcome
 from policy.episode.needs import Need, NeedKind
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
+from workflows.episode.state import FencingProgress
 from workflows.kit import options
 from workflows.kit.interrupts import NeedGone, interrupt_for
 
@@ -28,12 +29,12 @@ PAUSE = timedelta(seconds=5)
 class Answering:
     """The conditions of one object, as far as this episode is their author."""
 
-    def __init__(self, episode: Episode, need: Need, desk: Bookkeeping) -> None:
+    def __init__(self, episode: Episode, need: Need, desk: Bookkeeping, progress: FencingProgress) -> None:
         self._episode = episode
         self._desk = desk
         self._about = need.check if need.kind is NeedKind.FOREIGN_OBJECT else None
         self._uid = need.object_uid
-        self._said: Stage | None = None
+        self._progress = progress
 
     async def begin(self) -> None:
         """The wish is in hand. Raises the interrupt: an object that can't be answered is not acted upon."""
@@ -45,13 +46,13 @@ class Answering:
             raise interrupt_for(error, f"{self._about.key} can't be answered") from error
         if result.withdrawn:
             raise NeedGone(result.withdrawn)
-        self._said = Stage.STARTED
+        self._progress.answered = Stage.STARTED
 
     async def say(self, stage: Stage, message: str) -> None:
         """How far it has come. A success that was told is not taken back."""
-        if self._about is None or self._said is Stage.FINISHED:
+        if self._about is None or self._progress.answered is Stage.FINISHED:
             return
-        self._said = stage
+        self._progress.answered = stage
         try:
             await self._write(stage, message, patiently=False)
         except ActivityError as error:
@@ -61,7 +62,7 @@ class Answering:
         """The last word, however long the API is away; rights that nobody will ever give end with a person's abort."""
         if self._about is None:
             return
-        about, stage = self._about, last_stage(outcome, self._said)
+        about, stage = self._about, last_stage(outcome, self._progress.answered)
 
         async def answer() -> None:
             try:

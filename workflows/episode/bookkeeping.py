@@ -46,14 +46,12 @@ Activities = TypeVar("Activities")
 class Bookkeeping:
     """Writes in the name of one episode on its one node."""
 
-    def __init__(self, episode: Episode, *, delegate: str = "") -> None:
-        """delegate: who holds the node's lease on our behalf, since he asked us to act; "" for nobody."""
+    def __init__(self, episode: Episode, *, delegate: str = "", machine: ObjectRef | None = None, machine_uid: str = "") -> None:
+        """delegate: who holds the node's lease on our behalf, since he asked us to act; "" for nobody. machine: on which the
+        story is told as well."""
         self._episode = episode
         self._delegate = delegate
-        self.adopted = ""
-        """The incident whose marks were adopted."""
-        self.machine: tuple[ObjectRef, str] | None = None
-        """The Machine, with its uid, on which the story is told as well."""
+        self._machine = (machine, machine_uid) if machine is not None else (None, "")
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the interrupt it means."""
@@ -114,7 +112,7 @@ class Bookkeeping:
         async def release(news: News | None) -> None:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                NodeLeaseRequest(target=self._episode.target, adopted=self.adopted, news=news),
+                NodeLeaseRequest(target=self._episode.target, adopted=self._episode.adopted, news=news),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
 
@@ -142,25 +140,25 @@ class Bookkeeping:
         moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
         abort that comes after a failure ends it; False is answered then.
         """
-        doing, failures, before = self._episode.doing, 0, self._episode.abort_asked
-        patience = Patience(self._episode)
-        while True:
-            try:
-                await carry_out()
-                break
-            except Interrupt as interrupt:
-                passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
-                failures += not passes
-                self._episode.problem = interrupt.reason
-                self._episode.note(act, "failed", interrupt.reason)
-                if abort_ends and self._episode.abort_asked is not before:
-                    return False
-                self._episode.enter(doing=f"{failing} yet")
-                if failures == FAILURES_TOLD and not passes:
-                    await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
-                await patience.rest(interrupt, pause, f"until {act} is tried again")
-            pause = min(pause * 2, LONGEST_PAUSE)
-            self._episode.enter(doing=doing)
+        doing, before = self._episode.doing, self._episode.abort_asked
+        with self._episode.undertaking(failing) as under:
+            patience = Patience(self._episode, under)
+            while True:
+                try:
+                    await carry_out()
+                    break
+                except Interrupt as interrupt:
+                    passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
+                    under.failures += not passes
+                    self._episode.problem = interrupt.reason
+                    self._episode.note(act, "failed", interrupt.reason)
+                    if abort_ends and self._episode.abort_asked is not before:
+                        return False
+                    self._episode.enter(doing=f"{failing} yet")
+                    if under.failures == FAILURES_TOLD and not passes:
+                        await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
+                    await patience.rest(interrupt, under.next_pause(pause, LONGEST_PAUSE), f"until {act} is tried again")
+                self._episode.enter(doing=doing)
         self._episode.problem = ""
         return True
 
@@ -196,7 +194,7 @@ class Bookkeeping:
     def tell(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
         alone makes none."""
-        about, about_uid = self.machine or (None, "")
+        about, about_uid = self._machine
         self._episode.publisher.tell(
             ToldEvent(
                 reason=reason.value, message=message, warning=warning or reason in WARNINGS, about=about, about_uid=about_uid

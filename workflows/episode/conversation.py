@@ -1,17 +1,26 @@
-"""What people, programs and the scanner can say to an episode of any kind, with validators that refuse bad input clearly.
+"""The shell round the story of an episode of any kind: its histories, and what can be said to it.
 
-Handlers only check and store (`workflows/episode/episode.py`); the story acts. A refused update leaves no trace in history.
+It begins with a request, or with the state that an earlier history has left; a cancellation is an abort; where the story
+leaves its history the next one is given the whole state. Handlers only check and store (`workflows/episode/episode.py`); the
+story acts. A refused update leaves no trace in history.
 """
 
 from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Protocol
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
-from policy.episode.messages import EpisodeStatus, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.observation import Observation
 from workflows.episode.episode import Episode
+from workflows.episode.state import EpisodeState, History
+from workflows.kit import handing_over
+from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, PersonRequest
 
@@ -23,27 +32,76 @@ def by_a_person(who: str, reason: str) -> None:
             raise ValueError(f"{name}: expected a name or a sentence, got nothing; it goes into the decision record")
 
 
+def opened(kind: Kind, request: History, **given: Any) -> Episode:
+    """The episode that was asked for, or as an earlier history has left it. given: further fields of a new one."""
+    return Episode(
+        request.state
+        or EpisodeState(
+            kind=kind,
+            cluster=request.cluster,
+            node=request.node,
+            incident=request.incident or workflow.uuid4().hex[:12],
+            started=workflow.now(),
+            holder=request.holder,
+            **({"reason": request.reason} | given),
+        )
+    )
+
+
+class Story(Protocol):
+    """What an episode of a kind does."""
+
+    async def run(self) -> EpisodeResult:
+        """To the end of the episode, from wherever its state says. Raises NewHistory."""
+
+
 class EpisodeConversation:
     """Base of the workflows of every kind of episode."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
 
-    def check_identity(self, cluster: str, node: str) -> None:
-        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13)."""
-        expected = episode_id(cluster, node)
-        if not cluster or not node or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with cluster and node, run under the workflow id {expected!r}; "
-                f"this one runs under {workflow.info().workflow_id!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+    async def carry_out(self, story: Story, request: History) -> EpisodeResult:
+        """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
+        is undone before the end (S35)."""
+        self._check_identity(request)
+        task = asyncio.create_task(self._until_all_is_said(story, goes_on=request.state is not None))
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                self.episode.take_abort(AbortRequest(who="Temporal", reason="the workflow was cancelled"))
+        result = task.result()
+        if isinstance(result, EpisodeResult):
+            return result
+        episode = self.episode
+        goes_on = replace(result.request or request, incident=episode.incident, state=episode.state())
+        raise handing_over.go_on_as(episode.kind, goes_on, incident=episode.incident)
 
-    async def all_is_said(self) -> None:
+    def _check_identity(self, request: History) -> None:
+        """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state is
+        believed of an earlier history only, which the server vouches for: anybody may start a workflow with proofs of his own."""
+        expected, info = episode_id(request.cluster, request.node), workflow.info()
+        if not request.cluster or not request.node or info.workflow_id != expected:
+            raise _refused(
+                f"expected an input with cluster and node, run under the workflow id {expected!r}; "
+                f"this one runs under {info.workflow_id!r}"
+            )
+        if request.state is not None and info.continued_run_id is None:
+            raise _refused("expected nothing but a request: the state of an episode comes from its own earlier history")
+
+    async def _until_all_is_said(self, story: Story, *, goes_on: bool) -> EpisodeResult | NewHistory:
         """Return once people have been told what is new, and everybody who asked has his answer."""
+        result: EpisodeResult | NewHistory
+        try:
+            if goes_on:
+                await self.episode.finish_rest()
+            result = await story.run()
+        except NewHistory as goes:
+            result = goes
         await self.episode.tell_the_rest()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        return result
 
     @workflow.query
     def status(self) -> EpisodeStatus:
@@ -108,3 +166,7 @@ class EpisodeConversation:
     def _still_open(self, what: str) -> None:
         if self.episode.phase is Phase.FINAL:
             raise ValueError(f"{what}: this episode has ended: {self.episode.doing}")
+
+
+def _refused(what: str) -> ApplicationError:
+    return ApplicationError(what, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)

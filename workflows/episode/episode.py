@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -18,26 +18,16 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.messages import (
-    Acknowledgement,
-    EpisodeResult,
-    EpisodeStatus,
-    Kind,
-    OffProof,
-    Outcome,
-    PathProof,
-    Phase,
-    RecordEntry,
-    RestartProof,
-)
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Phase, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Decision, PermitAnswer, PermitRequest, Release
 from policy.fence.config import Step
-from policy.fence.kdump import KernelDead
 from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.publisher import Publisher
-from workflows.kit import measuring, options, search
+from workflows.episode.state import EpisodeState, Rest, Undertaking
+from workflows.kit import handing_over, measuring, options, search
+from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
@@ -48,72 +38,43 @@ REASON_LENGTH = 200
 """Visibility on PostgreSQL keeps 255 characters of a keyword."""
 
 
-class Episode:
-    """State shared by all kinds. Fields are read by the story; they change only through the methods."""
+class Episode(EpisodeState):
+    """An episode under way: its state, and what is done with it. Fields are read by the story, and change through methods."""
 
-    def __init__(self, *, kind: Kind, cluster: str, node: str, incident: str, reason: str) -> None:
-        self.kind = kind
-        self.cluster = cluster
-        self.node = node
-        self.incident = incident
-        self.reason = reason
-        self.cause = ""
-        self.workloads: tuple[str, ...] = ()
-        """What was seen to stand against the node when it was to be freed."""
-        self.zone = ""
-        self.started = workflow.now()
-        self.phase = Phase.NEW
-        self.step = ""
-        self.doing = "begins"
-        self.until: datetime | None = None
-        self.problem = ""
-        self.try_number = self.restarts = 0
-        self.off_proof: OffProof | None = None
-        self.restart_proof: RestartProof | None = None
-        self.path_proofs: dict[str, PathProof] = {}
-        self.kernel_dead: KernelDead | None = None
-        self.added, self.freed = NOTHING_ADDED, False
-        """What it has added to its node, for a mark that is gone. Whether pods may have been freed behind what stands cut: by a
-        predecessor, or by an earlier step of a ladder."""
-        self.permit = False
-        self.queued = self.holder = self.requester = ""
-        self.not_beyond: datetime | None = None
-        """No rest lasts longer: at that moment the story has something else to do."""
-        self.preserved_until: datetime | None = None
-        self.vetoed_until: datetime | None = None
-        """When the last veto ends by itself: somebody's lease of the node."""
-        self.rung = ""
-        """Which step of its ladder a remediation is at, for people; rung_until: when that has had its time."""
-        self.rung_until: datetime | None = None
-        self.machine = ""
-        self.control_plane: bool | None = None
-        """Of its node; None before that has been looked at."""
-        self.owner, self.removes = "", False
-        """What controls its Machine, and whether that is replaced."""
-        self._target: Target | None = None
-        self.publisher = Publisher(incident)
-        self.record: list[RecordEntry] = []
-        self.observation: Observation | None = None
-        self.abort_asked: AbortRequest | None = None
-        self.acknowledgement: Acknowledgement | None = None
-        self._boot_of_word = ""
-        self.held: PersonRequest | None = None
-        self.resumed: PersonRequest | None = None
-        self._news = self._heard = 0
-        self._unseen = False
-        """Whether the node has changed since it was last looked at."""
-        self._moment = self.started
+    def __init__(self, state: EpisodeState) -> None:
+        super().__init__(**{each.name: getattr(state, each.name) for each in fields(EpisodeState)})
+        self.publisher = Publisher(self.incident, self.publisher_state)
+        self.may_leave: Callable[[], bool] = lambda: True
+        """Whether this history may be left: nothing is done beside the story whose answer would be lost."""
+        self._around = self.undertakings
+        info = workflow.info()
+        if not self.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
+            self.run_id = info.run_id
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it began in an earlier history, and marks of its incident are its own. A run that was reset is no such history,
+        but one that was ended in mid-air."""
+        info = workflow.info()
+        return info.continued_run_id is not None and info.run_id == info.original_execution_run_id
+
+    def state(self) -> EpisodeState:
+        """What a new history is given."""
+        return EpisodeState(**{each.name: getattr(self, each.name) for each in fields(EpisodeState)})
 
     @property
     def target(self) -> Target:
         """Whom every act is about; there is one once the target is pinned."""
-        if self._target is None:
+        if self.pinned is None:
             raise RuntimeError("the target has not been pinned yet")
-        return self._target
-
-    @target.setter
-    def target(self, target: Target) -> None:
-        self._target = target
+        return Target(
+            cluster=self.cluster,
+            pinned=self.pinned,
+            incident=self.incident,
+            kind=self.kind.value,
+            workflow_id=workflow.info().workflow_id,
+            run_id=self.run_id,
+        )
 
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
@@ -122,8 +83,9 @@ class Episode:
     def moment(self) -> datetime:
         """Now, and later than every moment handed out before. What was asked and answered is ordered by these: the clocks of the
         workers that did it may differ by minutes."""
-        self._moment = max(workflow.now(), self._moment + timedelta(microseconds=1))
-        return self._moment
+        moment = max(workflow.now(), (self.latest_moment or self.started) + timedelta(microseconds=1))
+        self.latest_moment = moment
+        return moment
 
     # What people see ------------------------------------------------------------------------------------------------
 
@@ -147,7 +109,7 @@ class Episode:
         self.doing = doing
         self.until = until
         self._show()
-        if self._target is not None:
+        if self.pinned is not None:
             self.publisher.show(self.status())
 
     def introduce(self, *, zone: str, reason: str) -> None:
@@ -165,25 +127,6 @@ class Episode:
             ]
         )
         self._show()
-
-    def ended(self, outcome: Outcome, message: str) -> EpisodeResult:
-        """The last line of the record, and the result, with what was proven on the way."""
-        self.note("end", outcome.value, message)
-        self.enter(phase=Phase.FINAL, doing=f"{outcome.value}: {message}")
-        measuring.ended(self.cluster, self.kind, outcome, workflow.now() - self.started)
-        return EpisodeResult(
-            outcome=outcome,
-            incident=self.incident,
-            cluster=self.cluster,
-            node=self.node,
-            message=message,
-            started=self.started,
-            ended=workflow.now(),
-            off_proof=self.off_proof,
-            restart_proof=self.restart_proof,
-            record=tuple(self.record),
-            kernel_dead=self.kernel_dead,
-        )
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
@@ -208,8 +151,8 @@ class Episode:
             queued=self.queued,
             waiting_until=self.until,
             control_plane=self.control_plane,
-            node_uid=self._target.pinned.uid if self._target else "",
-            provider_id=self._target.pinned.provider_id if self._target else "",
+            node_uid=self.pinned.uid if self.pinned else "",
+            provider_id=self.pinned.provider_id if self.pinned else "",
             kernel_dead=self.kernel_dead,
             requester=self.requester,
             preserved_until=self.preserved_until,
@@ -240,37 +183,37 @@ class Episode:
         """The node changed (signal `observe` of the scanner). A level: the latest is all that counts."""
         self.observation = observation
         self._drop_a_word_about_another_boot(observation)
-        self._unseen = True
+        self.unseen = True
 
     def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
         """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
         word = self.acknowledgement
-        if word is None or not seen.present or seen.boot_id in {"", self._boot_of_word}:
+        if word is None or not seen.present or seen.boot_id in {"", self.boot_of_word}:
             return
         self.acknowledgement = None
-        self.note("acknowledge-off", "void", f"{word.who} saw boot {self._boot_of_word} off, and the node shows {seen.boot_id}")
+        self.note("acknowledge-off", "void", f"{word.who} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
 
     def take_abort(self, request: AbortRequest) -> str:
         """A person stops the episode; a repeated abort may still add `power_on`."""
         self.abort_asked = request
         self.note("abort", "asked", f"by {request.who}: {request.reason}" + (", power on" if request.power_on else ""))
-        self._news += 1
+        self.news += 1
         return f"abort of incident {self.incident} noted"
 
     def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
         """A person vouches that the machine is off (S8)."""
         self.acknowledgement = Acknowledgement(who=request.who, why=request.reason, at=workflow.now())
         seen = self.observation
-        self._boot_of_word = (seen.boot_id if seen is not None else "") or (self._target.pinned.boot_id if self._target else "")
+        self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
         self.note("acknowledge-off", "given", f"by {request.who}: {request.reason}")
-        self._news += 1
+        self.news += 1
         return f"off of {self.node} acknowledged by {request.who}"
 
     def take_hold(self, request: PersonRequest) -> str:
         """Nothing destructive until `resume`."""
         self.held = request
         self.note("hold", "asked", f"by {request.who}: {request.reason}")
-        self._news += 1
+        self.news += 1
         return f"incident {self.incident} is held before its next destructive act"
 
     def take_resume(self, request: PersonRequest) -> str:
@@ -281,25 +224,25 @@ class Episode:
             self.note("acknowledge-off", "taken back", f"{word.who}'s word, by {request.who}: {request.reason}")
         self.resumed = request
         self.note("resume", "asked", f"by {request.who}: {request.reason}")
-        self._news += 1
+        self.news += 1
         return f"incident {self.incident} goes on"
 
     def hear(self) -> None:
         """Something was said to the story itself: whoever rests looks again."""
-        self._news += 1
+        self.news += 1
 
     def hear_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
         self.permit = True
-        self._news += 1
+        self.news += 1
 
     async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:
         """A live look at the node: what the scanner has told of it before is no news any more."""
-        self._unseen, unseen = False, self._unseen
+        self.unseen, unseen = False, self.unseen
         try:
             result = await look()
         except ActivityError:
-            self._unseen = self._unseen or unseen
+            self.unseen = self.unseen or unseen
             raise
         self.observation = result.observation
         return result
@@ -310,16 +253,36 @@ class Episode:
         """A durable wait that any news (a person's word, a change of the node, a grant) ends early. None: without limit.
 
         News that came since the last rest ends this one at once: what is said while the story looks elsewhere is not lost.
+        Raises NewHistory where this history is long and nothing is new: the next one begins with this rest, and then with the
+        story, which finds what is done.
         """
         self.publish()
         if self.not_beyond is not None:
             left = max(self.not_beyond - workflow.now(), timedelta(0))
             duration = left if duration is None else min(duration, left)
+        if handing_over.roll_is_due() and not self._has_news and self.may_leave():
+            ends = workflow.now() + duration if duration is not None else None
+            self.left_in = Rest(ends=ends, why=why)
+            raise NewHistory
+        await self._wait_for_news(duration, why)
+        self.heard, self.unseen = self.news, False
+
+    async def finish_rest(self) -> None:
+        """The rest in which the last history was left, before the story goes on. News are left for whoever rests next, who knows
+        what to do about them."""
+        self._show()
+        rest, self.left_in = self.left_in, None
+        if rest is not None:
+            left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
+            await self._wait_for_news(left, rest.why)
+
+    @property
+    def _has_news(self) -> bool:
+        return self.unseen or self.news != self.heard
+
+    async def _wait_for_news(self, duration: timedelta | None, why: str) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(
-                lambda: self._unseen or self._news != self._heard, timeout=duration, timeout_summary=why
-            )
-        self._heard, self._unseen = self._news, False
+            await workflow.wait_condition(lambda: self._has_news, timeout=duration, timeout_summary=why)
 
     async def pause(self, duration: timedelta, why: str) -> None:
         """A durable wait that nothing ends early."""
@@ -328,21 +291,39 @@ class Episode:
 
     def publish(self) -> None:
         """Have people told what is new, beside the story, instead of with its next act on the cluster."""
-        if self._target is not None:
-            self.publisher.publish(self._target)
+        if self.pinned is not None:
+            self.publisher.publish(self.target)
 
     async def tell_the_rest(self) -> None:
         """Return once people are told all that is new, or can't be."""
-        if self._target is not None:
-            await self.publisher.finish(self._target)
+        if self.pinned is not None:
+            await self.publisher.finish(self.target)
 
     async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
         """Wait that long, looking again at every news: whoever comes back or is aborted meanwhile is not acted upon."""
-        due = workflow.now() + duration
-        while (remaining := due - workflow.now()) > timedelta(0):
-            self.enter(doing=doing, until=due)
-            await self.rest(remaining, doing)
-            await look()
+        with self.undertaking(doing) as waiting:
+            due = waiting.began + duration
+            while (remaining := due - workflow.now()) > timedelta(0):
+                self.enter(doing=doing, until=due)
+                await self.rest(remaining, doing)
+                await look()
+
+    @contextlib.contextmanager
+    def undertaking(self, what: str) -> Iterator[Undertaking]:
+        """What is done until it succeeds or has had its time. One that an earlier history has begun goes on with what is left,
+        and so does whatever was undertaken within it."""
+        around = self._around
+        under = around.setdefault(what, Undertaking(began=workflow.now()))
+        self._around, leaves = under.within, False
+        try:
+            yield under
+        except NewHistory:
+            leaves = True
+            raise
+        finally:
+            self._around = around
+            if not leaves:
+                del around[what]
 
     @property
     def is_held(self) -> bool:
@@ -441,7 +422,7 @@ class Episode:
         """Tell the scanner, also that nobody waits for one any more; a failed signal is swallowed because the scanner also
         describes its holders."""
         self.permit, self.queued = False, ""
-        uid = self._target.pinned.uid if self._target else ""
+        uid = self.pinned.uid if self.pinned else ""
         release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid, vetoed_until=self.vetoed_until)
         scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))
         try:

@@ -19,6 +19,7 @@ from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, Free
 from activities.errors import error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from workflows.episode.episode import Episode
+from workflows.episode.state import PacingProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Unlicensed
 
@@ -26,16 +27,21 @@ Request = TypeVar("Request", FreeRequest, FreeCutRequest, FreeDumpingRequest)
 
 
 class Pacing:
-    """The portions of one episode. waited: how long it has waited for them in all, which is no fault of what it frees."""
+    """The portions of one part of an episode."""
 
-    def __init__(self, episode: Episode, part: str) -> None:
+    def __init__(self, episode: Episode, part: str, progress: PacingProgress) -> None:
         self._episode = episode
         self._part = part
-        self._asked = 0
-        self.waited = timedelta(0)
+        self._progress = progress
+
+    @property
+    def waited(self) -> timedelta:
+        """How long it has waited for portions in all, which is no fault of what it frees."""
+        return self._progress.waited
 
     async def bounded(self, request: Request, left: Workload) -> Request | None:
         """The request, for no more pods than may go now. None: none may, and that has been waited out: look and read anew."""
+        self._has_waited()
         limit, pods = left.per_minute, left.pods - left.forced
         if limit is None or pods <= 0:
             return request
@@ -45,18 +51,24 @@ class Pacing:
             return replace(request, at_most=answer.pods, not_after=min(request.not_after, answer.until))
         if answer.again is None:
             raise Unlicensed(f"how many pods may be freed now is not known: {answer.problem}")
-        began = workflow.now()
+        self._progress.waits_since = now = workflow.now()
         self._episode.enter(doing=f"waits: no more than {limit} pods may be freed in a minute", until=answer.again)
-        await self._episode.rest(max(answer.again - began, timedelta(0)), "until more pods may be freed")
-        self.waited += workflow.now() - began
+        await self._episode.rest(max(answer.again - now, timedelta(0)), "until more pods may be freed")
+        self._has_waited()
         return None
 
+    def _has_waited(self) -> None:
+        """A wait is over, which may have begun in an earlier history."""
+        if self._progress.waits_since is not None:
+            self._progress.waited += workflow.now() - self._progress.waits_since
+            self._progress.waits_since = None
+
     async def _ask(self, pods: int, limit: int) -> PortionAnswer:
-        self._asked += 1
+        self._progress.asked += 1
         request = PortionRequest(
             node=self._episode.node,
             incident=f"{self._episode.incident}/{self._part}",
-            number=self._asked,
+            number=self._progress.asked,
             pods=pods,
             per_minute=limit,
         )

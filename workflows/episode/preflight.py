@@ -16,6 +16,7 @@ from activities.contracts.news import News
 from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
 from policy.episode.needs import Need, NeedKind
 from workflows.episode.episode import Episode
+from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
@@ -35,6 +36,8 @@ LICENCE_PATIENCE = Unlicensed.patience
 SLOW_LOOKS = 3
 """So many in a row that are answered too late to act upon, and it is told, and waited, before there is another one."""
 
+PERMIT = "the permit"
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
 CLEAN_UP_LOOKS = 5
 CLEAN_UP_PAUSE = timedelta(seconds=10)
 
@@ -56,16 +59,21 @@ class Preflight:
         need: Need,
         *,
         gone: Callable[[], str] = str,
-        deadline: datetime | None = None,
+        fencing: FencingProgress | None = None,
         configured: Configured | None = None,
     ) -> None:
-        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. deadline: from then on nothing
-        more is begun. configured: see LookRequest."""
+        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: whose deadline is
+        heeded. configured: see LookRequest."""
         self._episode = episode
         self.need = need
         self._gone = gone
         self._configured = configured
-        self.deadline = deadline
+        self._fencing = fencing
+
+    @property
+    def deadline(self) -> datetime | None:
+        """From then on nothing more is begun; None: there is none."""
+        return self._fencing.deadline if self._fencing is not None else None
 
     def in_time(self, duration: timedelta) -> timedelta:
         """As long a wait as there is time for: where that ends, there is something else to do."""
@@ -80,15 +88,24 @@ class Preflight:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason})")
             if gone := self._gone():
                 raise NeedGone(gone)
+            self._give_time_back()
             if self.deadline is not None and workflow.now() > self.deadline:
                 raise Hopeless("its time is over")
             if (held := self._episode.held) is None:
                 return
             self._episode.enter(doing=f"held by {held.who}: {held.reason}")
-            since = workflow.now()
+            if self._fencing is not None:
+                self._fencing.held_since = workflow.now()
             await self._episode.rest(None, "held by a person")
-            if self.deadline is not None:
-                self.deadline += workflow.now() - since  # nobody can use time that a person keeps from him
+
+    def _give_time_back(self) -> None:
+        """Nobody can use time that a person keeps from him."""
+        progress = self._fencing
+        if progress is None or progress.held_since is None:
+            return
+        if progress.deadline is not None:
+            progress.deadline += workflow.now() - progress.held_since
+        progress.held_since = None
 
     async def before_destruction(self, *, removes: bool = False) -> datetime:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
@@ -97,20 +114,23 @@ class Preflight:
         the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
         removes: see LookRequest.
         """
-        patience_ends = workflow.now() + LICENCE_PATIENCE
-        pause = timedelta(seconds=2)
+        with self._episode.undertaking("the last look") as under:
+            return await self._until_it_says_go(under, removes=removes)
+
+    async def _until_it_says_go(self, under: Undertaking, *, removes: bool) -> datetime:
         while True:
             await self.may_go_on()
             licensed_until = workflow.now() + options.ACT_WINDOW
             result = await self._look(destructive=True, need_matters=True, removes=removes)
             self._episode.note("last-look", result.verdict.value, result.reason)
+            patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO:
                     unheard = self._episode.abort_asked is not None or self._episode.held is not None
                     if not unheard and workflow.now() < licensed_until:
                         return licensed_until
                     # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
-                    if not unheard and workflow.now() >= patience_ends:
+                    if not unheard and patience_is_over:
                         raise Hopeless("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
@@ -120,22 +140,22 @@ class Preflight:
                 case LookVerdict.TARGET_CHANGED:
                     raise TargetChanged(result.reason)
                 case LookVerdict.NOT_LICENSED:
-                    if workflow.now() >= patience_ends:
+                    if patience_is_over:
                         raise Hopeless(f"not licensed to act: {result.reason}")
                     if not result.permitted:
-                        patience_ends += await self._ask_for_permit()
+                        await self._ask_for_permit(under)
                     self._episode.enter(doing=f"waits for its licence: {result.reason}")
-                    await self._episode.rest(pause, "until the licence is looked at again")
-                    pause = min(pause * 2, timedelta(minutes=1))
+                    await self._episode.rest(under.next_pause(FIRST_PAUSE, LONGEST_PAUSE), "until the licence is looked at again")
 
-    async def _ask_for_permit(self) -> timedelta:
-        """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). Answers how long it took,
-        which may be long where it is queued for."""
-        since, phase = workflow.now(), self._episode.phase
+    async def _ask_for_permit(self, look: Undertaking) -> None:
+        """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
+        which may be long where it is queued for, is none of the look's."""
+        phase = self._episode.phase
         self._episode.permit = False
         request = self._episode.permit_request(self.need)
-        await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
-        return workflow.now() - since
+        with self._episode.undertaking(PERMIT) as asking:
+            await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
+            look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began
 
     def _why_not_wait(self) -> str:
         late = self.deadline is not None and workflow.now() > self.deadline
@@ -227,19 +247,22 @@ class Preflight:
 
     async def why_not_clean_up(self) -> str:
         """Whether marks without an owner are mere left-overs, as a look at the node tells; "" where they are."""
-        for _ in range(CLEAN_UP_LOOKS):
-            try:
-                result = await self._look(destructive=False, need_matters=True)
-            except Interrupt as interrupt:
-                reason = interrupt.reason
-            else:
-                if result.verdict is LookVerdict.GO:
-                    return ""
-                reason = result.reason
-                if result.verdict is not LookVerdict.NOT_LICENSED:
+        with self._episode.undertaking("a look before the clean-up") as under:
+            while True:
+                try:
+                    result = await self._look(destructive=False, need_matters=True)
+                except Interrupt as interrupt:
+                    reason = interrupt.reason
+                else:
+                    if result.verdict is LookVerdict.GO:
+                        return ""
+                    reason = result.reason
+                    if result.verdict is not LookVerdict.NOT_LICENSED:
+                        return reason
+                under.failures += 1
+                if under.failures == CLEAN_UP_LOOKS:
                     return reason
-            await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
-        return reason
+                await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
 
     async def _look(
         self, *, destructive: bool, need_matters: bool, removes: bool = False, frees: bool = False, devices: bool = False

@@ -8,7 +8,6 @@ episode, which gives up what can't be told then. What is told is `policy/episode
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
@@ -23,6 +22,7 @@ from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
 from policy.episode.nodefence import MAXIMUM_JOBS, job_of, transition
 from policy.fence.config import Step
+from workflows.episode.state import PublisherState
 from workflows.kit import options
 
 MAXIMUM_EVENTS = 20
@@ -30,54 +30,44 @@ Result = TypeVar("Result")
 
 
 class Publisher:
-    """What people are told of one episode. shows: whether it has a NodeFence."""
+    """Whoever tells people of one episode what is new."""
 
-    def __init__(self, incident: str, *, shows: bool = False) -> None:
+    def __init__(self, incident: str, state: PublisherState) -> None:
         self._incident = incident
-        self._shows = shows
-        self._shown: EpisodeStatus | None = None
-        self._entered: datetime | None = None
-        """When the latest state was entered, as long as nobody was told of it."""
-        self._sequence = 0
-        self._runs: Counter[str] = Counter()
-        self._jobs: list[str] = []
-        self._events: list[ToldEvent] = []
-        self._off: OffNote | None = None
-        self._failure = ""
-        self._outcome = self._message = ""
+        self._state = state
         self._telling: asyncio.Task[None] | None = None
 
     def hear(self, entry: RecordEntry) -> None:
         """A line of the decision record."""
-        if not self._shows:
+        if not self._state.shows:
             return
-        if job := job_of(entry, self._incident, self._runs[entry.act]):
-            self._runs[entry.act] += 1
-            self._jobs = [*self._jobs, job][-MAXIMUM_JOBS:]
+        if job := job_of(entry, self._incident, self._state.runs.get(entry.act, 0)):
+            self._state.runs[entry.act] = self._state.runs.get(entry.act, 0) + 1
+            self._state.jobs = [*self._state.jobs, job][-MAXIMUM_JOBS:]
         if (event := event_of(entry)) is not None:
             self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
         if entry.outcome == "failed" and entry.act in set(Step):
-            self._failure = entry.detail
+            self._state.failure = entry.detail
         if entry.act == "end":
-            self._outcome, self._message = entry.outcome, entry.detail
+            self._state.outcome, self._state.message = entry.outcome, entry.detail
 
     def show(self, status: EpisodeStatus) -> None:
         """The episode has entered a state; one that is the same to whoever looks on is no news."""
-        if not self._shows:
+        if not self._state.shows:
             return
-        if self._shown is None or transition(self._shown) != transition(status):
-            for event in events_between(self._shown, status, self._failure):
+        if self._state.shown is None or transition(self._state.shown) != transition(status):
+            for event in events_between(self._state.shown, status, self._state.failure):
                 self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
-            self._entered = workflow.now()
-        self._shown = status
+            self._state.entered = workflow.now()
+        self._state.shown = status
 
     def tell(self, event: ToldEvent) -> None:
         """An Event, after those that wait."""
-        self._events = [*self._events, event][-MAXIMUM_EVENTS:]
+        self._state.events = [*self._state.events, event][-MAXIMUM_EVENTS:]
 
     def note_off(self, off_proven: datetime | None) -> None:
         """Since when the node is proven off, None for no longer."""
-        self._off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
+        self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
 
     async def along(self, act: Callable[[News | None], Awaitable[Result]]) -> Result:
         """Carry out an act that takes along what is new. Where it fails nobody may have been told."""
@@ -101,34 +91,34 @@ class Publisher:
 
     @property
     def _has_news(self) -> bool:
-        return self._entered is not None or bool(self._events) or self._off is not None
+        return self._state.entered is not None or bool(self._state.events) or self._state.off is not None
 
     def _take(self) -> News | None:
         if not self._has_news:
             return None
         shown = None
-        if self._shown is not None and self._entered is not None:
-            self._sequence += 1
+        if self._state.shown is not None and self._state.entered is not None:
+            self._state.sequence += 1
             shown = Shown(
-                status=self._shown,
-                sequence=self._sequence,
-                at=self._entered,
-                jobs=tuple(self._jobs),
-                outcome=self._outcome,
-                message=self._message,
+                status=self._state.shown,
+                sequence=self._state.sequence,
+                at=self._state.entered,
+                jobs=tuple(self._state.jobs),
+                outcome=self._state.outcome,
+                message=self._state.message,
             )
-        news = News(shown=shown, events=tuple(self._events), off=self._off)
-        self._entered, self._events, self._off = None, [], None
+        news = News(shown=shown, events=tuple(self._state.events), off=self._state.off)
+        self._state.entered, self._state.events, self._state.off = None, [], None
         return news
 
     def _put_back(self, news: News | None) -> None:
         """What came meanwhile is newer."""
         if news is None:
             return
-        self._events = [*news.events, *self._events][-MAXIMUM_EVENTS:]
-        self._off = self._off or news.off
+        self._state.events = [*news.events, *self._state.events][-MAXIMUM_EVENTS:]
+        self._state.off = self._state.off or news.off
         if news.shown is not None:
-            self._entered = self._entered or news.shown.at
+            self._state.entered = self._state.entered or news.shown.at
 
     async def _tell(self, target: Target) -> None:
         while (news := self._take()) is not None:

@@ -11,6 +11,7 @@ from policy.fence.config import Step
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
+from workflows.episode.state import Undertaking
 from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, Unlicensed
 
 
@@ -30,10 +31,15 @@ class Tries:
         may have asked for, so that this abort ends no try.
 
         Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
-        tries = tries or self._plan.tries
-        number = 1
-        patience = Patience(self._episode)
+        with self._episode.undertaking(f"tries of {step.value}") as under:
+            await self._until_done(step, act, tries or self._plan.tries, under, restores=restores)
+
+    async def _until_done(
+        self, step: Step, act: Callable[[], Awaitable[None]], tries: int, under: Undertaking, *, restores: bool
+    ) -> None:
+        patience = Patience(self._episode, under)
         while True:
+            number = under.failures + 1
             self._episode.step, self._episode.try_number = step.value, number
             try:
                 await act()
@@ -47,9 +53,9 @@ class Tries:
                 self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")
                 if number == tries or isinstance(failed, ProofLost):
                     raise
+                under.failures = number
                 self._episode.enter(doing=f"will try again: {failed.reason}")
                 await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
-                number += 1
                 abort = self._episode.abort_asked
                 if not (restores and abort is not None and abort.power_on):
                     await self._before_next()

@@ -1,26 +1,24 @@
 """The case of one node: whatever an episode has at hand once its target is pinned, and what is known of it at any moment.
 
-Made once, after the pin, and shared by the parts of the story: the steps (`workflows/fencing/isolation.py`,
-`workflows/fencing/power_management.py`), the ends (`workflows/fencing/endings.py`) and the wait for a person
-(`workflows/fencing/parking.py`).
+Put together after the pin, and again in each new history, over what the state tells. Shared by the parts of the story: the
+steps (`workflows/fencing/isolation.py`, `workflows/fencing/power_management.py`), the ends (`workflows/fencing/endings.py`) and
+the wait for a person (`workflows/fencing/parking.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
-from temporalio import workflow
-
-from activities.contracts.target import Configured, PinResult, Target
+from activities.contracts.target import Configured
 from policy.episode.needs import Need
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
-from workflows.episode.adopting import Adoption, cut_unseen
+from workflows.episode.adopting import Adoption
 from workflows.episode.answering import Answering
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
+from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.freeing import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
@@ -30,9 +28,10 @@ from workflows.fencing.power import PowerSequence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The parts of one episode. `plan` and `need` never change; the parts keep what has been done and proven."""
+    """The parts of one episode. `plan` and `need` never change; what has been done and proven stands in `progress`."""
 
     episode: Episode
+    progress: FencingProgress
     plan: FencingPlan
     need: Need
     preflight: Preflight
@@ -95,34 +94,13 @@ class Case:
         return self.episode.permit_request(self.need)
 
 
-def open_case(
-    episode: Episode,
-    pin: PinResult,
-    *,
-    configured: Configured | None = None,
-    deadline: datetime | None = None,
-    goes_on: bool = False,
-    answering: Answering | None = None,
-) -> Case:
-    """Everything about the node that was pinned. Left-overs of a predecessor are taken over, and noted. configured, deadline: see
-    `Preflight`. goes_on: see `FencingStory`. answering: that of a case before this one; None: nobody was told anything yet."""
-    plan, need = pin.plan, pin.need
-    info = workflow.info()
-    episode.cause = need.cause
-    episode.control_plane = pin.control_plane
-    episode.observation = pin.observation
-    episode.target = Target(
-        cluster=episode.cluster,
-        pinned=pin.pinned,
-        incident=episode.incident,
-        kind=episode.kind.value,
-        workflow_id=info.workflow_id,
-        run_id=info.run_id,
-    )
-    preflight = Preflight(episode, need, deadline=deadline, configured=configured)
+def open_case(episode: Episode, progress: FencingProgress, *, configured: Configured | None = None) -> Case:
+    """The parts over what is known of the pinned node. configured: see `Preflight`."""
+    plan, need = progress.pin.plan, progress.pin.need
+    preflight = Preflight(episode, need, fencing=progress, configured=configured)
     desk = Bookkeeping(episode, delegate=need.delegate)
-    power = PowerSequence(episode, plan)
-    freeing = FreeingSequence(episode, plan, desk, power, preflight)
+    power = PowerSequence(episode, plan, progress.power)
+    freeing = FreeingSequence(episode, plan, desk, power, preflight, progress=progress.freeing)
 
     async def may_try_again() -> None:
         """While there is a way back, a hold or an abort is heard between two tries as well."""
@@ -130,27 +108,19 @@ def open_case(
             await preflight.may_go_on()
 
     tries = Tries(episode, plan, before_next=may_try_again)
-    isolation = IsolationSequence(episode, plan, desk, preflight, tries)
-    episode.introduce(zone=pin.pinned.zone, reason=need.reason)
-    episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
-    for warning in plan.warnings:
-        episode.note("plan", "warning", warning)
-    # A run that was reset is no earlier history, but one that was ended in mid-air.
-    ours = goes_on and pin.adopted_incident == episode.incident and info.run_id == info.original_execution_run_id
-    if ours:
-        cut_unseen(episode, pin.adopted_paths)
-    isolation.adopt(pin.adopted_paths)
+    isolation = IsolationSequence(episode, plan, desk, preflight, tries, progress=progress.isolation)
     return Case(
         episode=episode,
+        progress=progress,
         plan=plan,
         need=need,
         preflight=preflight,
         desk=desk,
-        adoption=Adoption(episode, desk, pin.adopted_incident, pin.adopted_paths, done=ours),
-        answering=answering or Answering(episode, need, desk),
+        adoption=Adoption(episode, desk),
+        answering=Answering(episode, need, desk, progress),
         power=power,
         freeing=freeing,
         tries=tries,
         isolation=isolation,
-        pinned_node=PinnedNode(episode, need, power, isolation),
+        pinned_node=PinnedNode(episode, progress, power, isolation),
     )

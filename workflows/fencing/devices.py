@@ -88,12 +88,12 @@ class Commanded:
 class Devices:
     """The devices of one episode, in one use of them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, words: Words) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, words: Words, said: dict[str, PowerState]) -> None:
+        """said: the latest word of each device is kept there."""
         self._episode = episode
         self._plan = plan
         self._words = words
-        self.said: dict[str, PowerState] = {}
-        """The latest word of each device."""
+        self._said = said
 
     async def command_off(self, device: PowerDevice, licensed_until: datetime, *, read_back: bool = False) -> Commanded:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
@@ -162,7 +162,7 @@ class Devices:
             self._episode.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
         reading = replace(reading, at=asked_at)
-        self.said[device.endpoint] = reading.state
+        self._said[device.endpoint] = reading.state
         return reading
 
     async def _asked(self, device: PowerDevice) -> Reading:
@@ -202,7 +202,7 @@ class Devices:
         if result.after is None:
             return commanded
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
-        self.said[device.endpoint] = result.after.state
+        self._said[device.endpoint] = result.after.state
         return replace(commanded, after=replace(result.after, at=self._episode.moment()))
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> Commanded:

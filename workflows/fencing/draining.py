@@ -37,7 +37,17 @@ class Draining:
     async def carry_out(self, method: PlannedMethod) -> None:
         """Rounds until done; when its time is over what is left is said, and fencing goes on. StepFailed where a filter refuses a
         pod: then nothing at all was evicted (S29)."""
-        deadline = workflow.now() + (method.timeout or PATIENCE)
+        with self._episode.undertaking("drains the node") as under:
+            result, evicted = await self._until_done(method, under.began + (method.timeout or PATIENCE))
+        for warning in result.warnings:
+            self._episode.note("drain", "warning", warning)
+        if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
+            raise Hopeless(f"nothing is detached: {'; '.join(result.blocked)}")
+        left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
+        told = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
+        self._episode.note("drain", "ok" if result.done else "incomplete", told)
+
+    async def _until_done(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
         pause, evicted = POLL_INTERVAL, 0
         while True:
             await self._preflight.before_destruction()
@@ -47,16 +57,9 @@ class Draining:
                 raise StepFailed(f"nothing was evicted: {'; '.join(result.errors)}")
             evicted += result.evicted
             if result.done or workflow.now() >= deadline:
-                break
+                return result, evicted
             await self._episode.rest(pause, "until the drain is looked at again")
             pause = longer(pause)
-        for warning in result.warnings:
-            self._episode.note("drain", "warning", warning)
-        if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
-            raise Hopeless(f"nothing is detached: {'; '.join(result.blocked)}")
-        left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
-        told = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
-        self._episode.note("drain", "ok" if result.done else "incomplete", told)
 
     async def _round(self, method: PlannedMethod, deadline: datetime) -> DrainResult:
         now = workflow.now()

@@ -5,7 +5,7 @@ How long, and what messages are worth, is `policy/fence/kdump.py`; hearing them 
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -29,9 +29,7 @@ class CrashDump:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._episode = case.episode
-        self._due: datetime | None = None
-        """When power-off was due for the first time: what delays it counts from there, whatever is restarted."""
-        self._freed = False
+        self._progress = case.progress.dump
 
     async def free_at_once(self) -> None:
         """The proposal's reading, only where the configuration says `trusted`: a kernel that dumps runs no pods, so they are
@@ -41,13 +39,13 @@ class CrashDump:
         nothing up: the proof of off frees the rest.
         """
         case, rule = self._case, self._case.plan.kdump
-        if rule is None or not rule.trusted or self._freed or freeing_choice(case.plan) is Freeing.NONE:
+        if rule is None or not rule.trusted or self._progress.freed or freeing_choice(case.plan) is Freeing.NONE:
             return
-        asked_first = workflow.now()
+        self._progress.asked_first = asked_first = self._progress.asked_first or workflow.now()
         while case.plan.levels and case.power.untouched:
             reading = await self._reading()
             if self._is_dead(rule, reading) and await self._free(rule):
-                self._freed = True
+                self._progress.freed = True
                 return
             since = case.pinned_node.pinned.not_ready_since
             answer = kdump_wait(rule, reading, not_ready_since=since, due=asked_first, now=workflow.now())
@@ -84,11 +82,11 @@ class CrashDump:
         case, rule = self._case, self._case.plan.kdump
         if rule is None or not case.plan.levels or not case.power.untouched:
             return
-        self._due = self._due or workflow.now()
+        self._progress.due = self._progress.due or workflow.now()
         since = case.pinned_node.pinned.not_ready_since
         while True:
             reading = await self._reading()
-            answer = kdump_wait(rule, reading, not_ready_since=since, due=self._due, now=workflow.now())
+            answer = kdump_wait(rule, reading, not_ready_since=since, due=self._progress.due, now=workflow.now())
             self._episode.enter(doing=f"kdump: {answer.reason}", until=workflow.now() + answer.wait if answer.wait else None)
             if answer.wait <= timedelta(0):
                 self._episode.note("kdump", answer.state.value, answer.reason)

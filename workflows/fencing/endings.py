@@ -1,38 +1,22 @@
 """How an episode ends: what is undone on the way out, what is left as it is, and who is told.
 
 Every end gives back what carries our mark (S35). Deciding that it is the end is the story's (`workflows/fencing/story.py`),
-waiting for a person instead `workflows/fencing/parking.py`. An `End` is only what came out: `close` makes it the end of the
-episode, and of nothing that goes on in it afterwards.
+waiting for a person instead `workflows/fencing/parking.py`. An `End` is only what came out: `workflows/episode/closing.py` makes
+it the end of the episode.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-
-from temporalio import workflow
-
-from policy.episode.events import EventReason
 from policy.episode.fencing import may_restore_path
-from policy.episode.messages import EpisodeResult, Outcome, Phase
+from policy.episode.messages import Outcome
 from policy.episode.needs import NeedKind
-from policy.episode.permits import Release
 from policy.fence.config import Step
 from policy.fence.plan import UNCORDON
-from workflows.episode.episode import Episode
+from workflows.episode.state import End
 from workflows.fencing.case import Case
 from workflows.fencing.power_management import PowerManagement
-from workflows.kit import measuring
 from workflows.kit.interrupts import Interrupt
 from workflows.kit.messages import AbortRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """What came out, with its sentence for people."""
-
-    outcome: Outcome
-    message: str
 
 
 class Endings:
@@ -65,8 +49,9 @@ class Endings:
         (S35).
         """
         case = self._case
-        if not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
+        if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
             self._episode.note(Step.POWER_MANAGEMENT.value, "skipped", message)
+        case.progress.end = End(outcome=outcome, message=message)
         left = await self.give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
         keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
         tainted = case.freeing.may_be_tainted
@@ -121,56 +106,8 @@ class Endings:
         return may_restore_path(consequences=consequences, restart=self._episode.restart_proof)
 
 
-def worth_a_warning(outcome: Outcome) -> bool:
-    """Whether an episode's end is more than what it was there for."""
-    return outcome not in {Outcome.RECOVERED, Outcome.REPLACED}
-
-
 def after_off(request: AbortRequest, node: str) -> str:
     """What comes of an abort where the machine may be off."""
     if request.power_on:
         return "what was begun is finished, then the machine is switched on"
     return f"it ends once the power state is read; a machine that is off stays off, `nodewarden fence {node}` brings it back"
-
-
-async def close(episode: Episode, end: End, case: Case | None) -> EpisodeResult:
-    """The episode is over: its lease and permit are given back, and whoever asked or looks on is told. case: None where there is
-    none, since nothing could be pinned."""
-    began = case if end.outcome is not Outcome.REFUSED else None
-    if began is not None:
-        await began.answering.finish(end.outcome, end.message)
-        told = f"{end.outcome.value}: {end.message}"
-        began.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
-    episode.note("end", end.outcome.value, end.message)
-    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
-    ended = workflow.now()  # before others may begin
-    permit = episode.give_back_permit(
-        Release(
-            node=episode.node,
-            incident=episode.incident,
-            outcome=end.outcome.value,
-            problem=end.message,
-            powered_on_at=began.power.powered_on_at if began is not None else None,
-            powered_off_at=began.power.off_commanded_at if began is not None else None,
-        )
-    )
-    if began is not None:
-        await asyncio.gather(permit, began.desk.release_node_lease())
-    else:
-        await permit
-    measuring.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started)
-    return EpisodeResult(
-        outcome=end.outcome,
-        incident=episode.incident,
-        cluster=episode.cluster,
-        node=episode.node,
-        message=end.message,
-        started=episode.started,
-        ended=ended,
-        off_proof=episode.off_proof,
-        restart_proof=episode.restart_proof,
-        left_off=began is not None and began.leaves_off,
-        freed_pods=began.freeing.freed_pods + began.isolation.freed_pods if began is not None else 0,
-        record=tuple(episode.record),
-        kernel_dead=episode.kernel_dead,
-    )

@@ -28,6 +28,7 @@ from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing
 from workflows.episode.preflight import SLOW_LOOKS, Preflight
+from workflows.episode.state import FreeingProgress
 from workflows.fencing.devices import longer
 from workflows.fencing.power import PowerSequence
 from workflows.kit import options
@@ -37,34 +38,54 @@ POLL_INTERVAL = timedelta(seconds=1)
 
 
 class FreeingSequence:
-    """Frees once per proof; remembers across restarts of the flow whether it is done and whether our taint still stands."""
+    """Frees once per proof, whatever is restarted."""
 
     def __init__(
-        self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, power: PowerSequence, preflight: Preflight
+        self,
+        episode: Episode,
+        plan: FencingPlan,
+        desk: Bookkeeping,
+        power: PowerSequence,
+        preflight: Preflight,
+        *,
+        progress: FreeingProgress,
     ) -> None:
         self._episode = episode
         self._desk = desk
         self._plan = plan
         self._power = power
         self._preflight = preflight
-        self.began = False
-        self.done = False
-        self._freed_off = self._freed_dumping = 0
-        self._left_dumping: Workload | None = None
-        self.left_over = ""
-        self._tainted = False
-        self.may_be_tainted = False
+        self._progress = progress
+        self._pacing = Pacing(episode, Step.POWER_MANAGEMENT, progress.pacing)
+
+    @property
+    def began(self) -> bool:
+        """Whether a consequence may have been carried out."""
+        return self._progress.began
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to be freed."""
+        return self._progress.done
+
+    @property
+    def left_over(self) -> str:
+        """What still stands against the node, "" for nothing."""
+        return self._progress.left_over
+
+    @property
+    def may_be_tainted(self) -> bool:
         """Whether a taint of ours may stand, for all that we know: an answer may have been lost."""
-        self._pacing = Pacing(episode, Step.POWER_MANAGEMENT)
+        return self._progress.may_be_tainted
 
     @property
     def freed_pods(self) -> int:
         """How many, on whatever proof."""
-        return self._freed_off + self._freed_dumping
+        return self._progress.freed_off + self._progress.freed_dumping
 
     async def free_while_dumping(self, proof: KernelDead, not_after: datetime) -> bool:
         """One round on the word of a dying kernel, begun by `not_after` or not at all. Whether nothing is left."""
-        left = self._left_dumping or await self._left()
+        left = self._progress.left_dumping or await self._left()
         self._episode.workloads = left.workloads or self._episode.workloads
         whole = FreeDumpingRequest(
             target=self._episode.target,
@@ -89,10 +110,10 @@ class FreeingSequence:
             )
         except ActivityError as error:
             raise interrupt_for(error, "workloads can't be freed while the node dumps") from error
-        self._freed_dumping += result.deleted_pods
+        self._progress.freed_dumping += result.deleted_pods
         freed = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
         self._episode.note("free-while-dumping", "ok", f"{freed}; {proof}")
-        self._left_dumping = result.left
+        self._progress.left_dumping = result.left
         return (result.left.pods, result.left.attachments) == (0, 0)
 
     @property
@@ -102,36 +123,39 @@ class FreeingSequence:
 
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
-        self.done = True
+        self._progress.done = True
         self._episode.note("free-workloads", "dropped", why)
 
     async def free(self) -> None:
         """Free the node's workloads; a part that is left when its time is over is told to people, not waited for (S32)."""
         choice = freeing_choice(self._plan)
         if self.done or choice is Freeing.NONE:
-            self.done = True
+            self._progress.done = True
             return
-        deadline = workflow.now() + self._plan.free_timeout
-        self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
-        try:
-            await self._free(choice, deadline)
-        except Interrupt:
-            # A machine that runs after all must not go on losing its pods, nor one of which nobody knows for the time until the
-            # next try (S1, S2).
-            await self.pause()
-            raise
+        with self._episode.undertaking("frees the workloads") as under:
+            deadline = under.began + self._plan.free_timeout
+            self._episode.enter(doing="frees the workloads of the node that is off", until=deadline)
+            try:
+                await self._free(choice, deadline)
+            except Interrupt:
+                # A machine that runs after all must not go on losing its pods, nor one of which nobody knows for the time until
+                # the next try (S1, S2).
+                await self.pause()
+                raise
 
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
-        before = left = await self._left()
-        self._episode.workloads = before.workloads or self._episode.workloads
-        if before.per_minute is not None and not self._tainted:
+        left = await self._left()
+        if self._progress.pods_before is None:
+            self._progress.pods_before = left.pods
+        self._episode.workloads = left.workloads or self._episode.workloads
+        if left.per_minute is not None and not self._progress.tainted:
             choice = Freeing.DELETION  # a taint frees all at once
         pause = POLL_INTERVAL
         while True:
             await self.wait_while_held()
             if choice is Freeing.DELETION:
                 left = await self._delete(left)
-            elif not self._tainted:
+            elif not self._progress.tainted:
                 if not await self._taint():
                     choice = Freeing.DELETION
                     continue
@@ -139,20 +163,20 @@ class FreeingSequence:
             else:
                 await self._require_still_off()
                 left = await self._left()
-            self._freed_off = max(self._freed_off, before.pods - left.pods)
+            self._progress.freed_off = max(self._progress.freed_off, self._progress.pods_before - left.pods)
             if left.pods == 0 and left.attachments == 0:
                 break
             if workflow.now() - self._pacing.waited >= deadline:
-                self.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
+                self._progress.left_over = f"still standing against the node: {', '.join(left.names) or 'unnamed objects'}"
                 break
             await self._episode.pause(pause, "until the workloads are looked at again")
             pause = longer(pause)
         outcome = "incomplete" if self.left_over else "ok"
-        detail = f"{self._freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        detail = f"{self._progress.freed_off} pods freed; {left.pods} pods and {left.attachments} attachments are left"
         self._episode.note("free-workloads", outcome, detail)
         if self._plan.delete_node:
             await self._delete_node()
-        self.done = True
+        self._progress.done = True
 
     async def _require_still_off(self) -> None:
         """The taint goes on taking effect: so must the proof. Where that is a person's word, a node that is back speaks against
@@ -175,7 +199,7 @@ class FreeingSequence:
             )
         except ActivityError as error:
             raise interrupt_for(error, "the Node can't be deleted") from error
-        self._tainted = self.may_be_tainted = False
+        self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
 
     async def pause(self) -> None:
@@ -198,14 +222,14 @@ class FreeingSequence:
         have done ourselves: a mark may be removed by hand."""
         self._episode.enter(doing="removes the out-of-service taint")
         result = await self._desk.untaint(ours=self.may_be_tainted)
-        self._tainted = self.may_be_tainted = False
+        self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
 
     async def _taint(self) -> bool:
         """False: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
-        before, self.began = self.began, True
-        perhaps, self.may_be_tainted = self.may_be_tainted, True
+        before, self._progress.began = self.began, True
+        perhaps, self._progress.may_be_tainted = self.may_be_tainted, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.taint_out_of_service,
@@ -216,13 +240,13 @@ class FreeingSequence:
                 ),
             )
         except ActivityError as error:
-            self.began = before or not never_began(error)
+            self._progress.began = before or not never_began(error)
             if error_type(error) is ErrorType.NOT_FOUND:
                 self._episode.note("taint-out-of-service", "not there", error_message(error))
                 return False
             raise interrupt_for(error, "the out-of-service taint can't be set") from error
-        self._tainted = True
-        self.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
+        self._progress.tainted = True
+        self._progress.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
         self._episode.note("taint-out-of-service", "ok", result.detail)
         return True
 
@@ -230,7 +254,7 @@ class FreeingSequence:
         request = await self._pacing.bounded(await self._licence(), left)
         if request is None or self._episode.is_held or workflow.now() >= request.not_after:
             return left  # what was read is old by now
-        before, self.began = self.began, True
+        before, self._progress.began = self.began, True
         try:
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_workload,
@@ -238,7 +262,7 @@ class FreeingSequence:
                 **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the workload"}),
             )
         except ActivityError as error:
-            self.began = before or not never_began(error)
+            self._progress.began = before or not never_began(error)
             raise interrupt_for(error, "workloads can't be deleted") from error
         detail = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
         self._episode.note("delete-workload", "ok", detail)

@@ -31,6 +31,7 @@ from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.pacing import Pacing
 from workflows.episode.preflight import Preflight
+from workflows.episode.state import IsolationProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.fencing.draining import Draining
@@ -43,27 +44,46 @@ from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, interrupt_
 class IsolationSequence:
     """The methods of isolation of one episode, and what recovery does about them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight, tries: Tries) -> None:
+    def __init__(
+        self,
+        episode: Episode,
+        plan: FencingPlan,
+        desk: Bookkeeping,
+        preflight: Preflight,
+        tries: Tries,
+        *,
+        progress: IsolationProgress,
+    ) -> None:
         self._episode = episode
         self._plan = plan
         self._desk = desk
         self._preflight = preflight
         self._tries = tries
-        self._paths = Paths(episode, plan, desk, preflight)
-        self._volumes = Volumes(episode, plan)
+        self._progress = progress
+        self._paths = Paths(episode, plan, desk, preflight, progress.paths)
+        self._volumes = Volumes(episode, plan, progress.volumes)
         self._draining = Draining(episode, preflight)
-        self._pacing = Pacing(episode, Step.ISOLATION)
-        self._detached_from: PowerDevice | None = None
-        self._done: set[int] = set()
-        self.freed = False
-        self.freed_pods = 0
-        self.pods_left = 0
-        """How many pods still stood behind the cut when the time for freeing them was over."""
+        self._pacing = Pacing(episode, Step.ISOLATION, progress.pacing)
+
+    @property
+    def freed(self) -> bool:
+        """Whether pods may have been freed behind a cut."""
+        return self._progress.freed
+
+    @property
+    def freed_pods(self) -> int:
+        """How many."""
+        return self._progress.freed_pods
+
+    @property
+    def pods_left(self) -> int:
+        """How many still stood behind the cut when the time for freeing them was over."""
+        return self._progress.pods_left
 
     @property
     def began(self) -> bool:
         """Whether any method has been carried out, or a path touched."""
-        return bool(self._done) or self._paths.touched
+        return bool(self._progress.done) or self._paths.touched
 
     @property
     def cut_since(self) -> datetime | None:
@@ -80,27 +100,23 @@ class IsolationSequence:
         self._paths.adopt(endpoints)
 
     @property
-    def detached(self) -> tuple[tuple[str, datetime], ...]:
-        """Every volume that was had detached, with the end of the command."""
-        return self._volumes.detached
-
-    def adopt_detached(self, volumes: tuple[tuple[str, datetime], ...]) -> None:
-        """Volumes that a run before this one has had detached."""
-        self._volumes.adopt(volumes)
+    def has_detached(self) -> bool:
+        """Whether any volume was had detached."""
+        return bool(self._progress.volumes.detached)
 
     def begin_anew(self) -> None:
         """Go through all methods once more: what was cut an hour ago may have been given back by others."""
-        self._done.clear()
+        self._progress.done.clear()
 
     async def carry_out(self) -> None:
         """Every method that is not done yet, and every path that others have opened. A failing one is tried as often as it may,
         then it is the step's failure."""
         for index, method in enumerate(self._plan.isolation):
-            if index in self._done and not self._is_undone(method):
+            if index in self._progress.done and not self._is_undone(method):
                 continue
             await self._episode.delay(method.delay, f"waits its delay before {method.name}", self._preflight.before_destruction)
             await self._tries.carry_out(Step.ISOLATION, partial(self._isolate, method), tries=method.tries)
-            self._done.add(index)
+            self._progress.done.append(index)
 
     def _is_undone(self, method: PlannedMethod) -> bool:
         return method.act is Act.CUT_PATH and method.device is not None and self._paths.is_open(method.device)
@@ -189,7 +205,7 @@ class IsolationSequence:
         else:
             proof = await self._volumes.detach_all(device, look, patience)
         if proof is not None:
-            self._detached_from = device
+            self._progress.detached_from = device
             self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
             self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
 
@@ -200,7 +216,18 @@ class IsolationSequence:
     async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
         behind_ports = reduce(or_, (each.storage for each in self._plan.isolation if each.act is Act.CUT_PATH), CutStorage())
-        deadline = workflow.now() + self._plan.free_timeout
+        with self._episode.undertaking("frees the pods behind the cut") as under:
+            left = await self._free_until(under.began + self._plan.free_timeout, behind_ports, look, stopped)
+        if left is None:
+            return
+        self._progress.pods_left = left.pods
+        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
+        self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
+
+    async def _free_until(
+        self, deadline: datetime, behind_ports: CutStorage, look: Callable[[], Awaitable[datetime]], stopped: Callable[[], bool]
+    ) -> Workload | None:
+        """Answers what is left. None: there was nothing to free."""
         self._episode.enter(doing="frees the pods behind the cut", until=deadline)
         pause, left = POLL_INTERVAL, Workload(pods=0, attachments=0)
         while True:
@@ -208,7 +235,7 @@ class IsolationSequence:
             proofs = await self._still_cut()
             if not proofs:
                 self._episode.note("free-cut-pods", "ok", "nothing is cut: no volume was attached")
-                return
+                return None
             handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
             result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, licensed_until, stopped)
             if result is None:
@@ -217,22 +244,23 @@ class IsolationSequence:
                 await self._episode.pause(pause, "until what lies behind the cut is looked at again")
                 pause = longer(pause)
                 continue
-            self.freed_pods += result.deleted_pods
+            self._progress.freed_pods += result.deleted_pods
             left = result.left
             if (left.pods, left.attachments) == (0, 0) or workflow.now() - self._pacing.waited >= deadline:
-                break
+                return left
             await self._episode.pause(pause, "until what lies behind the cut is looked at again")
             pause = longer(pause)
-        self.pods_left = left.pods
-        detail = f"{self.freed_pods} pods freed; {left.pods} pods and {left.attachments} attachments are left"
-        self._episode.note("free-cut-pods", "ok" if left.pods == 0 else "incomplete", detail)
 
     async def _still_cut(self) -> tuple[PathProof, ...]:
         proofs = await self._paths.prove(_device_of(each) for each in self._plan.isolation if each.act is Act.CUT_PATH)
-        if self._detached_from is None:
+        if self._progress.detached_from is None:
             return proofs
         chosen = any(each.act is Act.DETACH_VOLUMES and each.only is not None for each in self._plan.isolation)
-        proof = await self._volumes.prove_some(self._detached_from) if chosen else await self._volumes.prove(self._detached_from)
+        proof = (
+            await self._volumes.prove_some(self._progress.detached_from)
+            if chosen
+            else await self._volumes.prove(self._progress.detached_from)
+        )
         return proofs if proof is None else (*proofs, proof)
 
     async def _free_round(
@@ -253,7 +281,7 @@ class IsolationSequence:
         request = await self._pacing.bounded(asked, left)
         if request is None or stopped() or workflow.now() >= licensed_until:
             return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
-        self.freed = True
+        self._progress.freed = True
         try:
             return await workflow.execute_activity_method(
                 FreeingActivities.free_cut_pods,

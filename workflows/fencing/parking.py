@@ -13,9 +13,11 @@ from temporalio import workflow
 
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import Outcome, Phase
+from workflows.episode.state import End, Turn
 from workflows.fencing.case import Case
-from workflows.fencing.endings import End, Endings
+from workflows.fencing.endings import Endings
 from workflows.fencing.power_management import PowerManagement
+from workflows.kit.interrupts import AbortAsked
 
 Ending = Callable[[], Awaitable[End]]
 
@@ -28,33 +30,37 @@ class Parking:
         self._episode = case.episode
         self._management = power_management
         self._endings = endings
-        self._parked = False
+        self._progress = case.progress
 
     @property
     def wants_a_word(self) -> bool:
         """Whether it waits for a person now, and off has yet to be proven. Who is asked since marks or paths can't be given back
         need not speak of off: nothing would be done with it."""
-        return self._parked and self._episode.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
+        return bool(self._progress.parked) and self._episode.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
 
     async def park(self, problem: str) -> End | None:
         """Wait until a person has it go on (None), or until it ends."""
-        self._parked = True
-        try:
-            ending = await self._wait(problem)
-        finally:
-            self._parked = False
+        if self._progress.parked != problem:
+            await self._ask(problem)
+        ending = await self._wait(problem)
+        self._progress.parked = ""
         return await ending() if ending is not None else None
+
+    async def _ask(self, problem: str) -> None:
+        self._progress.parked = problem
+        self._case.power.remember_what_is_said()
+        self._episode.resumed = None
+        await self._case.freeing.pause()
+        await self._case.desk.ask_for_a_person(problem)
+        await self._case.answering.say(Stage.FAILED, problem)
 
     async def _wait(self, problem: str) -> Ending | None:
         episode, case = self._episode, self._case
-        case.power.remember_what_is_said()
-        episode.resumed = None
-        await case.freeing.pause()
-        await case.desk.ask_for_a_person(problem)
-        await case.answering.say(Stage.FAILED, problem)
         while True:
             if (abort := episode.abort_asked) is not None:
-                return partial(self._endings.aborted, f"aborted by {abort.who} ({abort.reason}): {problem}")
+                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.who} ({abort.reason}): {problem}")
+                self._progress.turn = turn
+                return partial(self._endings.aborted, turn.reason)
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
             if episode.resumed is not None or (episode.acknowledgement is not None and case.lacks_proof):
@@ -70,7 +76,7 @@ class Parking:
                 await episode.rest(None, "a person's word")
         if not (case.touched or case.freed_something):
             await case.pin_anew()
-        episode.restarts, episode.problem, self._management.resumed_at = 0, "", workflow.now()
+        episode.restarts, episode.problem, self._progress.resumed_at = 0, "", workflow.now()
         self._management.take_word()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None

@@ -24,6 +24,7 @@ from policy.objects.marks import Added
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
+from workflows.episode.state import PathsProgress
 from workflows.fencing.devices import PATH, Devices, states
 from workflows.fencing.quarantine import Quarantines
 from workflows.kit import options
@@ -36,15 +37,16 @@ QUARANTINE = "#quarantine"
 class Paths:
     """What may be cut because of this episode, or of one before it, and for how long."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight) -> None:
+    def __init__(
+        self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight, progress: PathsProgress
+    ) -> None:
         self._episode = episode
         self._plan = plan
         self._desk = desk
         self._preflight = preflight
-        self._devices = Devices(episode, plan, PATH)
-        self._quarantines = Quarantines(episode, plan)
-        self._cut: dict[str, datetime | None] = {}
-        """The paths that may be cut, with the end of our command; None where a predecessor cut it."""
+        self._devices = Devices(episode, plan, PATH, {})
+        self._quarantines = Quarantines(episode, plan, progress.quarantined)
+        self._cut = progress.cut
 
     @property
     def touched(self) -> bool:
@@ -64,7 +66,7 @@ class Paths:
 
     def adopt(self, endpoints: tuple[str, ...]) -> None:
         """Paths that our mark says are cut: by a predecessor, an earlier history or an earlier step."""
-        self._cut |= dict.fromkeys(endpoints)
+        self._cut.update(dict.fromkeys(endpoints))
         self._episode.learns_of(Added(paths=endpoints))
 
     def is_open(self, device: PowerDevice) -> bool:
@@ -135,14 +137,16 @@ class Paths:
 
     async def _has_word(self, device: PowerDevice, may_restore: Callable[[], bool]) -> bool:
         """Wait for a person, or a restart. False: aborted, and left as it is."""
-        self._episode.resumed = None
         problem = f"{device.endpoint} is left cut: pods were freed and no restart is proven; resume gives it back"
-        await self._desk.ask_for_a_person(problem)
-        while self._episode.resumed is None and not may_restore():
-            if self._episode.abort_asked is not None:
-                return False
-            await self._episode.rest(None, "a person's word on the path")
-            await self._preflight.refresh()
+        with self._episode.undertaking(f"a word on {device.endpoint}") as under:
+            if not under.asked:
+                self._episode.resumed, under.asked = None, True
+                await self._desk.ask_for_a_person(problem)
+            while self._episode.resumed is None and not may_restore():
+                if self._episode.abort_asked is not None:
+                    return False
+                await self._episode.rest(None, "a person's word on the path")
+                await self._preflight.refresh()
         self._episode.problem = ""
         self._episode.enter(phase=Phase.DONE, doing="goes on")
         return True

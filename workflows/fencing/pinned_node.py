@@ -11,8 +11,9 @@ from dataclasses import replace
 from policy.episode.fencing import restart_proven
 from policy.episode.identity import same_machine
 from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.needs import NeedKind
 from workflows.episode.episode import Episode
+from workflows.episode.state import FencingProgress
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.power import PowerSequence
 
@@ -20,12 +21,12 @@ from workflows.fencing.power import PowerSequence
 class PinnedNode:
     """The pinned machine as it was last seen."""
 
-    def __init__(self, episode: Episode, need: Need, power: PowerSequence, isolation: IsolationSequence) -> None:
+    def __init__(self, episode: Episode, progress: FencingProgress, power: PowerSequence, isolation: IsolationSequence) -> None:
         self._episode = episode
-        self._need = need
+        self._progress = progress
+        self._need = progress.pin.need
         self._power = power
         self._isolation = isolation
-        self._boot_ids_before: list[str] = []
 
     @property
     def pinned(self) -> Pinned:
@@ -56,7 +57,7 @@ class PinnedNode:
         since = self._power.powered_on_at or off_since or dead_since or self._isolation.cut_since
         if seen is None or since is None or not self.says_ready() or self.is_replaced():
             return False  # another machine's first boot is no restart of the pinned one (S9)
-        proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._boot_ids_before)
+        proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._progress.boots_before)
         self._episode.restart_proof = proof or self._episode.restart_proof
         return proof is not None
 
@@ -76,7 +77,7 @@ class PinnedNode:
         """The Node object as it is now is the one that we are about."""
         if (seen := self._episode.observation) is not None:
             self._episode.note("pin", "uid", f"{self.pinned.uid} has become {seen.uid}, which is the same machine")
-            self._episode.target = replace(self._episode.target, pinned=replace(self.pinned, uid=seen.uid))
+            self._episode.pinned = replace(self.pinned, uid=seen.uid)
 
     def has_booted(self) -> bool:
         """Whether the node shows another boot than the pinned one."""
@@ -90,16 +91,16 @@ class PinnedNode:
             return
         self.pin_boot()
         pinned = replace(self.pinned, not_ready_since=None if seen.ready else seen.ready_since)
-        self._episode.target = replace(self._episode.target, pinned=pinned)
+        self._episode.pinned = pinned
 
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
         seen = self._episode.observation
         if seen is not None and seen.boot_id and seen.boot_id != self.pinned.boot_id:
             self._episode.note("pin", "boot id", f"{self.pinned.boot_id} has become {seen.boot_id}")
-            self._episode.target = replace(self._episode.target, pinned=replace(self.pinned, boot_id=seen.boot_id))
+            self._episode.pinned = replace(self.pinned, boot_id=seen.boot_id)
 
     def remember_boot(self) -> None:
         """Before power-on: the boot shown now is an old one, too; it may have rebooted by itself between the pin and our off."""
         if (seen := self._episode.observation) is not None:
-            self._boot_ids_before.append(seen.boot_id)
+            self._progress.boots_before.append(seen.boot_id)

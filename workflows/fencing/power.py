@@ -19,6 +19,7 @@ from policy.fence.plan import FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import PowerOnLicence
+from workflows.episode.state import PowerProgress
 from workflows.fencing.devices import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
@@ -31,70 +32,61 @@ LookBeforeOn = Callable[[], Awaitable[PowerOnLicence]]
 class PowerSequence:
     """The devices of one node: off until proven, read again before each consequence, on until read as on."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, progress: PowerProgress) -> None:
         self._episode = episode
         self._plan = plan
-        self._devices = Devices(episode, plan, POWER)
-        self._off_ended: dict[str, datetime] = {}
-        """Of the offs since anybody last switched the machine on: what a proof is made of."""
-        self._obeyed: set[str] = set()
-        """Of these devices those that have said off since."""
-        self._left_off: set[str] = set()
-        """Every device that was switched off by us, and is not read as on since we have asked for that, whatever others did."""
-        self._left_before: set[str] = set()
-        """What earlier steps of the same episode have left off, of the devices that the plan names."""
-        self._ours: set[str] = set()
-        """Every device that we have ever switched off: whether it is on again is for it to say."""
-        self.says_on = False
+        self._progress = progress
+        self._devices = Devices(episode, plan, POWER, progress.said)
+
+    @property
+    def proof(self) -> OffProof | None:
+        """`off proven`, None while it is not."""
+        return self._progress.proof
+
+    @property
+    def powered_on_at(self) -> datetime | None:
+        """When the machine was asked on again, None where it was not since it was switched off."""
+        return self._progress.powered_on_at
+
+    @property
+    def says_on(self) -> bool:
         """Whether a device has said on after we commanded it."""
-        self._said_before_word: dict[str, PowerState] = {}
-        self._tried_out = False
-        self._told_after: Reading | None = None
-        """What the only device said right after it was commanded off, until that is weighed."""
-        self._proven: tuple[PowerDevice, ...] = ()
-        """The level that gave the latest proof."""
-        self.proof: OffProof | None = None
-        self.powered_on_at: datetime | None = None
-        self._given_up: dict[str, str] = {}
-        """The devices whose machine was commanded to be given up, with what tells that machine from another of its name."""
-        self.given_up = ""
-        """What was last read of that."""
-        self.kept = False
+        return self._progress.says_on
+
+    @property
+    def kept(self) -> bool:
         """Whether a machine that the plan gives up is to come back all the same."""
-        self._on_since: datetime | None = None
-        """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
+        return self._progress.kept
+
+    @property
+    def given_up(self) -> str:
+        """What was last read of whether the machine is given up."""
+        return self._progress.given_up_said
 
     @property
     def off_commanded_at(self) -> datetime | None:
         """When the first off of this episode had ended, None while none was commanded or the machine was switched on since."""
-        return min(self._off_ended.values(), default=None)
+        return min(self._progress.off_ended.values(), default=None)
 
     @property
     def untouched(self) -> bool:
         """Whether this episode has sent no power command that may have had an effect."""
-        return not self._off_ended and not self._left_off and self.powered_on_at is None
+        return not self._progress.off_ended and not self._progress.left_off and self.powered_on_at is None
 
     @property
     def left_off(self) -> tuple[str, ...]:
         """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
-        return () if self.says_on else tuple(sorted(self._left_off))
+        return () if self.says_on else tuple(sorted(self._progress.left_off))
 
     def come_after(self, endpoints: tuple[str, ...]) -> None:
         """Earlier steps have left these devices off: they are switched on with what this one switches off, else the machine would
         stay off by them. One that the plan does not name is not touched (S9)."""
-        self._left_before = set(endpoints) & set(self._plan.endpoints)
-
-    def adopt_off(self, endpoints: tuple[str, ...]) -> None:
-        """Devices that an earlier history has left off. Raises Hopeless where the plan names others by now (S9)."""
-        if others := sorted(set(endpoints) - set(self._plan.endpoints)):
-            raise Hopeless(f"{', '.join(others)} was switched off, and is configured for the node no more: switch it on by hand")
-        self._left_off |= set(endpoints)
-        self._ours |= set(endpoints)
+        self._progress.left_before = sorted(set(endpoints) & set(self._plan.endpoints))
 
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
         missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
-        if self._tried_out:
+        if self._progress.tried_out:
             return
         hopeless: Hopeless | None = None
         for level in self._plan.levels:
@@ -110,8 +102,8 @@ class PowerSequence:
             break
         if hopeless is not None:
             raise hopeless
-        self._tried_out = True
-        self._devices.said.clear()  # what was said before any off is nothing that a person's word could stand against
+        self._progress.tried_out = True
+        self._progress.said.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +139,7 @@ class PowerSequence:
             commanded = await self._devices.command_off(device, licensed_until, read_back=len(self._plan.devices) == 1)
             if commanded.failed is None:
                 self._is_switched_off(device, commanded.ended_at)
-                self._told_after = commanded.after
+                self._progress.told_after = commanded.after
                 continue
             failed = commanded.failed
             self._episode.note("power-off", "failed", failed.reason)
@@ -160,15 +152,16 @@ class PowerSequence:
         Answers why it is not."""
         began = workflow.now()
         deadline = max(
-            (began if device in level else self._off_ended[device.endpoint]) + (device.off_timeout or self._plan.off_timeout)
+            (began if device in level else self._progress.off_ended[device.endpoint])
+            + (device.off_timeout or self._plan.off_timeout)
             for device in self._plan.devices
-            if device in level or device.endpoint in self._off_ended
+            if device in level or device.endpoint in self._progress.off_ended
         )
         patience = deadline - began
         self._episode.enter(doing="waits until off is read back", until=deadline)
         pause = POLL_INTERVAL
         while True:
-            told, self._told_after = self._told_after, None
+            told, self._progress.told_after = self._progress.told_after, None
             try:
                 # Of the only device there is no other could contradict what it said right after its command.
                 if self._is_proven([level], (told,)) if told is not None else await self._prove():
@@ -188,14 +181,14 @@ class PowerSequence:
             raise ProofLost("off is not proven")
         if self.proof.acknowledgement is not None:
             return await self._still_acknowledged(self.proof)
-        readings = await self._read_tried(self._proven)
+        readings = await self._read_tried(self._progress.proven)
         if any(reading.state is PowerState.ON for reading in readings):
-            self._on_since = self._episode.moment()
+            self._progress.on_since = self._episode.moment()
             self.lose(f"off no longer holds: {states(readings)}")
-        fresh = off_proven(self._proven, self._off_ended, readings, self._on_since)
+        fresh = off_proven(self._progress.proven, self._progress.off_ended, readings, self._progress.on_since)
         if fresh is None:
             raise StepFailed(f"off can't be read again: {states(readings)}")  # silence licenses nothing, and takes nothing back
-        self.proof = self._episode.off_proof = fresh
+        self._progress.proof = self._episode.off_proof = fresh
         return fresh
 
     def licensed_until(self, proof: OffProof) -> datetime:
@@ -206,33 +199,28 @@ class PowerSequence:
 
     def lose(self, reason: str) -> NoReturn:
         """The proof is over (S6)."""
-        self.proof = self._episode.off_proof = None
+        self._progress.proof = self._episode.off_proof = None
         raise ProofLost(reason)
 
     def remember_what_is_said(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
-        self._said_before_word = dict(self._devices.said)
+        self._progress.said_before_word = dict(self._progress.said)
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
-        self.proof = self._episode.off_proof = proof
-
-    def take_word_of(self, before: PowerSequence) -> None:
-        """A person's word is about the machine, whichever devices are configured for it."""
-        self._said_before_word = before._said_before_word
-        self.proof, self.kept = before.proof, before.kept
+        self._progress.proof = self._episode.off_proof = proof
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
         # One that can never be read is as silent as the others, and hides nothing of what they say.
         for reading in await self._devices.read_all(self._plan.devices, may_fail=lambda _device: True):
-            if reading.state is PowerState.ON and self._said_before_word.get(reading.endpoint) is not PowerState.ON:
+            if reading.state is PowerState.ON and self._progress.said_before_word.get(reading.endpoint) is not PowerState.ON:
                 self.lose(f"{reading.endpoint} says on, which it did not when a person said off")
         return proof
 
     def _commanded(self) -> list[tuple[PowerDevice, ...]]:
         """The levels whose every device has been commanded off."""
-        return [level for level in self._plan.levels if all(device.endpoint in self._off_ended for device in level)]
+        return [level for level in self._plan.levels if all(device.endpoint in self._progress.off_ended for device in level)]
 
     async def _read_tried(self, needed: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
         """Read every level as far as they were tried: a device that could not be switched off may say by now that the machine
@@ -249,16 +237,19 @@ class PowerSequence:
         return self._is_proven(levels, await self._read_tried(levels[-1]))
 
     def _is_proven(self, levels: list[tuple[PowerDevice, ...]], readings: tuple[Reading, ...]) -> bool:
-        if any(reading.state is PowerState.ON and reading.endpoint in self._obeyed for reading in readings):
-            self._on_since = self._episode.moment()  # by somebody else: what says off later is another off than ours (S6)
-        self._obeyed |= {reading.endpoint for reading in readings if reading.state is PowerState.OFF} & self._off_ended.keys()
-        proof = level_proven(levels, self._off_ended, readings, self._on_since)
+        if any(reading.state is PowerState.ON and reading.endpoint in self._progress.obeyed for reading in readings):
+            self._progress.on_since = (
+                self._episode.moment()
+            )  # by somebody else: what says off later is another off than ours (S6)
+        say_off = {reading.endpoint for reading in readings if reading.state is PowerState.OFF}
+        self._progress.obeyed = sorted({*self._progress.obeyed, *(say_off & self._progress.off_ended.keys())})
+        proof = level_proven(levels, self._progress.off_ended, readings, self._progress.on_since)
         self._episode.problem = "" if proof else states(readings)
         if proof is None:
             return False
         read = {reading.endpoint for reading in proof.readings}
-        self._proven = next(level for level in levels if {device.endpoint for device in level} == read)
-        self.proof = self._episode.off_proof = proof
+        self._progress.proven = next(level for level in levels if {device.endpoint for device in level} == read)
+        self._progress.proof = self._episode.off_proof = proof
         self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {r.at.isoformat()}" for r in proof.readings))
         return True
 
@@ -277,7 +268,7 @@ class PowerSequence:
         if not self._plan.levels:
             return  # whoever's word says that it was off switches it on as well
         self._episode.enter(doing="commands power on")
-        needed = self._proven or self._latest_level()
+        needed = self._progress.proven or self._latest_level()
         failures: dict[str, Interrupt] = {}
         alone, told = len(self._plan.devices) == 1, False
         for device in self._to_switch_on(needed):
@@ -291,22 +282,22 @@ class PowerSequence:
                 told = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
                 self._is_switched_on(asked_at)
-            elif device in needed or device.endpoint in self._left_off:
+            elif device in needed or device.endpoint in self._progress.left_off:
                 failures[device.endpoint] = failed
         if commanded := [device for device in needed if device.endpoint not in failures]:
-            self.says_on = told
+            self._progress.says_on = told
             if not told:
                 await self._read_on(commanded)
         for failed in failures.values():
             raise failed
-        self._off_ended.clear()
-        self._left_off.clear()
-        self._left_before.clear()
+        self._progress.off_ended.clear()
+        self._progress.left_off.clear()
+        self._progress.left_before.clear()
 
     def _why_not_on(self, device: PowerDevice, licence: PowerOnLicence) -> Interrupt | None:
         """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
         endpoint, abort = device.endpoint, self._episode.abort_asked
-        ours, insisted = endpoint in self._ours, abort is not None and abort.power_on
+        ours, insisted = endpoint in self._progress.ours, abort is not None and abort.power_on
         may = may_switch_on(endpoint, switched_off=ours, configured=licence.endpoints, insisted=insisted)
         if may:
             return None
@@ -325,30 +316,32 @@ class PowerSequence:
         patience = self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=workflow.now() + patience)
         readings = await self._devices.read_until(devices, PowerState.ON, patience)
-        self.says_on = any(reading.state is PowerState.ON for reading in readings)
+        self._progress.says_on = any(reading.state is PowerState.ON for reading in readings)
         if any(reading.state is not PowerState.ON for reading in readings):
             raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s: {states(readings)}")
 
     async def terminate(self, look: Look) -> None:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
         before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
-        for device in self._proven or self._plan.devices[:1]:
+        for device in self._progress.proven or self._plan.devices[:1]:
             unheard = True
             while unheard:
                 licensed_until = await look()
                 proof = await self.read_again()
-                if proof.acknowledgement is not None or not self._proven:
+                if proof.acknowledgement is not None or not self._progress.proven:
                     raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
                 unheard = self._episode.held is not None or self._episode.abort_asked is not None
             commanded = await self._devices.terminate(device, licensed_until)
             if commanded.failed is not None:
                 raise commanded.failed
-            self._given_up[device.endpoint] = commanded.machine or self._given_up.get(device.endpoint, "")
+            self._progress.given_up[device.endpoint] = commanded.machine or self._progress.given_up.get(device.endpoint, "")
 
     def keep(self, *, by_a_person: bool = False) -> bool:
         """Have a machine that the plan gives up come back instead. Answers whether that can be: not once it was commanded, and
         where the plan names no way on, only once a person has it go on."""
-        self.kept = self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._given_up
+        self._progress.kept = (
+            self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._progress.given_up
+        )
         return self.kept
 
     @property
@@ -358,16 +351,16 @@ class PowerSequence:
 
     async def is_given_up(self) -> bool:
         """Whether a machine that we have commanded to be given up is read as that, as long as an off may take (S2)."""
-        devices = [device for device in self._proven if device.endpoint in self._given_up]
-        if not devices or len(devices) < len(self._proven):
+        devices = [device for device in self._progress.proven if device.endpoint in self._progress.given_up]
+        if not devices or len(devices) < len(self._progress.proven):
             return False
         patience = max(device.off_timeout or self._plan.off_timeout for device in devices)
         deadline = workflow.now() + patience
         self._episode.enter(doing="waits until the machine is read as given up", until=deadline)
         pause = POLL_INTERVAL
         while True:
-            readings = [await self._devices.read_given_up(each, self._given_up[each.endpoint]) for each in devices]
-            self.given_up = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
+            readings = [await self._devices.read_given_up(each, self._progress.given_up[each.endpoint]) for each in devices]
+            self._progress.given_up_said = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
             if all(reading.given_up for reading in readings):
                 self._episode.note("given-up", "ok", self.given_up)
                 return True
@@ -379,28 +372,28 @@ class PowerSequence:
     def _latest_level(self) -> tuple[PowerDevice, ...]:
         """The level that speaks for the machine where none was proven off: the latest that was commanded as a whole, or else in
         part."""
-        touched = [level for level in self._plan.levels if any(device.endpoint in self._left_off for device in level)]
+        touched = [level for level in self._plan.levels if any(device.endpoint in self._progress.left_off for device in level)]
         return next(reversed(self._commanded() or touched), self._plan.levels[0])
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
         """What may have been switched off, by us or by a person on whose word we go on."""
-        touched = {device.endpoint for device in needed} | (self._left_off or set(self._plan.endpoints))
+        touched = {device.endpoint for device in needed} | set(self._progress.left_off or self._plan.endpoints)
         return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
 
     def _is_switched_on(self, asked_at: datetime) -> None:
         """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
         node may long be back by the time that we know of it."""
-        self.proof = None
-        self.powered_on_at = self.powered_on_at or asked_at
-        self._on_since = asked_at
+        self._progress.proof = None
+        self._progress.powered_on_at = self.powered_on_at or asked_at
+        self._progress.on_since = asked_at
 
     def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:
         """An off has ended. The first one after an on, whoever's, begins a new round: earlier offs prove nothing (S6)."""
-        if self._on_since is not None:
-            self._off_ended.clear()
-            self.powered_on_at = self._on_since = None
-        self._off_ended[device.endpoint] = ended
-        self._obeyed.discard(device.endpoint)
-        self._left_off |= {device.endpoint, *self._left_before}
-        self._ours |= self._left_off
-        self.says_on = False
+        if self._progress.on_since is not None:
+            self._progress.off_ended.clear()
+            self._progress.powered_on_at = self._progress.on_since = None
+        self._progress.off_ended[device.endpoint] = ended
+        self._progress.obeyed = [each for each in self._progress.obeyed if each != device.endpoint]
+        self._progress.left_off = sorted({device.endpoint, *self._progress.left_off, *self._progress.left_before})
+        self._progress.ours = sorted({*self._progress.ours, *self._progress.left_off})
+        self._progress.says_on = False

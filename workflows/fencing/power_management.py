@@ -37,8 +37,7 @@ class PowerManagement:
         self._preflight = case.preflight
         self._desk = case.desk
         self._pinned_node = case.pinned_node
-        self.resumed_at: datetime | None = None
-        """When a person last had the episode go on: the machine gets its time to come back anew."""
+        self._progress = case.progress
 
     async def try_off(self) -> None:
         """Whatever an earlier try may have done is waited out and read before anything is sent."""
@@ -94,12 +93,15 @@ class PowerManagement:
     async def switch_on(self) -> None:
         """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
         person is asked where none could be, and told of the others."""
+        if self._progress.switched_on:
+            return  # in this round of the flow, before a new history
         try:
             await self._case.tries.carry_out(Step.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, Hopeless, AbortAsked) as interrupt:
             if not self._power.says_on:
                 raise
             self._desk.tell(EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}")
+        self._progress.switched_on = True
 
     async def say_finished(self, message: str) -> None:
         """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
@@ -116,8 +118,12 @@ class PowerManagement:
 
     async def wait_for_return(self) -> None:
         """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
-        began = [moment for moment in (self._power.powered_on_at, self.resumed_at) if moment is not None]
-        deadline = max(began, default=workflow.now()) + self._plan.boot_timeout
+        with self._episode.undertaking("the node's return") as under:
+            began = [moment for moment in (self._power.powered_on_at, self._progress.resumed_at) if moment is not None]
+            await self._until_it_is_back(max(began, default=under.began))
+
+    async def _until_it_is_back(self, began: datetime) -> None:
+        deadline = began + self._plan.boot_timeout
         if self._preflight.deadline is not None:
             deadline = min(deadline, self._preflight.deadline)
         self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
@@ -129,7 +135,7 @@ class PowerManagement:
                 if deadline == self._preflight.deadline:
                     raise Hopeless("its time is over, and the node is not back Ready with a new boot id")
                 since = "power-on" if self._plan.levels else "its paths were cut"
-                waited = format_duration(deadline - max(began, default=deadline - self._plan.boot_timeout))
+                waited = format_duration(self._plan.boot_timeout)
                 raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
 
@@ -170,14 +176,15 @@ class PowerManagement:
     async def _seen_down(self) -> bool:
         """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
         the one we switched off, and nothing of it is freed. Whether the need is gone, as the same look has it."""
-        deadline = workflow.now() + self._plan.free_timeout
-        while (gone := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
-            if workflow.now() >= deadline:
-                if not self._pinned_node.says_ready():
-                    raise StepFailed("the node can't be looked at")
-                raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
-            self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
-            await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
+        with self._episode.undertaking("sees the node down") as under:
+            deadline = under.began + self._plan.free_timeout
+            while (gone := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
+                if workflow.now() >= deadline:
+                    if not self._pinned_node.says_ready():
+                        raise StepFailed("the node can't be looked at")
+                    raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
+                self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
+                await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
         return gone
 
     async def _require_still_off(self) -> datetime:

@@ -22,10 +22,10 @@ from workflows.kit.interrupts import Interrupt, StepFailed, interrupt_for, told_
 class Quarantines:
     """Which machines this episode has put behind which group."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, known: dict[str, Quarantine]) -> None:
         self._episode = episode
         self._plan = plan
-        self._known: dict[str, Quarantine] = {}
+        self._known = known
 
     async def apply(self, device: PowerDevice, licensed_until: datetime) -> None:
         """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""

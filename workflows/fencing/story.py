@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -25,21 +26,37 @@ from activities.errors import error_message
 from policy.episode.events import EventReason
 from policy.episode.fencing import power_due
 from policy.episode.identity import same_machine
-from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.fence.config import Step
 from policy.fence.plan import FencingPlan
-from workflows.episode.answering import Answering
+from workflows.episode.closing import close
 from workflows.episode.episode import Episode
-from workflows.episode.publisher import Publisher
+from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
 from workflows.fencing.case import Case, open_case
 from workflows.fencing.dumping import CrashDump
-from workflows.fencing.endings import End, Endings, after_off, close
+from workflows.fencing.endings import Endings, after_off
 from workflows.fencing.parking import Parking
 from workflows.fencing.power_management import PowerManagement
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, ProofLost, StepFailed, TargetChanged, Vetoed
+from workflows.kit.interrupts import (
+    INTERRUPTS,
+    AbortAsked,
+    Hopeless,
+    Interrupt,
+    NeedGone,
+    ProofLost,
+    StepFailed,
+    TargetChanged,
+    Vetoed,
+)
 from workflows.kit.messages import AbortRequest
+
+
+class HoldsFencing(Protocol):
+    """Whose branch of the state a fencing is: an episode's, or a step's of a ladder."""
+
+    fencing: FencingProgress | None
 
 
 class FencingStory:
@@ -53,33 +70,26 @@ class FencingStory:
     def __init__(
         self,
         request: FencingInput,
+        episode: Episode,
         *,
-        episode: Episode | None = None,
+        step: HoldsFencing | None = None,
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
         deadline: datetime | None = None,
-        goes_on: bool = False,
         left_before: tuple[str, ...] = (),
     ) -> None:
-        """episode: of a remediation one of whose steps this is; None: one of its own. adjust: what is made of the node's plan.
-        deadline: from then on nothing more is begun while there is a way back, and the node's return is waited for no longer.
-        goes_on: the remediation began in an earlier history, in which nothing was under way at the end: marks of its incident are
-        its own. left_before: the devices that earlier steps have left off."""
-        incident = request.incident or workflow.uuid4().hex[:12]
-        reason = request.need.reason if request.need else request.reason
+        """step: of a ladder, which this is; None: an episode of its own. adjust: what is made of the node's plan. deadline: from
+        then on nothing more is begun while there is a way back, and the node's return is waited for no longer. left_before: the
+        devices that earlier steps have left off."""
         self._request = request
         self._case: Case | None = None
         self._adjust = adjust
         self._deadline = deadline
-        self._is_a_step = episode is not None
-        self._goes_on = goes_on
+        self._is_a_step = step is not None
         self._left_before = left_before
-        self.episode = episode or Episode(
-            kind=Kind.FENCING, cluster=request.cluster, node=request.node, incident=incident, reason=reason
-        )
-        if episode is None:
-            self.episode.permit = request.permit_granted
-            self.episode.holder = request.holder
-            self.episode.publisher = Publisher(incident, shows=True)
+        self._branch: HoldsFencing = step or episode
+        self.episode = episode
+        if self._branch.fencing is not None:
+            self._open(self._branch.fencing)
 
     @property
     def case(self) -> Case:
@@ -91,10 +101,23 @@ class FencingStory:
     # The story ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> EpisodeResult:
-        """From the first look to the end of the episode, whatever happens in between."""
+        """From the first look to the end of the episode, whatever happens in between. Raises NewHistory: it goes on there."""
         refused = await self._begin()
-        end = End(outcome=Outcome.REFUSED, message=refused) if refused else await self._until_the_end()
-        return await close(self.episode, end, self._case)
+        if refused:
+            return await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+        end = self.case.progress.ended or await self._until_the_end()
+        case = self.case
+        case.progress.ended = end
+        await case.answering.finish(end.outcome, end.message)
+        return await close(
+            self.episode,
+            end,
+            case.desk,
+            powered_on_at=case.power.powered_on_at,
+            powered_off_at=case.power.off_commanded_at,
+            left_off=case.leaves_off,
+            freed_pods=case.freeing.freed_pods + case.isolation.freed_pods,
+        )
 
     async def as_a_step(self) -> End:
         """The same as one step of a remediation, which has the permit, goes on afterwards, and closes the episode.
@@ -118,62 +141,70 @@ class FencingStory:
             return case.isolation.left
         return await self.endings.give_back_paths(patient=False)
 
-    async def find_again(self) -> None:
-        """Of a step that was carried out in an earlier history only the mark on the Node tells what is cut."""
-        if self._case is not None:
-            return
-        try:
-            pin = await self._pin()
-        except ActivityError as error:
-            self.episode.note("pin", "failed", error_message(error))
-            return
-        self._open(pin)
-        await self.case.adoption.settle()
-
     @property
     def left_off(self) -> tuple[str, ...]:
         """The devices by which the machine was switched off, and not on again for all that is known here."""
         return self._case.power.left_off if self._case is not None else ()
 
-    async def bring_back(self, left_off: tuple[str, ...]) -> str:
+    async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
-        where it does. left_off: the devices, where an earlier history has left them off."""
+        where it does."""
+        case = self.case
         try:
-            await self.find_again()
-            if self._case is None:
-                return f"{self.episode.node} can't be looked up"
-            self.case.preflight.deadline = None  # the time of the step is over, that of the machine is not
-            self.case.power.adopt_off(left_off)
+            case.progress.deadline = None  # the time of the step is over, that of the machine is not
             if problem := await self.power_management.switch_on_again():
                 return problem
             await self.power_management.wait_for_return()
         except Interrupt as interrupt:
+            case.progress.switched_on = False
             return interrupt.reason
+        case.progress.switched_on = False
         return ""
 
     async def _until_the_end(self) -> End:
-        """The flow as often as it takes, and a person where it can't go on."""
+        """The flow as often as it takes, and a person where it can't go on. A new history goes on where this one stands."""
+        if (end := self.case.progress.end) is not None:
+            return await self.endings.restored(end.outcome, end.message)
         if self.case.need.kind is NeedKind.CLEAN_UP:
             return await self._clean_up()
         while True:
-            try:
-                return await self._flow()
-            except NeedGone as interrupt:
-                ended = await self._way_back(Outcome.RECOVERED, f"nothing more to do: {interrupt.reason}")
-            except Vetoed as interrupt:
-                ended = await self._way_back(Outcome.RELEASED, f"{self._how_far()}: {interrupt.reason}")
-            except AbortAsked as interrupt:
-                return await self.endings.aborted(interrupt.reason)
-            except StepFailed as interrupt:
-                if isinstance(interrupt, ProofLost):
-                    self.case.desk.note_off(None)
-                ended = await self._start_over(interrupt.reason)
-            except TargetChanged as interrupt:
-                ended = None if await self._is_registered_anew() else await self._last_resort(interrupt.reason)
-            except Hopeless as interrupt:
-                ended = await self._last_resort(interrupt.reason)
-            if ended is not None:
+            if (ended := await self._answered()) is not None:
                 return ended
+            try:
+                with self.episode.undertaking("the flow"):
+                    return await self._flow()
+            except Interrupt as interrupt:
+                progress = self.case.progress
+                progress.turn, progress.switched_on = Turn(interrupt=type(interrupt).__name__, reason=interrupt.reason), False
+
+    async def _answered(self) -> End | None:
+        """What follows from the latest interrupt of the flow. None: the flow again."""
+        progress = self.case.progress
+        if progress.turn is None:
+            return None
+        with self.episode.undertaking("the answer"):
+            if progress.parked:
+                ended = await self._last_resort(progress.parked)
+            else:
+                ended = await self._answer(progress.turn)
+        self.case.progress.turn = None
+        return ended
+
+    async def _answer(self, turn: Turn) -> End | None:
+        interrupt, reason = INTERRUPTS[turn.interrupt], turn.reason
+        if issubclass(interrupt, NeedGone):
+            return await self._way_back(Outcome.RECOVERED, f"nothing more to do: {reason}")
+        if issubclass(interrupt, Vetoed):
+            return await self._way_back(Outcome.RELEASED, f"{self._how_far()}: {reason}")
+        if issubclass(interrupt, AbortAsked):
+            return await self.endings.aborted(reason)
+        if issubclass(interrupt, StepFailed):
+            if issubclass(interrupt, ProofLost):
+                self.case.desk.note_off(None)
+            return await self._start_over(reason)
+        if issubclass(interrupt, TargetChanged) and await self._is_registered_anew():
+            return None
+        return await self._last_resort(reason)
 
     async def _last_resort(self, problem: str) -> End | None:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
@@ -226,13 +257,16 @@ class FencingStory:
 
     async def _begin(self) -> str:
         """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
-        self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
-        self.episode.introduce(zone="", reason=self.episode.reason)
-        try:
-            pin = await self._pin()
-        except ActivityError as error:
-            return error_message(error)
-        self._open(pin)
+        if self._case is None:
+            self.episode.enter(step=Step.ISOLATION, doing="looks at the node")
+            self.episode.introduce(zone="", reason=self.episode.reason)
+            try:
+                pin = await self._pin()
+            except ActivityError as error:
+                return error_message(error)
+            self._begin_with(pin)
+        if self.case.progress.begun:
+            return ""
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
         try:
             await case.tries.carry_out(Step.ISOLATION, case.adoption.take_over)
@@ -250,6 +284,7 @@ class FencingStory:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return f"{interrupt.reason}{case.isolation.left}"
         await case.adoption.settle()
+        case.progress.begun = True
         return ""
 
     async def _pin_anew(self) -> str:
@@ -258,7 +293,7 @@ class FencingStory:
         His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.freeing.done
-        if begun or case.isolation.left or case.isolation.detached:
+        if begun or case.isolation.left or case.isolation.has_detached:
             return ""
         try:
             pin = await self._pin()
@@ -269,9 +304,9 @@ class FencingStory:
             return f"another machine has taken the name {before.node}"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
             return ""
-        self._deadline = case.preflight.deadline
-        self._open(pin, case.answering)
-        self.case.power.take_word_of(case.power)
+        power, before_it = PowerProgress(), case.progress.power
+        power.said_before_word, power.proof, power.kept = before_it.said_before_word, before_it.proof, before_it.kept
+        self._begin_with(pin, case.progress, power)
         try:
             await self.case.adoption.take_over()
             await self._mark()
@@ -316,15 +351,31 @@ class FencingStory:
             **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
         )
 
-    def _open(self, pin: PinResult, answering: Answering | None = None) -> None:
-        """answering: of a case before this one, which knows what whoever asked was told."""
+    def _begin_with(self, pin: PinResult, before: FencingProgress | None = None, power: PowerProgress | None = None) -> None:
+        """What was pinned is what it is about. before: the fencing that goes on with it, whose isolation and freeing begin anew.
+        power: what stays known of the machine."""
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
-        configured = Configured(template=self._request.template)
-        self._case = open_case(
-            self.episode, pin, configured=configured, deadline=self._deadline, goes_on=self._goes_on, answering=answering
-        )
+        episode = self.episode
+        episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
+        episode.observation, episode.pinned = pin.observation, pin.pinned
+        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
+        for warning in pin.plan.warnings:
+            episode.note("plan", "warning", warning)
+        progress = FencingProgress(pin=pin, deadline=self._deadline, power=power or PowerProgress())
+        if before is not None:
+            progress.begun, progress.turn, progress.answered = before.begun, before.turn, before.answered
+            progress.deadline = before.deadline
+        self._branch.fencing = progress
+        self._open(progress)
+        if pin.adopted_incident != episode.incident or not episode.goes_on:  # else it is the mark of our earlier histories
+            self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
+        self.case.isolation.adopt(pin.adopted_paths)
         self.case.power.come_after(self._left_before)
+
+    def _open(self, progress: FencingProgress) -> None:
+        self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
         self.power_management = PowerManagement(self.case)
         self.endings = Endings(self.case, self.power_management)
         self.parking = Parking(self.case, self.power_management, self.endings)

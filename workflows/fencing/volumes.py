@@ -19,6 +19,7 @@ from policy.episode.messages import PathProof, VolumeReading
 from policy.fence.plan import Chosen, FencingPlan, PowerDevice
 from policy.fence.power import VolumeState
 from workflows.episode.episode import Episode
+from workflows.episode.state import VolumesProgress
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, interrupt_for, told_of
@@ -30,22 +31,10 @@ LEAVES_BY_ITSELF = timedelta(seconds=20)
 class Volumes:
     """The volumes of one cloud machine, in one episode."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, progress: VolumesProgress) -> None:
         self._episode = episode
         self._plan = plan
-        self._ended: dict[str, datetime] = {}
-        """Every volume that we have had detached, with the end of the latest command."""
-        self._tried: set[str] = set()
-        """Those commanded in this try."""
-
-    @property
-    def detached(self) -> tuple[tuple[str, datetime], ...]:
-        """Every volume that we have had detached, with the end of the latest command."""
-        return tuple(self._ended.items())
-
-    def adopt(self, detached: Iterable[tuple[str, datetime]]) -> None:
-        """What a run before this one has had detached: it is read like our own before anything is freed."""
-        self._ended = dict(detached) | self._ended
+        self._ended, self._tried = progress.detached, progress.tried
 
     async def detach_all(
         self, device: PowerDevice, look: Callable[[], Awaitable[datetime]], patience: timedelta
@@ -163,7 +152,7 @@ class Volumes:
                 raise interrupt_for(error, device.endpoint) from error
         else:
             self._episode.note("detach-volume", "sent", result.detail)
-        self._tried.add(volume)
+        self._tried.append(volume)
         self._ended[volume] = self._episode.moment()
 
     async def _until_available(self, device: PowerDevice, patience: timedelta) -> PathProof:

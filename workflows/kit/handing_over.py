@@ -1,15 +1,26 @@
-"""From one kind of episode to another, or to a new history of the same, without ever giving the workflow id back (S13)."""
+"""From one history of an episode to the next, also as another kind, without ever giving the workflow id back (S13)."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from temporalio import workflow
 
-from policy.episode.messages import Kind, PreservationInput, RemediationInput
+from policy.episode.messages import FencingInput, Kind, PreservationInput, RemediationInput
 
 HISTORY_LIMIT = 3000
 """Events after which a long hold starts a new history, well below the server's own suggestion, so that replays stay short."""
+
+
+class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
+    """The episode goes on in a new history, where it stands. Raised while nothing is in flight; only the shell catches it.
+
+    request: what it goes on with as another kind; None: as what it is.
+    """
+
+    def __init__(self, request: FencingInput | RemediationInput | PreservationInput | None = None) -> None:
+        super().__init__()
+        self.request: Any = request
 
 
 def roll_is_due() -> bool:
@@ -19,11 +30,11 @@ def roll_is_due() -> bool:
     return grown or info.is_target_worker_deployment_version_changed()
 
 
-def go_on_as(kind: Kind, request: PreservationInput | RemediationInput, *, incident: str) -> NoReturn:
+def go_on_as(kind: Kind, request: object, *, incident: str) -> NoReturn:
     """Continue as that kind of episode, on the version of the worker that is current by now."""
     workflow.continue_as_new(
         args=[request],
         workflow=kind.value,
-        memo={"incident": incident},
+        memo={**workflow.memo(), "incident": incident},
         initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE,
     )

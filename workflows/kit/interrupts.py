@@ -77,6 +77,23 @@ class AbortAsked(Interrupt):
     """A person aborted before off."""
 
 
+INTERRUPTS = {
+    each.__name__: each
+    for each in (
+        StepFailed,
+        ProofLost,
+        Unlicensed,
+        PassingRefusal,
+        TooSlow,
+        Hopeless,
+        TargetChanged,
+        NeedGone,
+        Vetoed,
+        AbortAsked,
+    )
+}
+"""By their names, by which a new history is told of them."""
+
 _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorType.NOT_SUPPORTED})
 """What answers like this answers like this for ever: a person is needed, not another try."""
 

@@ -26,9 +26,9 @@ from activities.contracts.evidence import (
 )
 from activities.contracts.preservation import Hold
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.messages import PreservationState
 from policy.fence.plan import PowerDevice
 from workflows.episode.episode import Episode
+from workflows.episode.state import PreservationProgress
 from workflows.kit import options
 
 ACT = "evidence"
@@ -38,9 +38,9 @@ MISSING_TOLD = 5
 class Evidence:
     """Of one incident. What a predecessor in the same incident has begun is not begun again."""
 
-    def __init__(self, episode: Episode, state: PreservationState | None) -> None:
+    def __init__(self, episode: Episode, progress: PreservationProgress) -> None:
         self._episode = episode
-        self.begun = state is not None and (state.evidence or any(entry.act == ACT for entry in state.record))
+        self._progress = progress
         self._fetching: asyncio.Task[None] | None = None
         self._awaited = False
 
@@ -55,9 +55,9 @@ class Evidence:
 
     def begin(self, hold: Hold) -> None:
         """Begin to fetch it, unless that was done."""
-        if self.begun or not hold.preserved:
+        if self._progress.evidence or not hold.preserved:
             return
-        self.begun = True
+        self._progress.evidence = True
         self._fetching = asyncio.create_task(self._fetch(hold))
         self._fetching.add_done_callback(self._tell)
 

@@ -19,9 +19,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
-from activities.contracts.target import Configured, PinResult, Target, TargetActivities
+from activities.contracts.target import Configured, PinResult, TargetActivities
 from policy.episode.events import EventReason
-from policy.episode.messages import FencingInput, IsolatedBoot, Outcome, Phase
+from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
 from policy.preservation.held import Isolation
@@ -30,6 +30,7 @@ from workflows.episode.adopting import cut_unseen
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
+from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
@@ -47,50 +48,56 @@ since that may take weeks. The scanner, which sees our mark, tells of a restart.
 
 
 class KeepingApart:
-    """The isolation of one machine that is kept. `progress`: how far this run of the story has brought it."""
+    """The isolation of one machine that is kept."""
 
-    def __init__(self, episode: Episode, desk: Bookkeeping, boot: IsolatedBoot | None, *, objection: Callable[[], str]) -> None:
-        """boot: of a predecessor in the same incident that has cut it off. objection: why it is not to go on, "" while it is."""
+    def __init__(
+        self, episode: Episode, desk: Bookkeeping, progress: CuttingOffProgress, *, objection: Callable[[], str]
+    ) -> None:
+        """objection: why it is not to go on, "" while it is."""
         self._episode = episode
         self._desk = desk
         self._objection = objection
-        self._boot = boot
+        self._known = progress
         self._preflight: Preflight | None = None
         self._sequence: IsolationSequence | None = None
-        self._next = workflow.now()
-        self._pause = PAUSE
-        self._target: Target | None = None
-        """Whom it is about, with the devices that are pinned; None before the first try."""
-        self.marked = False
-        self.problem = ""
-        """Why it is not carried out, "" where nothing is in the way."""
-        self.progress = Isolation.CUT if boot is not None and boot.cut else Isolation.NONE
 
     @property
-    def boot(self) -> IsolatedBoot | None:
-        """The boot during which it was cut off, None where nothing was begun: what whoever goes on has to know."""
-        if self._boot is None or self._sequence is None:
-            return self._boot
-        cut = self.progress is Isolation.CUT
-        freed = self._boot.freed or self._sequence.freed
-        return replace(self._boot, freed=freed, cut=cut, left=self.left, volumes=self._sequence.detached)
+    def progress(self) -> Isolation:
+        """How far it is."""
+        return self._known.progress
+
+    @property
+    def marked(self) -> bool:
+        """Whether it has left our mark."""
+        return self._known.marked
+
+    @property
+    def problem(self) -> str:
+        """Why it is not carried out, "" where nothing is in the way."""
+        return self._known.problem
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything may have been cut."""
+        return self._known.boot is not None
 
     @property
     def left(self) -> str:
         """What is still cut, in words to end a sentence with."""
-        if self._sequence is not None:
-            return self._sequence.left
-        return self._boot.left if self._boot is not None else ""
+        if self._known.pin is None:
+            return ""
+        return self._made(self._known.pin)[1].left
 
     def next_try(self, hold: Hold) -> datetime | None:
         """When it is due again, None where nothing of it is left to be done."""
-        return self._next if hold.isolate and self.progress is not Isolation.CUT else None
+        return self._known.due or workflow.now() if hold.isolate and self.progress is not Isolation.CUT else None
 
     # Cutting off ----------------------------------------------------------------------------------------------------
 
     async def carry_out(self, hold: Hold) -> bool:
         """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
-        if not hold.isolate or self.progress is Isolation.CUT or workflow.now() < self._next or self._objection():
+        waits = self._known.due is not None and workflow.now() < self._known.due
+        if not hold.isolate or self.progress is Isolation.CUT or waits or self._objection():
             if self._episode.permit:
                 await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
             return False
@@ -112,24 +119,35 @@ class KeepingApart:
         sequence = await self._open()
         await self._obtain_permit()
         await self._pin_boot()
-        assert self._target is not None
-        freed = self._boot.freed if self._boot is not None else self._episode.freed
-        self._boot = IsolatedBoot(boot_id=self._target.pinned.boot_id, freed=freed)
+        self._known.freed_before = self._freed or (not self.begun and self._episode.freed)
+        self._known.boot = self._episode.target.pinned.boot_id
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
         await sequence.carry_out()
         if sequence.pods_left:
             raise StepFailed(f"{sequence.pods_left} pods behind the cut are still there")
-        self.progress, self.problem = Isolation.CUT, ""
+        self._known.progress, self._known.problem = Isolation.CUT, ""
         freed_pods = f"; {sequence.freed_pods} pods freed behind the cut" if sequence.freed else ""
         self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")
         self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
 
     async def _open(self) -> IsolationSequence:
         """Everything about the node and its devices. What a predecessor cut is adopted: what it freed is not known."""
-        if self._sequence is not None and self._target is not None:
-            self._episode.target = self._target
-            return self._sequence
+        pin = self._known.pin
+        if pin is None:
+            pin = await self._pin()
+            self._episode.pinned = pin.pinned
+            await self._desk.write(TargetActivities.mark, "isolation: marks the node")
+            self._known.marked, self._known.pin = True, pin
+            plan = isolation_plan(pin.plan)
+            self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
+            if pin.adopted_paths:
+                self._made(pin)[1].adopt(pin.adopted_paths)
+                cut_unseen(self._episode, pin.adopted_paths)
+        self._episode.pinned = pin.pinned
+        return self._made(pin)[1]
+
+    async def _pin(self) -> PinResult:
         try:
             pin: PinResult = await workflow.execute_activity_method(
                 TargetActivities.pin,
@@ -141,31 +159,19 @@ class KeepingApart:
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
             raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
-        info = workflow.info()
         self._episode.control_plane = pin.control_plane
         self._episode.observation = pin.observation
-        self._target = self._episode.target = Target(
-            cluster=self._episode.cluster,
-            pinned=pin.pinned,
-            incident=self._episode.incident,
-            kind=self._episode.kind.value,
-            workflow_id=info.workflow_id,
-            run_id=info.run_id,
-        )
-        await self._desk.write(TargetActivities.mark, "isolation: marks the node")
-        self.marked = True
-        preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured())
-        tries = Tries(self._episode, plan, before_next=preflight.may_go_on)
-        sequence = IsolationSequence(self._episode, plan, self._desk, preflight, tries)
-        if pin.adopted_paths:
-            sequence.adopt(pin.adopted_paths)
-            if self._boot is None:  # else it tells of what was freed behind our own cut
-                cut_unseen(self._episode, pin.adopted_paths)
-        if self._boot is not None:
-            sequence.adopt_detached(self._boot.volumes)
-        self._preflight, self._sequence = preflight, sequence
-        self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
-        return sequence
+        return pin
+
+    def _made(self, pin: PinResult) -> tuple[Preflight, IsolationSequence]:
+        """The parts over what is known of the pinned node."""
+        if self._preflight is None or self._sequence is None:
+            plan = isolation_plan(pin.plan)
+            self._preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured())
+            tries = Tries(self._episode, plan, before_next=self._preflight.may_go_on)
+            known = self._known.isolation
+            self._sequence = IsolationSequence(self._episode, plan, self._desk, self._preflight, tries, progress=known)
+        return self._preflight, self._sequence
 
     async def _obtain_permit(self) -> None:
         """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
@@ -179,16 +185,20 @@ class KeepingApart:
 
     async def _pin_boot(self) -> None:
         """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
-        assert self._preflight is not None
-        assert self._target is not None
-        seen = self._episode.observation if await self._preflight.refresh() else None
-        pinned = self._target.pinned
-        if seen is not None and seen.present and seen.uid == pinned.uid and seen.boot_id not in {"", pinned.boot_id}:
-            self._target = self._episode.target = replace(self._target, pinned=replace(pinned, boot_id=seen.boot_id))
+        pin = self._known.pin
+        assert pin is not None
+        seen = self._episode.observation if await self._made(pin)[0].refresh() else None
+        if seen is not None and seen.present and seen.uid == pin.pinned.uid and seen.boot_id not in {"", pin.pinned.boot_id}:
+            self._episode.pinned = replace(pin.pinned, boot_id=seen.boot_id)
+            self._known.pin = replace(pin, pinned=self._episode.pinned)
+
+    @property
+    def _freed(self) -> bool:
+        return self._known.freed_before or self._known.isolation.freed
 
     async def _say_incomplete(self, problem: str) -> None:
-        first, self.progress = self.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
-        self.problem = self._episode.problem = f"not isolated: {problem}"
+        first, self._known.progress = self.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
+        self._known.problem = self._episode.problem = f"not isolated: {problem}"
         self._episode.note("isolate", "incomplete", problem)
         self._put_off()
         if first:
@@ -196,11 +206,11 @@ class KeepingApart:
 
     def try_now(self) -> None:
         """Somebody asks for it (again)."""
-        self._next, self._pause = workflow.now(), PAUSE
+        self._known.due, self._known.pause = workflow.now(), PAUSE
 
     def _put_off(self) -> None:
-        self._next = workflow.now() + self._pause
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._known.due = workflow.now() + self._known.pause
+        self._known.pause = min(self._known.pause * 2, LONGEST_PAUSE)
 
     async def _leave(self) -> None:
         """No permit, and no lease of the node, while nothing is done to it."""
@@ -215,9 +225,14 @@ class KeepingApart:
     async def give_back(self) -> str:
         """Whatever was cut of a machine that is well again and released. Answers what is left cut, to end a sentence with: an
         abort leaves it, and our mark goes on telling of it."""
-        if self.boot is None:
+        if not self.begun:
             return self.left  # of a predecessor, where it never came to an act of ours
-        self._episode.resumed = None  # what was said earlier was about something else
+        with self._episode.undertaking("gives back what was cut off") as under:
+            if not under.asked:
+                self._episode.resumed, under.asked = None, True  # what was said earlier was about something else
+            return await self._until_it_is_given_back()
+
+    async def _until_it_is_given_back(self) -> str:
         pause = LOOK_FOR_RESTART
         while True:
             try:
@@ -225,8 +240,8 @@ class KeepingApart:
             except Interrupt as interrupt:
                 problem = f"what was cut off can't be given back: {interrupt.reason}"
             else:
-                assert self._preflight is not None
-                await self._preflight.refresh()
+                if self._preflight is not None:
+                    await self._preflight.refresh()
                 # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
                 may = self._may_restore()
                 left = await sequence.undo(may_restore=self._may_restore, patient=False) if may else sequence.left
@@ -243,13 +258,13 @@ class KeepingApart:
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed, or a person says so, or whoever wrote behind the cut has gone with its boot."""
-        boot, seen = self.boot, self._episode.observation
+        boot, seen = self._known.boot, self._episode.observation
         if self._episode.resumed is not None:
             return True
         if boot is None:
             return False
-        if not boot.freed:
+        if not self._freed:
             return True
         if seen is None or not (seen.present and seen.ready):
             return False
-        return bool(boot.boot_id) and seen.boot_id not in {"", boot.boot_id}
+        return bool(boot) and seen.boot_id not in {"", boot}

@@ -17,44 +17,43 @@ from policy.fence.plan import FencingPlan
 from policy.fence.templates import VOLUME_DETACHMENT
 from policy.remediation.volumes import detaching
 from policy.values.errors import PolicyError
-from workflows.fencing.endings import End
+from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless
 from workflows.remediation.fencing_step import FencingStep, rebooting
-from workflows.remediation.patient import Patient, StepState
+from workflows.remediation.target import RemediationTarget
 
 
 class DetachingStep(FencingStep):
     """Finds the failed volumes, then carries out a fencing that is about them only."""
 
-    def __init__(self, patient: Patient, state: StepState, left_before: tuple[str, ...]) -> None:
-        super().__init__(patient, state, left_before, self._about_what_was_found)
-        self._found: FailedVolumes | None = None
+    def __init__(self, target: RemediationTarget, state: StepProgress, left_before: tuple[str, ...]) -> None:
+        super().__init__(target, state, left_before, self._about_what_was_found)
 
     async def carry_out(self) -> End:
         """Until the node is back."""
-        if self._found is None:
-            self._found = await self._find()
+        if self._state.found is None:
+            self._state.found = await self._find()
         return await super().carry_out()
 
     async def _find(self) -> FailedVolumes:
-        patient, template = self._patient, self._state.step.template
-        patient.episode.enter(doing="finds out which volumes have failed")
+        target, template = self._target, self._state.step.template
+        target.episode.enter(doing="finds out which volumes have failed")
         request = FailedVolumesRequest(
-            target=patient.episode.target,
-            need=patient.pin.need,
+            target=target.episode.target,
+            need=target.pin.need,
             template=template if template is not None and template.kind == VOLUME_DETACHMENT else None,
         )
-        found: FailedVolumes = await patient.call(
+        found: FailedVolumes = await target.call(
             VolumeActivities.find_volumes, request, options.cluster_read, "finds the volumes that have failed"
         )
         if found.failure.refused:
             raise Hopeless(found.failure.refused)
-        patient.episode.note("find-volumes", "ok", str(found.failure))
+        target.episode.note("find-volumes", "ok", str(found.failure))
         return found
 
     def _about_what_was_found(self, plan: FencingPlan) -> FencingPlan:
-        if (found := self._found) is None:
+        if (found := self._state.found) is None:
             return rebooting(plan)  # of an earlier history: nothing more is begun, only what stands is taken back
         failure = found.failure
         try:

@@ -17,10 +17,10 @@ from policy.episode.messages import Outcome, Phase
 from policy.fence.config import Step
 from policy.remediation.following import Progress, Told, follow
 from policy.values.durations import format_duration
-from workflows.fencing.endings import End
+from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed
-from workflows.remediation.patient import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, Patient, StepState
+from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
 
 GOING_PATIENCE = timedelta(minutes=2)
 """How long the object's end is waited for: its controller may have something to put right first."""
@@ -29,18 +29,16 @@ GOING_PATIENCE = timedelta(minutes=2)
 class ExternalRemediation:
     """`external`: one remediation object."""
 
-    def __init__(self, patient: Patient, state: StepState) -> None:
-        self._patient = patient
+    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
+        self._target = target
         self._state = state
-        self._episode = patient.episode
+        self._episode = target.episode
         self._pause = FIRST_LOOK
         self._lasts = ""
         """What the health of a node that is well must still wait for."""
-        self._noted = self._may_stand = False
-        """Whether its node's health was noted, and whether its creation was begun, whatever came of that."""
 
     @property
-    def state(self) -> StepState:
+    def state(self) -> StepProgress:
         """How far it has come."""
         return self._state
 
@@ -51,21 +49,21 @@ class ExternalRemediation:
         while True:
             seen = await self._read()
             told = follow(_told(seen))
-            if await self._patient.preflight.refresh():
+            if await self._target.preflight.refresh():
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
                     raise Hopeless(f"{self._called} was deleted by somebody else")
             if told.progress is Progress.FAILED:
                 raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
-            await self._patient.preflight.may_go_on()
+            await self._target.preflight.may_go_on()
             self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
-            await self._patient.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self._state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 
     async def give_up(self, why: str) -> None:
         """Its controller is told, unless it says that it has succeeded; the object stays, as others look for it."""
-        if self._state.asked is None and not self._may_stand:
+        if self._state.asked is None and not self._state.may_stand:
             return
         try:
             seen = await self._call(ExternalActivities.time_out, "tells its controller that its time is over")
@@ -76,33 +74,35 @@ class ExternalRemediation:
 
     async def take_back(self) -> str:
         """Delete it, however often it takes, and see it go."""
-        if self._state.asked is None and not self._may_stand:
+        if self._state.asked is None and not self._state.may_stand:
             return ""
 
         async def delete() -> None:
             await self._call(ExternalActivities.delete, f"deletes {self._called}")
 
         failing = f"{self._called} can't be deleted"
-        if not await self._patient.desk.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
+        if not await self._target.desk.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
             return f"; {failing}"
         self._episode.note("external", "deleted", self._called)
-        ends, pause = workflow.now() + GOING_PATIENCE, FIRST_LOOK
-        while (await self._read()).present and workflow.now() < ends:
-            self._episode.enter(step=Step.RECOVERY, doing=f"waits until {self._called} is gone")
-            await self._episode.rest(pause, self._episode.doing)
-            pause = min(pause * 2, LOOK_AGAIN)
+        pause = FIRST_LOOK
+        with self._episode.undertaking(f"sees {self._called} go") as under:
+            while (await self._read()).present and workflow.now() < under.began + GOING_PATIENCE:
+                self._episode.enter(step=Step.RECOVERY, doing=f"waits until {self._called} is gone")
+                await self._episode.rest(pause, self._episode.doing)
+                pause = min(pause * 2, LOOK_AGAIN)
         return ""
 
     # Inside
 
     async def _create(self) -> None:
-        patient = self._patient
+        target = self._target
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
-        while (seen := await patient.act(self._send, covered=True)).deleting:
+        while (seen := await target.act(self._send, covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
-            await self._patient.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self._state, self._pause, self._episode.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
-        self._pause, patient.tried = FIRST_LOOK, True
+        self._pause = FIRST_LOOK
+        target.was_tried()
         if seen.timed_out and seen.incident != self._episode.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._state.asked = seen.created or workflow.now()
@@ -111,24 +111,24 @@ class ExternalRemediation:
         self._episode.note("external", "created", f"{self._called}/{self._state.name}")
 
     async def _send(self, licensed_until: datetime) -> External:
-        self._may_stand = True
+        self._state.may_stand = True
         return await self._call(ExternalActivities.create, f"creates {self._called}", not_after=licensed_until)
 
     async def _ended(self, seen: External, *, node_goes: bool, succeeded: bool) -> End | None:
         """Whether the node is well for long enough, or gone."""
-        patient, observed = self._patient, self._episode.observation
+        target, observed = self._target, self._episode.observation
         assert observed is not None
-        if patient.pin.machine is not None:
+        if target.pin.machine is not None:
             # Metal3's goes with its Machine, and never says that it has succeeded.
-            goes, lost = seen.node_deletion == "True", f"{patient.name} is gone" if await self._machine_is_gone() else ""
+            goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if await self._machine_is_gone() else ""
         else:
             goes, lost = node_goes, self._node_is_lost()
         if lost:
             if seen.present and goes and not succeeded:
                 return None  # it was to go, and its successor is still to come
             return End(outcome=Outcome.REPLACED, message=f"{lost}; {self._called} is over")
-        if not await patient.is_well(succeeded=succeeded):
-            if seen.well_since is not None or self._noted:
+        if not await target.is_well(succeeded=succeeded):
+            if seen.well_since is not None or self._state.well_noted:
                 await self._note("notes that the node is not well any more", well=False)
             self._lasts = ""
             return None
@@ -139,7 +139,7 @@ class ExternalRemediation:
 
     async def _delay(self, seen: External) -> str:
         """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
-        delay = self._patient.pin.healthy_delay
+        delay = self._target.pin.healthy_delay
         observed = self._episode.observation
         if not delay or (observed is not None and observed.confirmed_well):
             return ""
@@ -161,16 +161,16 @@ class ExternalRemediation:
         except StepFailed as interrupt:
             self._episode.note("external", "not noted", interrupt.reason)
         else:
-            self._noted = well
+            self._state.well_noted = well
 
     async def _machine_is_gone(self) -> bool:
-        found = await self._patient.look_after(self._state)
+        found = await self._target.look_after(self._state)
         return found is not None and found.gone
 
     def _node_is_lost(self) -> str:
         """How the Node that was pinned is lost, "" where it is there or there never was one."""
         seen = self._episode.observation
-        if not self._patient.has_node or seen is None or (seen.present and seen.uid == self._patient.pin.pinned.uid):
+        if not self._target.has_node or seen is None or (seen.present and seen.uid == self._target.pin.pinned.uid):
             return ""
         return "the Node was deleted" if not seen.present else "the Node is another object now"
 
@@ -188,7 +188,7 @@ class ExternalRemediation:
             return External(present=True)
 
     async def _call(self, activity: object, summary: str, *, well: bool = False, not_after: datetime | None = None) -> External:
-        pin, state = self._patient.pin, self._state
+        pin, state = self._target.pin, self._state
         assert state.step.template is not None
         own = [step for step in pin.ladder if step.template is not None and step.template.kind == state.step.template.kind]
         request = ExternalRequest(
@@ -206,50 +206,49 @@ class ExternalRemediation:
             not_after=not_after or workflow.now() + options.ACT_WINDOW,
             well_since=workflow.now() if well else None,
         )
-        return await self._patient.call(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
+        return await self._target.call(activity, request, options.cluster_write, summary)  # type: ignore[arg-type]
 
 
 class AnnotateExternal:
     """`annotate-external`: OpenShift's bare-metal operator remediates the Machines that carry its annotation."""
 
-    def __init__(self, patient: Patient, state: StepState) -> None:
-        self._patient = patient
+    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
+        self._target = target
         self._state = state
-        self._episode = patient.episode
-        self._may_stand = False
+        self._episode = target.episode
 
     @property
-    def state(self) -> StepState:
+    def state(self) -> StepProgress:
         """How far it has come."""
         return self._state
 
     async def carry_out(self) -> End:
         """Annotated once; then until the node is well."""
-        patient = self._patient
-        if patient.pin.machine is None:
+        target = self._target
+        if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
         if self._state.asked is None:
             self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
-            done = await patient.act(self._annotate)
-            patient.tried = True
+            done = await target.act(self._annotate)
+            target.was_tried()
             self._state.began = self._state.asked = workflow.now()
             self._episode.note("annotate-external", "ok", done.detail)
         pause = FIRST_LOOK
         while True:
-            found = await patient.look_after(self._state)
+            found = await target.look_after(self._state)
             if found is not None and found.gone:
-                return End(outcome=Outcome.REPLACED, message=f"{patient.name} is gone")
-            await patient.preflight.may_go_on()
-            if await patient.is_well():
+                return End(outcome=Outcome.REPLACED, message=f"{target.name} is gone")
+            await target.preflight.may_go_on()
+            if await target.is_well():
                 return End(outcome=Outcome.RECOVERED, message="the node is well again after its operator has seen to it")
             self._episode.enter(doing="waits for the bare-metal operator")
-            await patient.wait(self._state, pause, self._episode.doing)
+            await target.wait(self._state, pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
 
     async def _annotate(self, licensed_until: datetime) -> ActResult:
-        patient, summary, self._may_stand = self._patient, "annotates the Machine for its bare-metal operator", True
-        return await patient.call(
-            RemediationActivities.annotate_external, patient.machine_request(licensed_until), options.cluster_write, summary
+        target, summary, self._state.may_stand = self._target, "annotates the Machine for its bare-metal operator", True
+        return await target.call(
+            RemediationActivities.annotate_external, target.machine_request(licensed_until), options.cluster_write, summary
         )
 
     async def give_up(self, why: str) -> None:
@@ -259,11 +258,11 @@ class AnnotateExternal:
 
     async def take_back(self) -> str:
         """Both annotations go."""
-        if self._state.asked is None and not self._may_stand:
+        if self._state.asked is None and not self._state.may_stand:
             return ""
-        left = await self._patient.take_back("the annotations of the Machine")
+        left = await self._target.take_back("the annotations of the Machine")
         if not left:
-            self._state.asked, self._may_stand = None, False
+            self._state.asked, self._state.may_stand = None, False
         return left
 
 

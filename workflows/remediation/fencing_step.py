@@ -16,11 +16,11 @@ from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.fence.config import Step
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.remediation.escalation import Strategy
-from workflows.fencing.endings import End
+from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit.interrupts import Hopeless, Interrupt
 from workflows.kit.messages import AbortRequest
-from workflows.remediation.patient import Patient, StepState
+from workflows.remediation.target import RemediationTarget
 
 
 class FencingStep:
@@ -28,19 +28,18 @@ class FencingStep:
 
     def __init__(
         self,
-        patient: Patient,
-        state: StepState,
+        target: RemediationTarget,
+        state: StepProgress,
         left_before: tuple[str, ...],
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
     ) -> None:
         """left_before: the devices that earlier steps have left off. adjust: what is made of the node's plan, where its strategy
         does not say it."""
-        self._patient = patient
+        self._target = target
         self._state = state
-        self._end: End | None = None
         adjust = rebooting if state.step.strategy is Strategy.REBOOT else adjust
         deadline = state.began + state.step.timeout if state.step.timeout is not None else None
-        episode, pin = patient.episode, patient.pin
+        episode, pin = target.episode, target.pin
         self._story = FencingStory(
             FencingInput(
                 cluster=episode.cluster,
@@ -53,15 +52,15 @@ class FencingStep:
                 node_uid=pin.pinned.uid,
                 holder=episode.holder,
             ),
-            episode=episode,
+            episode,
+            step=state,
             adjust=adjust,
             deadline=deadline,
-            goes_on=patient.goes_on,
             left_before=left_before,
         )
 
     @property
-    def state(self) -> StepState:
+    def state(self) -> StepProgress:
         """How far it has come."""
         return self._state
 
@@ -77,53 +76,52 @@ class FencingStep:
     @property
     def touched(self) -> bool:
         """Whether it has done anything to the machine or its workloads."""
-        return self._story.touched or bool(self._state.left_off)
+        return self._story.touched
 
     @property
     def left_off(self) -> tuple[str, ...]:
         """The devices by which it has switched the machine off, and not on again for all that is known: it has failed, or was
         meant to."""
-        return self._story.left_off if self._story.touched else self._state.left_off
+        return self._story.left_off
 
     @property
     def was_aborted(self) -> bool:
         """Whether an abort has ended it: then it has switched on what it was to."""
-        return self._end is not None and self._end.outcome is Outcome.ABORTED
+        return self._state.end is not None and self._state.end.outcome is Outcome.ABORTED
 
     async def bring_back(self) -> str:
         """The machine that it has left off is switched on again. Answers why it does not come back, "" where it does."""
-        return await self._story.bring_back(self.left_off)
+        return await self._story.bring_back()
 
     async def carry_out(self) -> End:
         """Until the node is back, or left off on purpose."""
-        self._patient.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
-        await self._patient.remember()
-        self._state.asked, self._patient.episode.restarts = workflow.now(), 0
+        if self._state.end is not None:
+            return self._state.end
+        self._target.episode.enter(phase=Phase.RUNNING, step=Step.ISOLATION, doing="fences the node")
+        if self._state.asked is None:
+            await self._target.remember()
+            self._state.asked, self._target.episode.restarts = workflow.now(), 0
         try:
             end = await self._story.as_a_step()
         except Interrupt:
             await self._remember_what_began()
             raise
         await self._remember_what_began()
-        self._end = end
+        self._state.end = end
         if end.outcome is Outcome.REFUSED:
             raise Hopeless(end.message)
         return end
 
     async def _remember_what_began(self) -> None:
-        self._patient.tried = self._patient.tried or self._story.began
-        await self._patient.forget()
+        self._target.progress.tried = self._target.tried or self._story.began
+        await self._target.forget()
 
     async def give_up(self, why: str) -> None:
         """Nothing: what is proven stays so, and the next step may need it."""
 
     async def take_back(self) -> str:
         """Paths are given back as far as the machine is still there. The marks go with the remediation's."""
-        if self._end is not None:
-            return ""  # done by its own end
-        if self._state.asked is not None:
-            await self._story.find_again()
-        return await self._story.undo()
+        return "" if self._state.end is not None else await self._story.undo()  # else done by its own end
 
 
 def rebooting(plan: FencingPlan) -> FencingPlan:

@@ -21,10 +21,10 @@ from policy.episode.events import EventReason
 from policy.episode.messages import Outcome, Phase
 from policy.fence.config import Step
 from policy.values.durations import format_duration
-from workflows.fencing.endings import End
+from workflows.episode.state import End, StepProgress, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, NeedGone, Vetoed, interrupt_for, is_unclear
-from workflows.remediation.patient import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, Patient, StepState
+from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
@@ -43,12 +43,10 @@ FAILED_FOR_GOOD = ("RemediationFailed", "CannotBeRemediated")
 class ReplacingStep(ABC):
     """One such step."""
 
-    def __init__(self, patient: Patient, state: StepState) -> None:
-        self._patient = patient
+    def __init__(self, target: RemediationTarget, state: StepProgress) -> None:
+        self._target = target
         self._state = state
-        self._episode = patient.episode
-        self._may_stand = False
-        """Whether something was begun whose answer never came."""
+        self._episode = target.episode
 
     @abstractmethod
     async def ask(self) -> None:
@@ -59,14 +57,14 @@ class ReplacingStep(ABC):
         """The wish is withdrawn, where that is possible."""
 
     @property
-    def state(self) -> StepState:
+    def state(self) -> StepProgress:
         """How far it has come."""
         return self._state
 
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
         if self._state.asked is not None:
-            self._patient.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
+            self._target.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
 
     async def carry_out(self) -> End:
         """Ask once, then follow until it is gone and somebody stands in for it."""
@@ -75,7 +73,7 @@ class ReplacingStep(ABC):
             self._state.began = self._state.asked = workflow.now()  # what was waited for until then is not its time
         pause, goes = FIRST_LOOK, False
         while True:
-            found = await self._patient.look_after(self._state)
+            found = await self._target.look_after(self._state)
             if found is not None and found.gone:
                 return await self._see_the_successor(found)
             goes = found.deleting if found is not None else goes
@@ -84,12 +82,12 @@ class ReplacingStep(ABC):
             if (abort := self._episode.abort_asked) is not None:
                 though = ", though its deletion has been asked for" if goes else ""
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason}){though}")
-            await self._patient.wait(self._state, pause, self._say(found))
+            await self._target.wait(self._state, pause, self._say(found))
             pause = min(pause * 2, LOOK_AGAIN)
 
     async def goes(self) -> bool:
         """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
-        found = await self._patient.follow(self._state)
+        found = await self._target.follow(self._state)
         return found.gone or found.deleting
 
     async def go_on(self) -> End:
@@ -98,9 +96,9 @@ class ReplacingStep(ABC):
         return await self.carry_out()
 
     async def _while_there_is_a_way_back(self, found: Followed) -> None:
-        await self._patient.preflight.may_go_on()
+        await self._target.preflight.may_go_on()
         try:
-            await self._patient.preflight.before_others_act()
+            await self._target.preflight.before_others_act()
         except NeedGone as interrupt:
             raise NeedGone("it is well again, and its deletion has not begun") from interrupt
         except Vetoed:
@@ -109,14 +107,14 @@ class ReplacingStep(ABC):
             raise
         if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD:
             raise Hopeless(
-                f"its owner {self._patient.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
+                f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
     def _say(self, found: Followed | None) -> str:
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
             return self._episode.doing
-        owner = self._patient.pin.owner or "nobody"
+        owner = self._target.pin.owner or "nobody"
         if found.deleting:
             self._episode.enter(phase=Phase.TERMINATING, doing=f"waits until the machine is gone: {found.waits or found.phase}")
         else:
@@ -125,8 +123,12 @@ class ReplacingStep(ABC):
         return self._episode.doing
 
     async def _see_the_successor(self, found: Followed) -> End:
-        """The patient is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
-        name, gone_at, pause = self._patient.name, workflow.now(), FIRST_LOOK
+        """The target is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
+        with self._episode.undertaking("sees the successor") as under:
+            return await self._until_it_is_there(found, under)
+
+    async def _until_it_is_there(self, found: Followed, under: Undertaking) -> End:
+        name, gone_at, pause = self._target.name, under.began, FIRST_LOOK
         self._episode.note(self._state.step.strategy.value, "gone", f"{name} is gone")
         self._episode.rung_until = None  # the step has done what it is for: no other one follows
         while True:
@@ -138,19 +140,19 @@ class ReplacingStep(ABC):
                 return End(outcome=Outcome.REPLACED, message=message)
             if successor is not None and successor.failed:
                 message = f"{name} is gone; {successor.machine}, which was to take its place, has failed: {successor.failed}"
-                self._patient.desk.tell(EventReason.REPLACEMENT_FAILED, message)
+                self._target.desk.tell(EventReason.REPLACEMENT_FAILED, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             stands_in = f"{successor.machine} is not Ready yet" if successor is not None else "no other Machine is there yet"
             if workflow.now() - gone_at >= SUCCESSOR_PATIENCE:
                 message = f"{name} is gone; {stands_in} after {format_duration(SUCCESSOR_PATIENCE)}"
-                self._patient.desk.tell(EventReason.REPLACEMENT_LATE, message)
+                self._target.desk.tell(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.who} ({abort.reason}); {name} is gone, and {stands_in}")
             self._episode.enter(step=Step.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
-            found = await self._patient.look_after(self._state) or found
+            found = await self._target.look_after(self._state) or found
 
 
 class DeleteMachine(ReplacingStep):
@@ -158,37 +160,37 @@ class DeleteMachine(ReplacingStep):
 
     async def ask(self) -> None:
         """What an earlier try has done is read first (S34); then a live look before each one."""
-        patient = self._patient
-        if patient.pin.machine is None:
+        target = self._target
+        if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
-        if not patient.pin.owner:
-            raise Hopeless(f"no controller owns {patient.pin.machine.key}: nobody would replace it")
+        if not target.pin.owner:
+            raise Hopeless(f"no controller owns {target.pin.machine.key}: nobody would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
-                found = await patient.act(self._give_up_unless_kept, covered=True, removes=True)
+                found = await target.act(self._give_up_unless_kept, covered=True, removes=True)
             except ActivityError as error:
                 self._episode.note("delete-machine", "failed", error_message(error))
                 if is_unclear(error):
-                    seen = await patient.look_after(self._state)
+                    seen = await target.look_after(self._state)
                     if seen is None or not (seen.gone or seen.deleting):
                         await self._episode.settle(options.ACT_WINDOW + options.IN_FLIGHT_MARGIN)
-                        await patient.wait(self._state, ANOTHER_TRY, error_message(error))
+                        await target.wait(self._state, ANOTHER_TRY, error_message(error))
                     continue
                 if error_type(error) is ErrorType.OWN_NODE:
-                    await patient.wait(self._state, ANOTHER_WORKER, "until another worker may ask for the deletion")
+                    await target.wait(self._state, ANOTHER_WORKER, "until another worker may ask for the deletion")
                     continue
                 if error_type(error) is ErrorType.TARGET_CHANGED and await self.goes():
                     return  # it is gone, and another one has its name: what is followed is the one that was pinned
                 raise interrupt_for(error, "the deletion can't be asked for") from error
-            patient.tried = True
+            target.was_tried()
             self._episode.note("delete-machine", "asked", found.detail)
             return
         self._episode.note("delete-machine", "found", "its deletion was asked for before")
 
     async def take_back(self) -> str:
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
-        if self._state.asked is not None or self._patient.pin.machine is None:
+        if self._state.asked is not None or self._target.pin.machine is None:
             return ""
         failing = "our claim on the Node can't be taken off"
 
@@ -199,7 +201,7 @@ class DeleteMachine(ReplacingStep):
                 if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
                     raise interrupt_for(error, failing) from error
 
-        gone = await self._patient.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
+        gone = await self._target.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
         return "" if gone else f"; {failing}"
 
     async def _give_up_unless_kept(self, licensed_until: datetime) -> GiveUpResult:
@@ -209,7 +211,7 @@ class DeleteMachine(ReplacingStep):
         return found
 
     async def _give_up(self, not_after: datetime, *, withdraw: bool = False) -> GiveUpResult:
-        pin, episode = self._patient.pin, self._episode
+        pin, episode = self._target.pin, self._episode
         assert pin.machine is not None
         return await workflow.execute_activity_method(
             PreservationActivities.give_up,
@@ -237,26 +239,26 @@ class RequestOwner(ReplacingStep):
 
     async def ask(self) -> None:
         """A condition on the Machine, which repeats harmlessly."""
-        patient = self._patient
-        if patient.pin.machine is None:
+        target = self._target
+        if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine whose owner could be asked")
-        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {patient.pin.owner} to remediate it")
+        self._episode.enter(phase=Phase.RUNNING, step=Step.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it")
         if await self.goes():
             return
-        asked = await patient.act(self._request, removes=True)
-        patient.tried = True
+        asked = await target.act(self._request, removes=True)
+        target.was_tried()
         self._episode.note("request-owner", "asked", asked.detail)
 
     async def _request(self, licensed_until: datetime) -> ActResult:
-        patient = self._patient
-        assert patient.pin.machine is not None
-        summary = f"asks {patient.pin.owner} to remediate {patient.pin.machine.name}"
-        self._may_stand = True
-        request = patient.machine_request(licensed_until)
-        return await patient.call(RemediationActivities.request_owner, request, options.cluster_write, summary)
+        target = self._target
+        assert target.pin.machine is not None
+        summary = f"asks {target.pin.owner} to remediate {target.pin.machine.name}"
+        self._state.may_stand = True
+        request = target.machine_request(licensed_until)
+        return await target.call(RemediationActivities.request_owner, request, options.cluster_write, summary)
 
     async def take_back(self) -> str:
         """The conditions are put right again where nobody has begun."""
-        if self._state.asked is None and not self._may_stand:
+        if self._state.asked is None and not self._state.may_stand:
             return ""
-        return await self._patient.take_back("what its owner was asked for")
+        return await self._target.take_back("what its owner was asked for")

@@ -1,10 +1,10 @@
 """Remediation: a node or machine that has failed is repaired or replaced, by an ordered ladder of steps.
 
 The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
-the patient is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
+the target is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
 person, never silence. What a step is are `workflows/remediation/replacing.py` (another machine),
 `workflows/remediation/external.py` (another controller) and `workflows/remediation/fencing_step.py` (our own fencing). What has
-failed is noted on the patient before each step and handed to whoever replaces it (`policy/remediation/memory.py`).
+failed is noted on the target before each step and handed to whoever replaces it (`policy/remediation/memory.py`).
 
 A machine whose preservation has ended is handed over to the same workflow, and has its own story
 (`workflows/remediation/giving_up.py`).
@@ -19,28 +19,27 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.remediation import RemediationActivities, RemediationPin
-from activities.contracts.target import Target, TargetActivities
+from activities.contracts.target import TargetActivities
 from activities.errors import error_message
 from policy.episode.events import EventReason
-from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, RemediationInput, RemediationProgress, StepTaken
-from policy.episode.needs import Need, NeedKind
-from policy.episode.permits import Release
+from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import Step
-from policy.remediation.escalation import Strategy, first_step, next_step, timed_out
+from policy.remediation.escalation import Strategy, next_step, timed_out
 from policy.remediation.ladder import removes
 from workflows.episode.adopting import Adoption
 from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
+from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.episode.preflight import LICENCE_PATIENCE, Preflight
-from workflows.fencing.endings import End, worth_a_warning
+from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
 from workflows.remediation.detaching import DetachingStep
 from workflows.remediation.external import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import FencingStep
-from workflows.remediation.patient import LadderStep, NewHistory, Patient, StepState
 from workflows.remediation.replacing import DeleteMachine, ReplacingStep, RequestOwner
+from workflows.remediation.target import LadderStep, RemediationTarget
 
 TRY_AGAIN, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=1)
 """Until a step that could not be begun is tried again."""
@@ -53,44 +52,36 @@ LOOK_WHILE_PARKED = timedelta(minutes=5)
 
 
 class RemediationStory:
-    """One remediation of one target."""
+    """One remediation of one target. What is declared here without a value exists once the target is pinned."""
 
-    patient: Patient
+    target: RemediationTarget
     _adoption: Adoption
+    _steps: list[LadderStep]
+    """The steps that may have left something that is to be taken back at the end, oldest first."""
 
-    def __init__(self, request: RemediationInput) -> None:
+    def __init__(self, request: RemediationInput, episode: Episode) -> None:
         self._request = request
-        incident = request.incident or workflow.uuid4().hex[:12]
-        reason = request.need.reason if request.need is not None else request.reason
-        self.episode = Episode(
-            kind=Kind.REMEDIATION, cluster=request.cluster, node=request.node, incident=incident, reason=reason
-        )
-        self.episode.started = request.started or workflow.now()
-        self.episode.record += request.record
-        self.episode.permit = request.permit_granted
-        self.episode.holder = request.holder
-        self._set_going: list[LadderStep] = []
-        """The steps that may have left something that is to be taken back at the end, oldest first."""
-        self._state: StepState | None = None
-        self._reached = request.progress.reached if request.progress is not None else -1
-        """The last step that was begun: one that brought the node back while a deletion goes on is not taken again."""
+        self.episode = episode
+        if episode.ladder is not None:
+            self._open(episode.ladder)
+
+    @property
+    def _progress(self) -> LadderProgress:
+        return self.target.progress
 
     # The story ------------------------------------------------------------------------------------------------------
 
-    async def run(self) -> EpisodeResult | RemediationInput:
-        """From the first look to the end of the episode, or to where it goes on in a new history."""
-        refused = await self._begin()
-        if refused:
-            return await self._close(End(outcome=Outcome.REFUSED, message=refused))
-        try:
-            end = await self._until_the_end()
-        except NewHistory:
-            return self._rolled()
-        return await self._close(end)
+    async def run(self) -> EpisodeResult:
+        """From the first look to the end of the episode. Raises NewHistory where it goes on there."""
+        if refused := await self._begin():
+            return await close(self.episode, End(outcome=Outcome.REFUSED, message=refused), None)
+        if self._progress.end is None:
+            self._progress.end = await self._until_the_end()
+        return await self._close(self._progress.end)
 
     async def _until_the_end(self) -> End:
         """The ladder as often as a person wants it, and what ends it in between."""
-        problem = self._request.exhausted
+        problem = self._progress.parked or ("" if self._progress.steps else self._request.exhausted)
         while True:
             try:
                 if problem and (ended := await self._park(problem)) is not None:
@@ -103,36 +94,40 @@ class RemediationStory:
             if end is not None and not self._strands(end):
                 return end
             if end is not None:
-                self._state, problem = None, f"{end.message}{TO_SWITCH_ON}"
+                self._progress.at, problem = None, f"{end.message}{TO_SWITCH_ON}"
                 continue
             if self._request.adopts:
                 return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.problem}")
             if ended := await self._over_by_itself():  # what has failed may have done it all the same, and late
                 return ended
-            problem = f"every step has failed: {self.episode.problem or ', '.join(self.patient.failed)}"
+            problem = f"every step has failed: {self.episode.problem or ', '.join(self.target.failed)}"
 
     async def _climb(self) -> End | None:
         """Step after step. None: the ladder is used up."""
-        ladder, failed = self.patient.pin.ladder, self.patient.failed
-        index = self._state.index if self._state is not None else first_step(ladder, failed)
-        if self._state is None:
-            self._reached = -1
+        ladder, failed, progress = self.target.pin.ladder, self.target.failed, self._progress
+        index = next_step(ladder, progress.reached, failed) if self.at is None else self.at.state.index
         while index is not None:
-            self._reached = max(self._reached, index)
-            state = self._state or StepState(step=ladder[index], index=index, began=workflow.now())
-            self._state = state
-            self.patient.show(state)
-            step = self._made(state)
-            self._set_going.append(step)
-            stage = "goes on" if state.asked is not None else "begins"
-            self.episode.note("step", stage, f"{index + 1} of {len(ladder)}: {state.step.name}")
+            progress.reached = max(progress.reached, index)
+            step = self.at or self._set_out(StepProgress(step=ladder[index], index=index, began=workflow.now()))
+            state = step.state
+            self.target.show(state)
             try:
-                return await self._with_what_goes(step)
+                with self.episode.undertaking("the step"):
+                    return await self._with_what_goes(step)
             except (Hopeless, StepFailed, Vetoed) as interrupt:
-                self._state = None
+                progress.at = None
                 await self._fail(step, state, interrupt)
-            index = next_step(ladder, self._reached, failed)
+            index = next_step(ladder, progress.reached, failed)
         return None
+
+    def _set_out(self, state: StepProgress) -> LadderStep:
+        """Begin with a step."""
+        self._progress.steps.append(state)
+        self._steps.append(self._made(state))
+        self._progress.at = len(self._steps) - 1
+        stage = "goes on" if state.asked is not None else "begins"
+        self.episode.note("step", stage, f"{state.index + 1} of {len(self.target.pin.ladder)}: {state.step.name}")
+        return self._steps[-1]
 
     async def _with_what_goes(self, step: LadderStep) -> End:
         """Carry it out. A machine whose deletion was asked for by an earlier step goes whatever comes of this one: it is neither
@@ -144,34 +139,35 @@ class RemediationStory:
         except TargetChanged as interrupt:  # its Node may go long before it
             end = End(outcome=Outcome.REPLACED, message=interrupt.reason)
         except Vetoed as interrupt:
-            done = "before anything was done" if len(self._set_going) == 1 else f"before {step.state.step.name}"
+            done = "before anything was done" if len(self._steps) == 1 else f"before {step.state.step.name}"
             done = f"before anything came of {step.state.step.name}" if step.state.asked is not None else done
             end = End(outcome=Outcome.RELEASED, message=f"given up {done}: {interrupt.reason}")
         if end.outcome is Outcome.ABORTED or (deletion := await self._deletion_beside(step)) is None:
             return end
         self.episode.note("step", "ok", f"{step.state.step.name}: {end.message}; its deletion goes on")
-        self._state = deletion.state
+        self._progress.at = self._steps.index(deletion)
         return await deletion.go_on()
 
     async def _carry_out(self, step: LadderStep) -> End:
         """A step that could not be begun is begun again for a while: nothing of that speaks against it."""
-        ends, pause, state = workflow.now() + LICENCE_PATIENCE, TRY_AGAIN, step.state
-        patience = Patience(self.episode)
-        while True:
-            try:
-                return await step.carry_out()
-            except StepFailed as interrupt:
-                over = patience.is_over(interrupt) if isinstance(interrupt, Unlicensed) else workflow.now() >= ends
-                if over or timed_out(state.began, state.step.timeout, workflow.now()):
-                    raise
-                self.episode.note("step", "tried again", interrupt.reason)
-                self.episode.enter(doing=f"will try again: {interrupt.reason}")
-                await patience.rest(interrupt, pause, "before the step is tried again")
-                pause = min(pause * 2, LONGEST_PAUSE)
+        state = step.state
+        with self.episode.undertaking("begins the step") as under:
+            patience = Patience(self.episode, under)
+            while True:
+                try:
+                    return await step.carry_out()
+                except StepFailed as interrupt:
+                    lasted = workflow.now() >= under.began + LICENCE_PATIENCE
+                    over = patience.is_over(interrupt) if isinstance(interrupt, Unlicensed) else lasted
+                    if over or timed_out(state.began, state.step.timeout, workflow.now()):
+                        raise
+                    self.episode.note("step", "tried again", interrupt.reason)
+                    self.episode.enter(doing=f"will try again: {interrupt.reason}")
+                    await patience.rest(interrupt, under.next_pause(TRY_AGAIN, LONGEST_PAUSE), "before the step is tried again")
 
     async def _deletion_beside(self, step: LadderStep) -> ReplacingStep | None:
         """The earlier step by which the machine goes, None where it stays. Unless somebody aborts, that is waited to be known."""
-        asked = [each for each in self._set_going if isinstance(each, ReplacingStep) and each is not step]
+        asked = [each for each in self._steps if isinstance(each, ReplacingStep) and each is not step]
         other = next((each for each in reversed(asked) if each.state.asked is not None), None)
         while other is not None:
             try:
@@ -184,75 +180,93 @@ class RemediationStory:
                 await self.episode.rest(LONGEST_PAUSE, "before the machine is looked at again")
         return None
 
-    async def _fail(self, step: LadderStep, state: StepState, interrupt: Interrupt) -> None:
+    async def _fail(self, step: LadderStep, state: StepProgress, interrupt: Interrupt) -> None:
         """Told, and remembered: the next one's turn."""
         self.episode.problem = f"{state.step.name}: {interrupt.reason}"
         self.episode.note("step", "failed", self.episode.problem)
-        self.patient.failed.append(state.step.name)
+        self.target.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
-        self.patient.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
+        self.target.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
 
-    def _made(self, state: StepState) -> LadderStep:
+    def _made(self, state: StepProgress) -> LadderStep:
         left_before = self.left_off.left_off if self.left_off is not None else ()
         match state.step.strategy:
             case Strategy.DELETE_MACHINE:
-                return DeleteMachine(self.patient, state)
+                return DeleteMachine(self.target, state)
             case Strategy.REQUEST_OWNER:
-                return RequestOwner(self.patient, state)
+                return RequestOwner(self.target, state)
             case Strategy.EXTERNAL:
-                return ExternalRemediation(self.patient, state)
+                return ExternalRemediation(self.target, state)
             case Strategy.ANNOTATE_EXTERNAL:
-                return AnnotateExternal(self.patient, state)
+                return AnnotateExternal(self.target, state)
             case Strategy.DETACH_VOLUMES:
-                return DetachingStep(self.patient, state, left_before)
+                return DetachingStep(self.target, state, left_before)
             case Strategy.FENCE | Strategy.REBOOT:
-                return FencingStep(self.patient, state, left_before)
+                return FencingStep(self.target, state, left_before)
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
     async def _begin(self) -> str:
         """Pin the target, get the permit, leave the mark. Returns why the episode may not begin, "" when it may."""
-        if (progress := self._request.progress) is not None:
-            self._go_on_from(progress)
+        if self.episode.ladder is None and (problem := await self._pin()):
+            return problem
+        progress = self._progress
+        if progress.begun:
             return ""
-        self.episode.enter(step=Step.ISOLATION, doing="looks at the target")
-        self.episode.introduce(zone="", reason=self.episode.reason)
-        try:
-            pin: RemediationPin = await workflow.execute_activity_method(
-                RemediationActivities.pin,
-                self._request,
-                **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
-            )
-        except ActivityError as error:
-            return error_message(error)
-        self._open(pin)
-        if self._request.adopts and not pin.refused:
-            step, now = pin.ladder[0], workflow.now()
-            self._state = StepState(step=step, index=0, began=now, asked=now, name=self._request.adopts)
+        if self._request.adopts and not progress.pin.refused:
+            step, now = progress.pin.ladder[0], workflow.now()
+            self._set_out(StepProgress(step=step, index=0, began=now, asked=now, name=self._request.adopts))
+            progress.begun = True
             return ""  # nothing is disrupted, so that no permit is needed; marks are left to a clean-up
         try:
             await self._adoption.take_over()
         except Interrupt as interrupt:
             return await self._without_marks(interrupt)
-        if pin.refused:
-            return pin.refused
+        if progress.pin.refused:
+            return progress.pin.refused
         # Who is exhausted asks a person first, and only with his word for a permit.
         refused = "" if self._request.exhausted else await self._get_leave()
         await self._adoption.settle()
+        progress.begun = not refused
         return refused
+
+    async def _pin(self) -> str:
+        """Whom it is about, from here on. Returns why that can't be told, "" where it can."""
+        episode = self.episode
+        episode.enter(step=Step.ISOLATION, doing="looks at the target")
+        episode.introduce(zone="", reason=episode.reason)
+        try:
+            pin: RemediationPin = await workflow.execute_activity_method(
+                RemediationActivities.pin,
+                self._request,
+                **(options.cluster_read(episode.cluster) | {"summary": f"isolation: pins {episode.node}"}),
+            )
+        except ActivityError as error:
+            return error_message(error)
+        episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
+        episode.owner, episode.removes = pin.owner, removes(pin.ladder)
+        episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
+        episode.observation, episode.pinned = pin.observation, pin.pinned
+        episode.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
+        self._open(episode.ladder)
+        self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
+        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        steps = ", ".join(step.name for step in pin.ladder)
+        episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
+        return ""
 
     async def _get_leave(self) -> str:
         """The permit, and the mark on the Node."""
         if not self.episode.permit:
-            refused = await self.episode.obtain_permit(self.patient.permit_request())
+            refused = await self.episode.obtain_permit(self.target.permit_request())
             if refused:
                 return refused
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
-            if self.patient.has_node:
-                await self.patient.desk.write(TargetActivities.mark, "isolation: marks the node")
+            if self.target.has_node:
+                await self.target.desk.write(TargetActivities.mark, "isolation: marks the node")
         except Interrupt as interrupt:
-            if isinstance(interrupt, TargetChanged) and self._reached >= 0:
+            if isinstance(interrupt, TargetChanged) and self._progress.reached >= 0:
                 raise  # no word of a person's makes it the one that was pinned: whoever finds the new one sick begins anew (S9)
             return await self._without_marks(interrupt)
         return ""
@@ -260,57 +274,33 @@ class RemediationStory:
     async def _without_marks(self, interrupt: Interrupt) -> str:
         """Our mark could not be left, or its answer was lost. Once it is gone nobody knows any more what may be in flight."""
         await self._adoption.settle()
-        await self.patient.desk.remove_marks(UNMARK_PAUSE)
+        await self.target.desk.remove_marks(UNMARK_PAUSE)
         return interrupt.reason
 
-    def _open(self, pin: RemediationPin) -> None:
-        episode, info = self.episode, workflow.info()
-        episode.cause = pin.need.cause
-        episode.control_plane = pin.control_plane
-        episode.owner, episode.removes = pin.owner, removes(pin.ladder)
-        episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
-        episode.observation = pin.observation
-        episode.target = Target(
-            cluster=episode.cluster,
-            pinned=pin.pinned,
-            incident=episode.incident,
-            kind=episode.kind.value,
-            workflow_id=info.workflow_id,
-            run_id=info.run_id,
-        )
-        desk = Bookkeeping(episode, delegate=pin.need.delegate)
-        goes_on = self._request.progress is not None
-        self._adoption = Adoption(episode, desk, pin.adopted_incident, pin.adopted_paths, done=goes_on)
-        if pin.machine is not None:
-            desk.machine = pin.machine, pin.machine_uid
-        self.patient = Patient(
-            episode=episode,
-            pin=pin,
-            preflight=Preflight(episode, pin.need),
-            desk=desk,
-            retry=self._request.retry,
-            failed=list(self._request.failed),
-            goes_on=goes_on,
-            tried=goes_on,  # for all that is known
-        )
-        episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
-        steps = ", ".join(step.name for step in pin.ladder)
-        episode.note("pin", "ok", f"uid {pin.pinned.uid or pin.machine_uid}, owner {pin.owner or 'none'}, steps: {steps}")
+    def _open(self, progress: LadderProgress) -> None:
+        episode, pin = self.episode, progress.pin
+        desk = Bookkeeping(episode, delegate=pin.need.delegate, machine=pin.machine, machine_uid=pin.machine_uid)
+        self._adoption = Adoption(episode, desk)
+        self.target = RemediationTarget(episode=episode, progress=progress, preflight=Preflight(episode, pin.need), desk=desk)
+        self._steps = []
+        for state in progress.steps:
+            self._steps.append(self._made(state))
 
     # A person's turn ------------------------------------------------------------------------------------------------
 
     async def _park(self, problem: str) -> End | None:
         """Nothing more can be tried without a person. Returns None once one has it go on: from the first step, then."""
-        episode, patient = self.episode, self.patient
-        episode.resumed = None
-        patient.show(None)
-        await patient.desk.ask_for_a_person(problem)
+        episode, target = self.episode, self.target
+        if self._progress.parked != problem:
+            episode.resumed, self._progress.parked = None, problem
+            target.show(None)
+            await target.desk.ask_for_a_person(problem)
         while True:
             if (abort := episode.abort_asked) is not None:
                 return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.who} ({abort.reason}): {problem}")
             if ended := await self._over_by_itself():
                 return ended
-            if episode.resumed is not None and self.left_off is not None and await patient.preflight.need_is_gone():
+            if episode.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
                 await self._bring_back(self.left_off, problem)
                 continue
             if episode.resumed is not None:
@@ -319,15 +309,13 @@ class RemediationStory:
                     break
                 episode.resumed = None
                 if episode.permit:  # it was the mark that could not be left
-                    await patient.desk.ask_for_a_person(f"{problem}; a person's word came, but {refused}")
+                    await target.desk.ask_for_a_person(f"{problem}; a person's word came, but {refused}")
                 episode.problem = f"{problem}; a person's word came, but {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-            if patient.may_roll:
-                raise NewHistory
             await episode.rest(LOOK_WHILE_PARKED, "a person's word")
-        patient.failed.clear()
+        target.failed.clear()
         await self._forget_what_failed()
-        self._state, episode.problem = None, ""
+        self._progress.at, self._progress.reached, self._progress.parked, episode.problem = None, -1, "", ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
 
@@ -340,22 +328,22 @@ class RemediationStory:
             episode.note("step", "not back", f"{off.state.step.name}: {but}")
         if off.left_off:
             episode.resumed = None
-            await self.patient.desk.ask_for_a_person(f"{problem}; a person's word came, but {but}")
+            await self.target.desk.ask_for_a_person(f"{problem}; a person's word came, but {but}")
 
     async def _over_by_itself(self) -> End | None:
-        """A patient that is well again, or was replaced by others, needs nobody any more."""
-        found = await self.patient.glance()
+        """A target that is well again, or was replaced by others, needs nobody any more."""
+        found = await self.target.glance()
         if found is not None and found.gone:
             return await self._gone_after_all()
-        if found is not None and not found.deleting and await self.patient.preflight.need_is_gone():
+        if found is not None and not found.deleting and await self.target.preflight.need_is_gone():
             end = End(outcome=Outcome.RECOVERED, message="it is well again")
             return None if self._strands(end) else end
         return None
 
     async def _gone_after_all(self) -> End:
         """Where a step had its deletion asked for, its successor is seen as ever, and told what to remember."""
-        gone = End(outcome=Outcome.REPLACED, message=f"{self.patient.name} is gone")
-        asked = [each for each in self._set_going if isinstance(each, ReplacingStep) and each.state.asked is not None]
+        gone = End(outcome=Outcome.REPLACED, message=f"{self.target.name} is gone")
+        asked = [each for each in self._steps if isinstance(each, ReplacingStep) and each.state.asked is not None]
         if not asked:
             return gone
         self.episode.enter(phase=Phase.TERMINATING, doing=gone.message)
@@ -370,39 +358,39 @@ class RemediationStory:
     async def _forget_what_failed(self) -> None:
         """Before the first step is tried anew: an object that its controller has given up for good would be found again, and so
         would an owner's word. What was cut or has begun to go stays so."""
-        for step in [each for each in self._set_going if isinstance(each, ExternalRemediation | AnnotateExternal | RequestOwner)]:
+        for step in [each for each in self._steps if isinstance(each, ExternalRemediation | AnnotateExternal | RequestOwner)]:
             if not await step.take_back() and not isinstance(step, RequestOwner):
-                self._set_going.remove(step)
+                at = self._steps.index(step)
+                del self._steps[at], self._progress.steps[at]
 
     # Ending ---------------------------------------------------------------------------------------------------------
 
     async def _close(self, end: End) -> EpisodeResult:
         """Whatever may still stand is taken back; the mark, the lease and the permit are given back."""
         if end.outcome is not Outcome.REFUSED:
-            self.patient.show(None)
+            self.target.show(None)
             self.episode.enter(step=Step.RECOVERY, doing="takes back what is not needed any more")
             if end.outcome is Outcome.ABORTED:
-                end = replace(end, message=f"{end.message}{await self._switched_on_after_an_abort()}")
-            for step in reversed(self._set_going):
+                end = self._told_with(end, await self._switched_on_after_an_abort())
+            for step in reversed([each for each in self._steps if not each.state.taken_back]):
                 try:
                     left = await step.take_back()
                 except Interrupt as interrupt:
                     self.episode.note("take-back", "left", interrupt.reason)
                     left = f"; {interrupt.reason}"
-                end = replace(end, message=f"{end.message}{left}")
+                step.state.taken_back = True
+                end = self._told_with(end, left)
             if end.outcome is not Outcome.FENCED_OFF and self.left_off is not None and await self._is_there():
                 end = replace(end, message=f"{end.message}{MAY_BE_OFF}")
             end = replace(end, message=f"{end.message}{self._left_cut(end.message)}")
-            if self.patient.has_node:
-                await self.patient.desk.remove_marks(UNMARK_PAUSE)
-            told = f"{end.outcome.value}: {end.message}"
-            self.patient.desk.tell(EventReason.EPISODE_ENDED, told, warning=worth_a_warning(end.outcome))
-            if self.patient.has_node:
-                await self.patient.desk.release_node_lease()
-        await self.episode.give_back_permit(
-            Release(node=self.episode.node, incident=self.episode.incident, outcome=end.outcome.value, problem=end.message)
-        )
-        return self.episode.ended(end.outcome, end.message)
+            if self.target.has_node:
+                await self.target.desk.remove_marks(UNMARK_PAUSE)
+        return await close(self.episode, end, self.target.desk, leased=self.target.has_node)
+
+    def _told_with(self, end: End, more: str) -> End:
+        """What is found out on the way out is kept for a new history, too."""
+        self._progress.end = end = replace(end, message=f"{end.message}{more}")
+        return end
 
     async def _switched_on_after_an_abort(self) -> str:
         """An abort with power-on brings back what an earlier step has left off. Answers what came of it, in words to end a
@@ -421,7 +409,7 @@ class RemediationStory:
 
     async def _is_there(self) -> bool:
         """Whether the machine has not gone for good, for all that is known."""
-        found = await self.patient.glance()
+        found = await self.target.glance()
         return found is None or not found.gone
 
     def _left_cut(self, told: str) -> str:
@@ -432,95 +420,14 @@ class RemediationStory:
     @property
     def at(self) -> LadderStep | None:
         """The step that is under way, None where none is."""
-        return self._set_going[-1] if self._state is not None and self._set_going else None
+        at = self.episode.ladder.at if self.episode.ladder is not None else None
+        return self._steps[at] if at is not None else None
 
     @property
     def left_off(self) -> FencingStep | None:
         """The last step that switched power, where it has left the machine off, for all that is known."""
-        steps = [each for each in reversed(self._set_going) if isinstance(each, FencingStep)]
+        if self.episode.ladder is None:
+            return None
+        steps = [each for each in reversed(self._steps) if isinstance(each, FencingStep)]
         last = next((step for step in steps if step.touched), None)
         return last if last is not None and last.left_off else None
-
-    # A new history --------------------------------------------------------------------------------------------------
-
-    def _rolled(self) -> RemediationInput:
-        pin, state = self.patient.pin, self._state
-        earlier = [each for each in self._set_going if each.state is not state]
-        return replace(
-            self._request,
-            incident=self.episode.incident,
-            holder=self.episode.holder,
-            machine=pin.machine,
-            machine_uid=pin.machine_uid,
-            need=pin.need,
-            ladder=pin.ladder,
-            failed=tuple(self.patient.failed),
-            exhausted=self.episode.problem if state is None else "",
-            permit_granted=self.episode.permit,
-            started=self.episode.started,
-            record=tuple(self.episode.record),
-            progress=RemediationProgress(
-                pinned=pin.pinned,
-                step=state.index if state is not None else -1,
-                began=state.began if state is not None else workflow.now(),
-                owner=pin.owner,
-                check_uid=pin.check_uid,
-                control_plane=pin.control_plane,
-                healthy_delay=pin.healthy_delay,
-                asked=state.asked if state is not None else None,
-                since=state.since if state is not None else None,
-                name=state.name if state is not None else "",
-                uid=state.uid if state is not None else "",
-                adopted_incident=pin.adopted_incident,
-                earlier=tuple(_taken(each) for each in earlier),
-                reached=self._reached,
-                added=self.episode.added,
-            ),
-        )
-
-    def _go_on_from(self, progress: RemediationProgress) -> None:
-        request = self._request
-        self._open(
-            RemediationPin(
-                pinned=progress.pinned,
-                need=request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester),
-                ladder=request.ladder or (),
-                check_uid=progress.check_uid,
-                machine=request.machine,
-                machine_uid=request.machine_uid,
-                owner=progress.owner,
-                control_plane=progress.control_plane,
-                healthy_delay=progress.healthy_delay,
-                adopted_incident=progress.adopted_incident,
-            )
-        )
-        self.episode.enter(phase=Phase.RUNNING, doing="goes on in a new history")
-        self.episode.learns_of(progress.added)
-        self._set_going += [self._made(self._errand_of(taken)) for taken in progress.earlier]
-        if 0 <= progress.step < len(self.patient.pin.ladder):
-            self._state = self._errand_of(progress)
-
-    def _errand_of(self, known: RemediationProgress | StepTaken) -> StepState:
-        return StepState(
-            step=self.patient.pin.ladder[known.step],
-            index=known.step,
-            began=known.began,
-            asked=known.asked,
-            since=known.since,
-            name=known.name,
-            uid=known.uid,
-            left_off=known.left_off if isinstance(known, StepTaken) else (),
-        )
-
-
-def _taken(step: LadderStep) -> StepTaken:
-    state = step.state
-    return StepTaken(
-        step=state.index,
-        began=state.began,
-        asked=state.asked,
-        since=state.since,
-        name=state.name,
-        uid=state.uid,
-        left_off=step.left_off if isinstance(step, FencingStep) else (),
-    )

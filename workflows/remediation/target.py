@@ -1,13 +1,14 @@
-"""The patient: who is remediated, and whatever every step of the ladder does about it.
+"""The target of a remediation, and whatever every step of the ladder does about it.
 
-Made once, after the pin, and shared by the steps (`workflows/remediation/replacing.py`, `workflows/remediation/external.py`,
-`workflows/remediation/fencing_step.py`). In which order they come is the story's (`workflows/remediation/story.py`).
+Put together after the pin, and again in each new history, and shared by the steps (`workflows/remediation/replacing.py`,
+`workflows/remediation/external.py`, `workflows/remediation/fencing_step.py`). In which order they come is the story's
+(`workflows/remediation/story.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -25,14 +26,14 @@ from activities.contracts.remediation import (
 from activities.contracts.target import ActResult
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitRequest
-from policy.remediation.escalation import Step, timed_out
+from policy.remediation.escalation import timed_out
 from policy.remediation.memory import LastRemediation, written_memory
 from policy.values.durations import format_duration
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
-from workflows.fencing.endings import End
-from workflows.kit import handing_over, options
+from workflows.episode.state import End, LadderProgress, StepProgress
+from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, is_unclear
 
 KCP = "KubeadmControlPlane"
@@ -48,38 +49,15 @@ class OutOfTime(Hopeless):
     """A step's time is over: the next one's turn."""
 
 
-class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
-    """This history has grown long while nothing was done: the episode goes on in a new one, where it stands."""
-
-
-@dataclass(slots=True, kw_only=True)
-class StepState:
-    """One step under way: when it began, when what it does was set going, and by which name and uid that is found again.
-
-    since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. left_off: the devices by
-    which it has left the machine off in an earlier history.
-    """
-
-    step: Step
-    index: int
-    began: datetime
-    asked: datetime | None = None
-    since: datetime | None = None
-    name: str = ""
-    uid: str = ""
-    seen: datetime | None = None
-    left_off: tuple[str, ...] = ()
-
-
 class LadderStep(Protocol):
     """What every step can do."""
 
     @property
-    def state(self) -> StepState:
+    def state(self) -> StepProgress:
         """How far it has come."""
 
     async def carry_out(self) -> End:
-        """Until the patient is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
+        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
 
     async def give_up(self, why: str) -> None:
         """It has failed, or its time is over: whatever it set going is told so."""
@@ -88,24 +66,33 @@ class LadderStep(Protocol):
         """The episode ends: nothing of it may stay behind. Answers what does, in words to end a sentence with, "" for nothing."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Patient:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationTarget:
     """One target, its episode, and what is known of both."""
 
     episode: Episode
-    pin: RemediationPin
+    progress: LadderProgress
     preflight: Preflight
     desk: Bookkeeping
-    retry: int = 0
-    failed: list[str] = field(default_factory=list)
-    goes_on: bool = False
-    """Whether the remediation began in an earlier history."""
-    blind: bool = False
-    """Whether the last look at the Machine was not answered."""
-    tried: bool = False
-    """Whether anything was done about it, for all that is known: from then on it is remembered as remediated."""
-    _noted: str = ""
-    """What it was last told to remember."""
+
+    @property
+    def pin(self) -> RemediationPin:
+        """What was pinned."""
+        return self.progress.pin
+
+    @property
+    def failed(self) -> list[str]:
+        """The steps that have failed on it, or on those it replaces."""
+        return self.progress.failed
+
+    @property
+    def tried(self) -> bool:
+        """Whether anything was done about it, for all that is known."""
+        return self.progress.tried
+
+    def was_tried(self) -> None:
+        """Something was done about it."""
+        self.progress.tried = True
 
     @property
     def name(self) -> str:
@@ -120,7 +107,7 @@ class Patient:
 
     @property
     def memory(self) -> str:
-        """What the patient, and whoever replaces it, is to remember. A control plane of Cluster API remembers by itself."""
+        """What the target, and whoever replaces it, is to remember. A control plane of Cluster API remembers by itself."""
         if self.pin.owner.startswith(KCP):
             return ""
         machine = self.pin.machine
@@ -128,7 +115,7 @@ class Patient:
             LastRemediation(
                 of=machine.name if machine is not None else self.episode.node,
                 at=workflow.now(),
-                retry=self.retry,
+                retry=self.progress.retry,
                 failed=tuple(self.failed),
                 incident=self.episode.incident,
             )
@@ -157,12 +144,12 @@ class Patient:
             return await send(licensed_until)
         except (ActivityError, Interrupt) as failed:
             error = failed if isinstance(failed, ActivityError) else failed.__cause__
-            self.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
+            self.progress.tried = self.tried or (isinstance(error, ActivityError) and is_unclear(error))
             await self.forget()
             raise
 
     async def remember(self) -> None:
-        """Before anything is done that could fail: a patient that is lost from sight was remediated all the same."""
+        """Before anything is done that could fail: a target that is lost from sight was remediated all the same."""
         if not (memory := self.memory) or not (self.has_node or self.pin.machine is not None):
             return
         request = RememberRequest(
@@ -171,13 +158,13 @@ class Patient:
         result: ActResult = await self.call(
             RemediationActivities.remember, request, options.cluster_write, "notes on the target what is done about it"
         )
-        self._noted = memory
+        self.progress.noted = memory
         self.episode.note("remember", "ok", result.detail)
 
     async def forget(self) -> None:
         """Where nothing came of it: an attempt that never happened counts as no retry and is followed by no pause. What can't be
         written now stays as it is, which only has the next remediation wait for longer."""
-        if self.tried or not self._noted:
+        if self.tried or not self.progress.noted:
             return
         machine, node = self.pin.remembers
         request = RememberRequest(
@@ -186,7 +173,7 @@ class Patient:
             on_node=node,
             machine=self.pin.machine,
             machine_uid=self.pin.machine_uid,
-            instead_of=self._noted,
+            instead_of=self.progress.noted,
         )
         try:
             result: ActResult = await self.call(
@@ -195,10 +182,10 @@ class Patient:
         except Interrupt as interrupt:
             self.episode.note("forget", "failed", interrupt.reason)
             return
-        self._noted = ""
+        self.progress.noted = ""
         self.episode.note("forget", "ok", result.detail)
 
-    async def follow(self, state: StepState) -> Followed:
+    async def follow(self, state: StepProgress) -> Followed:
         """What has become of its Machine."""
         before = workflow.now()
         found = await self._look_at_machine(state)
@@ -211,16 +198,16 @@ class Patient:
             found = await self._look_at_machine(state)
         return found
 
-    async def look_after(self, state: StepState) -> Followed | None:
+    async def look_after(self, state: StepProgress) -> Followed | None:
         """The same for whoever waits: an API that does not answer is no failure of what is waited for. None: not known now."""
         try:
             found = await self.follow(state)
         except StepFailed as interrupt:
-            if not self.blind:
+            if not self.progress.blind:
                 self.episode.note("follow", "failed", interrupt.reason)
-            self.blind = True
+            self.progress.blind = True
             return None
-        self.blind = False
+        self.progress.blind = False
         return found
 
     async def is_well(self, *, succeeded: bool = False) -> bool:
@@ -237,14 +224,14 @@ class Patient:
         """What has become of its Machine, for whoever does nothing about it. None: not known now."""
         if self.pin.machine is None:
             return Followed()
-        asked = StepState(step=self.pin.ladder[-1], index=-1, began=workflow.now())
+        asked = StepProgress(step=self.pin.ladder[-1], index=-1, began=workflow.now())
         try:
             return await self._look_at_machine(asked)
         except Interrupt as interrupt:
             self.episode.note("look", "failed", interrupt.reason)
             return None
 
-    async def _look_at_machine(self, state: StepState) -> Followed:
+    async def _look_at_machine(self, state: StepProgress) -> Followed:
         assert self.pin.machine is not None
         request = FollowRequest(
             target=self.episode.target,
@@ -301,25 +288,18 @@ class Patient:
             raise interrupt_for(error, summary) from error
         return result
 
-    async def wait(self, state: StepState, pause: timedelta, why: str) -> None:
-        """Wait for news, not beyond the step's time. Raises OutOfTime once that is over, NewHistory where this one is long."""
+    async def wait(self, state: StepProgress, pause: timedelta, why: str) -> None:
+        """Wait for news, not beyond the step's time. Raises OutOfTime once that is over."""
         self.show(state)
         timeout = state.step.timeout
         if timeout is not None and timed_out(state.began, timeout, workflow.now()):
             raise OutOfTime(f"not done after {format_duration(timeout)}: {why}")
-        if self.may_roll:
-            raise NewHistory
         if state.step.timeout is not None:
             left = state.began + state.step.timeout - workflow.now() + timedelta(seconds=1)
             pause = min(pause, max(left, timedelta(seconds=1)))
         await self.episode.rest(pause, why)
 
-    @property
-    def may_roll(self) -> bool:
-        """Whether it is time for a new history. A word that is not carried out yet would be lost with this one."""
-        return handing_over.roll_is_due() and self.episode.abort_asked is None and self.episode.held is None
-
-    def show(self, state: StepState | None) -> None:
+    def show(self, state: StepProgress | None) -> None:
         """Which step it is at, for people; None: at none."""
         ladder, self.episode.rung, self.episode.rung_until = self.pin.ladder, "", None
         if state is not None:

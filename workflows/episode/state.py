@@ -1,0 +1,462 @@
+"""The state of an episode: one tree, which a new history of its workflow is given whole.
+
+Data only. Whatever an episode has to know later, proofs, words of people, what was switched off or cut, stands here and nowhere
+else: the parts that act on it (`workflows/episode`, `fencing`, `remediation`, `preservation`) are each given their branch and
+keep nothing of their own. So nothing is copied by hand where a history ends, and nothing can be forgotten there.
+
+It is written by one build and read by the next: fields are added with defaults, never renamed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from activities.contracts.news import OffNote, ToldEvent
+from activities.contracts.preservation import NO_WISH, Hold, Wish
+from activities.contracts.remediation import FailedVolumes, RemediationPin
+from activities.contracts.target import PinResult, Workload
+from policy.episode.fencing_requests import Stage
+from policy.episode.messages import (
+    Acknowledgement,
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    OffProof,
+    Outcome,
+    PathProof,
+    Phase,
+    Pinned,
+    PreservationInput,
+    Reading,
+    RecordEntry,
+    RemediationInput,
+    RestartProof,
+)
+from policy.episode.observation import Observation
+from policy.fence.kdump import KernelDead
+from policy.fence.plan import PowerDevice
+from policy.fence.power import PowerState, Quarantine
+from policy.objects.marks import NOTHING_ADDED, Added
+from policy.preservation.held import Isolation
+from policy.remediation.escalation import Step as Rung
+from policy.values.object_refs import ObjectRef
+from workflows.kit.messages import AbortRequest, PersonRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What came out, with its sentence for people."""
+
+    outcome: Outcome
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """A wait for news in which a history was left. ends: None: not by itself."""
+
+    ends: datetime | None
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Undertaking:
+    """Something that is done until it succeeds or has had its time (`Episode.undertaking`): since when, how often it has failed,
+    whether a person was asked about it, and for how long each kind of waiting has lasted, the one under way since `waits_since`.
+    """
+
+    began: datetime
+    failures: int = 0
+    asked: bool = False
+    waited: dict[str, timedelta] = field(default_factory=dict)
+    waits_for: str = ""
+    waits_since: datetime | None = None
+    pause: timedelta = timedelta(0)
+    within: dict[str, Undertaking] = field(default_factory=dict)
+    """What was undertaken within it."""
+
+    def next_pause(self, first: timedelta, longest: timedelta) -> timedelta:
+        """How long to wait before it is tried again: each time twice as long."""
+        self.pause = min(self.pause * 2, longest) if self.pause else first
+        return self.pause
+
+
+@dataclass(slots=True, kw_only=True)
+class PublisherState:
+    """What people were told, and what they are still to be told. shows: whether the episode has a NodeFence."""
+
+    shows: bool = False
+    shown: EpisodeStatus | None = None
+    entered: datetime | None = None
+    """When the latest state was entered, as long as nobody was told of it."""
+    sequence: int = 0
+    runs: dict[str, int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+    events: list[ToldEvent] = field(default_factory=list)
+    off: OffNote | None = None
+    failure: str = ""
+    outcome: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class PacingProgress:
+    """Portions of pods that may be freed. asked: the number of the latest question. waited: for portions, in all."""
+
+    asked: int = 0
+    waited: timedelta = timedelta(0)
+    waits_since: datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PathsProgress:
+    """cut: the paths that may be cut, with the end of our command; None where a predecessor cut it. quarantined: machines by
+    their endpoint, with what is to be given back."""
+
+    cut: dict[str, datetime | None] = field(default_factory=dict)
+    quarantined: dict[str, Quarantine] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class VolumesProgress:
+    """detached: every volume that was had detached, with the end of the latest command. tried: those commanded in this try."""
+
+    detached: dict[str, datetime] = field(default_factory=dict)
+    tried: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class IsolationProgress:
+    """done: the methods carried out, by their place in the plan. pods_left: how many pods still stood behind the cut when the
+    time for freeing them was over."""
+
+    done: list[int] = field(default_factory=list)
+    detached_from: PowerDevice | None = None
+    freed: bool = False
+    freed_pods: int = 0
+    pods_left: int = 0
+    paths: PathsProgress = field(default_factory=PathsProgress)
+    volumes: VolumesProgress = field(default_factory=VolumesProgress)
+    pacing: PacingProgress = field(default_factory=PacingProgress)
+
+
+@dataclass(slots=True, kw_only=True)
+class PowerProgress:
+    """What is known of the devices of one node. They are named by their endpoints."""
+
+    off_ended: dict[str, datetime] = field(default_factory=dict)
+    """Of the offs since anybody last switched the machine on: what a proof is made of."""
+    obeyed: list[str] = field(default_factory=list)
+    """Of these devices those that have said off since."""
+    left_off: list[str] = field(default_factory=list)
+    """Every device that was switched off by us, and is not read as on since we have asked for that, whatever others did."""
+    left_before: list[str] = field(default_factory=list)
+    """What earlier steps of the same episode have left off, of the devices that the plan names."""
+    ours: list[str] = field(default_factory=list)
+    """Every device that we have ever switched off: whether it is on again is for it to say."""
+    said: dict[str, PowerState] = field(default_factory=dict)
+    """The latest word of each device."""
+    said_before_word: dict[str, PowerState] = field(default_factory=dict)
+    """What they had said before a person was asked."""
+    says_on: bool = False
+    """Whether a device has said on after we commanded it."""
+    tried_out: bool = False
+    told_after: Reading | None = None
+    """What the only device said right after it was commanded off, until that is weighed."""
+    proven: tuple[PowerDevice, ...] = ()
+    """The level that gave the latest proof."""
+    proof: OffProof | None = None
+    powered_on_at: datetime | None = None
+    on_since: datetime | None = None
+    """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
+    given_up: dict[str, str] = field(default_factory=dict)
+    """The devices whose machine was commanded to be given up, with what tells that machine from another of its name."""
+    given_up_said: str = ""
+    """What was last read of that."""
+    kept: bool = False
+    """Whether a machine that the plan gives up is to come back all the same."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FreeingProgress:
+    """began: whether a consequence may have been carried out. tainted: our out-of-service taint stands; may_be_tainted: it may,
+    for all that is known, since an answer may have been lost."""
+
+    began: bool = False
+    done: bool = False
+    pods_before: int | None = None
+    freed_off: int = 0
+    freed_dumping: int = 0
+    left_dumping: Workload | None = None
+    left_over: str = ""
+    tainted: bool = False
+    may_be_tainted: bool = False
+    pacing: PacingProgress = field(default_factory=PacingProgress)
+
+
+@dataclass(slots=True, kw_only=True)
+class DumpProgress:
+    """asked_first: when a crash dump was first listened for. due: when power-off was due for the first time: what delays it
+    counts from there, whatever is restarted. freed: on the word of a dying kernel."""
+
+    asked_first: datetime | None = None
+    due: datetime | None = None
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What interrupted the flow of a fencing, by the name of its class, and why: it is being answered."""
+
+    interrupt: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class FencingProgress:
+    """One fencing of one node, by itself or as a step of a ladder, from its pin on.
+
+    begun: it has its permit and its mark. turn, parked, end: what the story is at, where it is not at its flow: what it answers,
+    the problem with which it waits for a person, the end that it carries out. ended: that is done. switched_on: the machine
+    was switched on again in this round of the flow, and its return is what is awaited. deadline: from then on nothing more is
+    begun. held_since: a person keeps it from using that time.
+    """
+
+    pin: PinResult
+    deadline: datetime | None = None
+    held_since: datetime | None = None
+    begun: bool = False
+    turn: Turn | None = None
+    parked: str = ""
+    end: End | None = None
+    ended: End | None = None
+    switched_on: bool = False
+    resumed_at: datetime | None = None
+    """When a person last had the episode go on: the machine gets its time to come back anew."""
+    boots_before: list[str] = field(default_factory=list)
+    """The boot ids that were seen before power-on: none of them is a restart."""
+    answered: Stage | None = None
+    """What whoever asked for the fencing was told last."""
+    power: PowerProgress = field(default_factory=PowerProgress)
+    freeing: FreeingProgress = field(default_factory=FreeingProgress)
+    isolation: IsolationProgress = field(default_factory=IsolationProgress)
+    dump: DumpProgress = field(default_factory=DumpProgress)
+
+
+@dataclass(slots=True, kw_only=True)
+class StepProgress:
+    """One step of a ladder: when it began, when what it does was set going, and by which name and uid that is found again.
+
+    since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. may_stand: something was
+    begun whose answer never came. well_noted: its node's health was noted on the object. end: of a fencing that was carried out.
+    taken_back: what it has left is taken back.
+    """
+
+    step: Rung
+    index: int
+    began: datetime
+    asked: datetime | None = None
+    since: datetime | None = None
+    name: str = ""
+    uid: str = ""
+    seen: datetime | None = None
+    may_stand: bool = False
+    well_noted: bool = False
+    taken_back: bool = False
+    found: FailedVolumes | None = None
+    end: End | None = None
+    fencing: FencingProgress | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class LadderProgress:
+    """A remediation, from its pin on.
+
+    steps: those that may have left something that is to be taken back at the end, oldest first. at: the place there of the step
+    that is under way, None where none is. reached: the last step of the ladder that was begun: one that brought the node back
+    while a deletion goes on is not taken again. tried: whether anything was done about the target, for all that is known: from
+    then on it is remembered as remediated; noted: what it was last told to remember. parked, end: as of a fencing.
+    """
+
+    pin: RemediationPin
+    begun: bool = False
+    failed: list[str] = field(default_factory=list)
+    retry: int = 0
+    steps: list[StepProgress] = field(default_factory=list)
+    at: int | None = None
+    reached: int = -1
+    tried: bool = False
+    noted: str = ""
+    blind: bool = False
+    """Whether the last look at the Machine was not answered."""
+    parked: str = ""
+    end: End | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CuttingOffProgress:
+    """The isolation of a machine that is kept.
+
+    boot: during which it was cut off, None where that was not begun, "" where the Node did not say. freed_before: whether pods
+    were freed before that. progress: how far it is, as the objects tell it. due: its next try; pause: until the one after that.
+    """
+
+    pin: PinResult | None = None
+    boot: str | None = None
+    freed_before: bool = False
+    progress: Isolation = Isolation.NONE
+    due: datetime | None = None
+    pause: timedelta = timedelta(minutes=1)
+    marked: bool = False
+    problem: str = ""
+    isolation: IsolationProgress = field(default_factory=IsolationProgress)
+
+
+@dataclass(slots=True, kw_only=True)
+class GivingUpProgress:
+    """The deletion of a machine that nobody keeps any longer. asked: it was asked for; unclear: it may have been, an answer was
+    lost. failures: requests in a row that came to nothing."""
+
+    asked: bool = False
+    unclear: bool = False
+    failures: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class PreservationProgress:
+    """A preservation. What holds stands on the objects; here is what was asked for and is not there yet, and what was done."""
+
+    wish: Wish = NO_WISH
+    spoken: str = ""
+    """What has been said, or seen, since the last look."""
+    unhealthy: str = ""
+    drained: bool | None = None
+    drain_ends: datetime | None = None
+    machine: ObjectRef | None = None
+    node_uid: str = ""
+    machine_uid: str = ""
+    owner: str = ""
+    hold: Hold | None = None
+    shown: Phase | None = None
+    marked: bool = False
+    not_ours: str = ""
+    """The incident whose marks are not ours to adopt."""
+    warned: tuple[str, ...] = ()
+    end: End | None = None
+    evidence: bool = False
+    """Whether evidence has been fetched, or was tried to be."""
+    cutting_off: CuttingOffProgress = field(default_factory=CuttingOffProgress)
+    giving_up: GivingUpProgress | None = None
+
+
+@dataclass(kw_only=True)
+class EpisodeState:
+    """The root: what every kind of episode has, and a branch for each thing that it does."""
+
+    kind: Kind
+    cluster: str
+    node: str
+    incident: str
+    reason: str
+    started: datetime
+    run_id: str = ""
+    """Of the run that it began with, by which our mark knows it."""
+    requester: str = ""
+    cause: str = ""
+    zone: str = ""
+    workloads: tuple[str, ...] = ()
+    """What was seen to stand against the node when it was to be freed."""
+    machine: str = ""
+    owner: str = ""
+    removes: bool = False
+    """What controls its Machine, and whether that is replaced."""
+    control_plane: bool | None = None
+    """Of its node; None before that has been looked at."""
+    pinned: Pinned | None = None
+    observation: Observation | None = None
+
+    # What people see
+    phase: Phase = Phase.NEW
+    step: str = ""
+    doing: str = "begins"
+    until: datetime | None = None
+    problem: str = ""
+    try_number: int = 0
+    restarts: int = 0
+    rung: str = ""
+    """Which step of its ladder a remediation is at, for people; rung_until: when that has had its time."""
+    rung_until: datetime | None = None
+    preserved_until: datetime | None = None
+    vetoed_until: datetime | None = None
+    """When the last veto ends by itself: somebody's lease of the node."""
+    record: list[RecordEntry] = field(default_factory=list)
+    publisher_state: PublisherState = field(default_factory=PublisherState)
+
+    # What is proven, and what was done
+    off_proof: OffProof | None = None
+    restart_proof: RestartProof | None = None
+    path_proofs: dict[str, PathProof] = field(default_factory=dict)
+    kernel_dead: KernelDead | None = None
+    added: Added = NOTHING_ADDED
+    """What it has added to its node, for a mark that is gone."""
+    freed: bool = False
+    """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
+    adopted: str = ""
+    """The incident whose marks were found; settled_at: from when on nothing of it can be in flight."""
+    settled_at: datetime | None = None
+    taken_over: bool = True
+    """Whether its marks are in our name."""
+
+    # The permit
+    permit: bool = False
+    queued: str = ""
+    holder: str = ""
+
+    # What people and the scanner have said
+    abort_asked: AbortRequest | None = None
+    held: PersonRequest | None = None
+    resumed: PersonRequest | None = None
+    acknowledgement: Acknowledgement | None = None
+    boot_of_word: str = ""
+    """The boot that whoever acknowledged has seen off."""
+    news: int = 0
+    heard: int = 0
+    unseen: bool = False
+    """Whether the node has changed since it was last looked at."""
+
+    # Waiting
+    latest_moment: datetime | None = None
+    not_beyond: datetime | None = None
+    """No rest lasts longer: at that moment the story has something else to do."""
+    undertakings: dict[str, Undertaking] = field(default_factory=dict)
+    left_in: Rest | None = None
+
+    # What it does
+    fencing: FencingProgress | None = None
+    ladder: LadderProgress | None = None
+    preservation: PreservationProgress | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FencingHistory(FencingInput):
+    """What a history of `Fencing` begins with. state: as an earlier history has left it, None in the first one."""
+
+    state: EpisodeState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationHistory(RemediationInput):
+    """What a history of `Remediation` begins with, as of `Fencing`."""
+
+    state: EpisodeState | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationHistory(PreservationInput):
+    """What a history of `Preservation` begins with, as of `Fencing`."""
+
+    state: EpisodeState | None = None
+
+
+History = FencingHistory | RemediationHistory | PreservationHistory
