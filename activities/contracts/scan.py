@@ -20,8 +20,9 @@ class ScanRequest:
     resource_version, check_versions, inventory: the newest marks, of nodes and of health checks, and the size the scanner has
     seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
     address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
-    watching: nodes of open episodes and held-off ones, observed even without our
-    mark. begun: whose preservation was begun, or told to look again: a pool's place that was given is not given twice.
+    watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
+    their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
+    preservation was begun, or told to look again: a pool's place that was given is not given twice.
     """
 
     cluster: str
@@ -31,6 +32,7 @@ class ScanRequest:
     inventory: int = 0
     work_in_hand: bool = False
     watching: tuple[str, ...] = ()
+    told: tuple[tuple[str, str], ...] = ()
     wait: timedelta = timedelta(seconds=60)
     check_versions: tuple[SeenVersion, ...] = ()
     begun: tuple[str, ...] = ()

@@ -254,10 +254,17 @@ class Ledger:
                 self._storms[key] = replace(storm, cooling=now.replace(microsecond=0))
                 self._version += 1
 
-    def report_parts(self, now: datetime, watching: Collection[str] = (), spared: Spared = NOBODY_SPARED) -> ReportParts:
-        """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone."""
+    def report_parts(
+        self,
+        now: datetime,
+        watching: Collection[str] = (),
+        spared: Spared = NOBODY_SPARED,
+        told: Iterable[tuple[str, str]] = (),
+    ) -> ReportParts:
+        """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone. told:
+        what episodes were told of theirs."""
         known = replace(self.known(now), spared=spared)
-        return draw_up(known, watching=frozenset(watching), names=self._inventory.names())
+        return draw_up(known, watching=frozenset(watching), told=dict(told), names=self._inventory.names())
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Whom a check would have acted on now unless a pool keeps it, by name, and since when it is called unhealthy."""

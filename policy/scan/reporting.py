@@ -7,7 +7,7 @@ the verdicts is `policy/scan/ledger.py`; who is to be acted on first is `policy/
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from heapq import nsmallest
 from itertools import islice
@@ -32,6 +32,7 @@ from policy.scan.candidates import choose
 from policy.scan.known import Known
 from policy.scan.left_over import left_over
 from policy.scan.report import MAXIMUM_GROUPS, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, Candidate, CheckReport, ReportParts, TargetRow
+from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import dialect_of
 
@@ -75,10 +76,10 @@ def shown(target: Target) -> object:
     )
 
 
-def draw_up(known: Known, *, watching: frozenset[str], names: Iterator[str]) -> ReportParts:
-    """The report's parts. `names`: all names of Nodes in order."""
+def draw_up(known: Known, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]) -> ReportParts:
+    """The report's parts. told: what episodes were told of their nodes (`urgency.stamp_of`); `names`: all of Nodes in order."""
     choice = choose(known, watching)
-    observations = _observations(known, watching)
+    observations = _observations(known, watching, told)
     overlaps = overlapping(known)
     reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
     reports += [
@@ -202,14 +203,22 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(known: Known, watching: frozenset[str]) -> tuple[Observation, ...]:
+def _observations(known: Known, watching: frozenset[str], told: Mapping[str, str]) -> tuple[Observation, ...]:
     """Watched nodes first: an open episode must hear of its node whatever the number of stray marks. Of those the kept ones
     last: there may be thousands, for days, and they must not hide the one on which an episode acts (S14)."""
-    room = max(MAXIMUM_OBSERVATIONS - len(watching), 0)
+    watched = [_observation(known, name) for name in sorted(watching)]
+    room = MAXIMUM_OBSERVATIONS - len(watched)
+    if room < 0:
+        # What its episode has not been told comes first, so that none of them waits for ever; but before all others the control
+        # plane, whose members every look at one of them asks for (S15).
+        watched.sort(key=lambda seen: (not _in_control_plane(known, seen.node), told.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
-    strays = nsmallest(room, (each for each in marked if each[1] not in watching))
-    names = [*sorted(watching)[:MAXIMUM_OBSERVATIONS], *(name for _, name in strays)]
-    return tuple(_observation(known, name) for name in names)
+    strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
+    return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))
+
+
+def _in_control_plane(known: Known, name: str) -> bool:
+    return any(target.control_plane for target in known.called(name))
 
 
 def _observation(known: Known, name: str) -> Observation:

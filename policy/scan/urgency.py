@@ -7,6 +7,7 @@ a report is a level, and the next one says it all.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from enum import IntEnum
 
@@ -84,9 +85,15 @@ def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str]) -> bool:
     return any(each.node in before and news_of(each) != news_of(before[each.node]) for each in seen.observations)
 
 
+def stamp_of(seen: Observation) -> str:
+    """A short text of what an observation tells the episode of its node, another one for whatever else it tells."""
+    return hashlib.sha256(str(news_of(seen)).encode()).hexdigest()[:16]
+
+
 def news_of(seen: Observation) -> object:
     """What an observation tells the episode of its node: all but its own mark, and the groups that only permits ask for."""
+    since = seen.ready_since.isoformat() if seen.ready_since is not None else ""
     return (
-        (seen.node, seen.present, seen.uid, seen.ready, seen.ready_since, seen.boot_id, seen.provider_id, seen.system_uuid),
+        (seen.node, seen.present, seen.uid, seen.ready, since, seen.boot_id, seen.provider_id, seen.system_uuid),
         (seen.unhealthy, seen.soon, seen.asked_by, seen.preserved, seen.confirmed_well, seen.others),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -284,6 +285,28 @@ async def test_deadlines_amid_our_own_writes_are_told_at_once(person: ApiClient,
     await turning
     assert dues.keys() >= told.keys()
     assert max((told[name] - dues[name]).total_seconds() for name in nodes) < 0.3
+
+
+async def test_a_report_that_takes_long_is_drawn_up_rarely_and_a_deadline_breaks_in(
+    person: ApiClient, busy: tuple[ClusterScan, ScanReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan, report = busy
+    drawing, drawn = scan.view.report, list[float]()
+
+    def slowly(**request: Any) -> ScanReport:
+        drawn.append(asyncio.get_running_loop().time())
+        time.sleep(0.1)
+        return drawing(**request)
+
+    monkeypatch.setattr(scan.view, "report", slowly)
+    await turn(person, "node-2", "Unknown")
+    due = None
+    while not any(each.node == "node-2" for each in report.candidates):
+        report = await observe(scan, asked(report, watching=("node-1",)))
+        due = next((row.due for row in report.rows if row.node == "node-2" and row.due is not None), due)
+    assert due is not None
+    assert (report.at - due).total_seconds() < 0.3
+    assert len(drawn) < 9, "in 1.5 s amid fifty writes a second; each answer begins with one"
 
 
 async def test_what_an_episode_waits_for_is_told_soon_amid_its_own_writes(

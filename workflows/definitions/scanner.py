@@ -364,6 +364,7 @@ class HealthScanner:
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asking or table.permits() or table.queue()),
             watching=tuple(dict.fromkeys((*self._granting.watched(), *self._asking))),
+            told=self._telling.told,
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
             begun=tuple(each.victim for each in self._preserving.told),

@@ -18,7 +18,7 @@ from activities.errors import error_message
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit
 from policy.scan.report import ScanReport
-from policy.scan.urgency import news_of
+from policy.scan.urgency import stamp_of
 from workflows.kit import options
 
 
@@ -42,7 +42,7 @@ class Telling:
         held = {permit.node for permit in permits}
         self._told = {node: told for node, told in self._told.items() if node in held}
         ours = (each for each in report.observations if each.node in held)
-        return tuple(each for each in ours if self._told.get(each.node) != _stamp(news_of(each)))
+        return tuple(each for each in ours if self._told.get(each.node) != stamp_of(each))
 
     async def tell_episodes(self, news: tuple[Observation, ...]) -> bool:
         """Signal them. False: some of them have closed without our hearing of it."""
@@ -56,7 +56,7 @@ class Telling:
         except ActivityError as error:
             workflow.logger.warning("episodes can't be told of their nodes: %s", error_message(error))
             return True
-        self._told |= {each.node: _stamp(news_of(each)) for each in news if each.node not in result.gone}
+        self._told |= {each.node: stamp_of(each) for each in news if each.node not in result.gone}
         return not result.gone
 
     def to_publish(self, report: ScanReport, permits: Iterable[Permit], refusals: tuple[Refusal, ...]) -> PublishRequest | None:

@@ -44,8 +44,9 @@ LATER_SECONDS = 1.0
 SOON_SECONDS = 0.25
 """Between an answer and the next one that tells nothing but what episodes wait for."""
 
-DRAWN_UP_EVERY = 0.05
-"""Between two reports that are drawn up because something has changed; a verdict's end breaks in upon that."""
+DRAWN_UP_EVERY, RESTS = 0.05, 9
+"""Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
+a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
 REMEMBERED = 16
 """Reports that scanners may know of still."""
@@ -150,14 +151,17 @@ class ClusterScan(ScanActivities):
                 self.view.follow_volumes()
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
+            began = loop.time()
             report = self.view.report(
                 lease=lease,
                 known_inventory=request.inventory,
                 marks=marks,
                 watching=request.watching,
+                told=request.told,
                 begun=request.begun,
                 doubt=wrong_clock.get(),
             )
+            rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
             pause = end - loop.time()
             if report.digest == request.known_digest:
@@ -169,7 +173,7 @@ class ClusterScan(ScanActivities):
                 return self._answer(report)
             pause = min(pause, attended)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
-            await self.view.gather(drawn_up + DRAWN_UP_EVERY)
+            await self.view.gather(drawn_up + rest)
 
     def _attend(self) -> float:
         """See to what people are to be told of, episode or not. In how many seconds to do so again."""

@@ -169,11 +169,13 @@ class ClusterView:
         known_inventory: int = 0,
         marks: Marks = NO_MARKS,
         watching: Collection[str] = (),
+        told: Iterable[tuple[str, str]] = (),
         begun: Collection[str] = (),
         doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
-        has had kept. doubt: why nothing that this worker sees is to be acted on, "" for no reason."""
+        has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker sees is to be acted
+        on, "" for no reason."""
         now = self._clock()
         self._weigh()
         self._watches.hold(now)
@@ -189,7 +191,7 @@ class ClusterView:
             doubt=self._watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._book.spared),
+            self.ledger.report_parts(now, watching, self._book.spared, told),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,

@@ -16,6 +16,7 @@ from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.reporting import NOT_COVERED
+from policy.scan.urgency import stamp_of
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
@@ -241,6 +242,29 @@ def test_watched_nodes_are_never_crowded_out_by_stray_marks() -> None:
     found = ledger_of(*strays).report_parts(NOW, watching=["z"]).observations
     assert len(found) == MAXIMUM_OBSERVATIONS
     assert found[0].node == "z"
+
+
+def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None:
+    """Their episodes hear of their nodes from the scanner alone; by name the last ones would never."""
+    names = [f"n-{index:03}" for index in range(2 * MAXIMUM_OBSERVATIONS)]
+    ledger, told = ledger_of(*map(a_node, names)), dict[str, str]()
+    for _ in range(2):
+        shown = ledger.report_parts(NOW, watching=names, told=told.items()).observations
+        assert len(shown) == MAXIMUM_OBSERVATIONS
+        told |= {seen.node: stamp_of(seen) for seen in shown}
+    assert told.keys() == set(names)
+    ledger.put_node(a_node(names[-1], "False", 5), NOW)
+    assert ledger.report_parts(NOW, watching=names, told=told.items()).observations[0].node == names[-1]
+
+
+def test_members_of_the_control_plane_are_always_shown() -> None:
+    """S15: every look at one of them asks what is seen of it."""
+    names = [f"n-{index:03}" for index in range(MAXIMUM_OBSERVATIONS)]
+    member = a_node("z", labels={"node-role.kubernetes.io/control-plane": ""})
+    ledger = ledger_of(member, *map(a_node, names))
+    (seen,) = ledger.report_parts(NOW, watching=["z"]).observations
+    found = ledger.report_parts(NOW, watching=[*names, "z"], told=[("z", stamp_of(seen))]).observations
+    assert found[0] == seen
 
 
 def test_kept_machines_hide_no_other_mark() -> None:
