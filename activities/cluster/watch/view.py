@@ -174,7 +174,7 @@ class ClusterView:
         doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
-        has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker sees is to be acted
+        has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker sees may be acted
         on, "" for no reason."""
         now = self._clock()
         self._weigh()
