@@ -40,7 +40,7 @@ from activities.contracts.power import (
 )
 from activities.contracts.preservation import PreservationActivities, PreservationStarts
 from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
-from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -106,8 +106,6 @@ __all__ = [
     "PathRequest",
     "PinResult",
     "PowerRequest",
-    "PublishRequest",
-    "PublishResult",
     "QuarantineLifted",
     "RepetitionRequest",
     "RestoreRequest",
