@@ -168,6 +168,7 @@ async def _cluster_serving(
             ClusterIsolation(
                 name,
                 connection,
+                target.last_look,
                 machines=machines,
                 own_node=settings.node_name,
                 source=settings.policy_source(),

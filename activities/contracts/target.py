@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from temporalio import activity
@@ -30,7 +30,7 @@ class PinResult:
     """The target and the plan as they stand at the start; `need` is filled in where the input left it open.
 
     adopted_incident: a mark of an earlier episode was found on the node, or of another run of this one; the id is ours, so that
-    neither is open.
+    neither is open. added: what our own mark tells of, None where none was written.
     """
 
     pinned: Pinned
@@ -41,6 +41,17 @@ class PinResult:
     adopted_paths: tuple[str, ...] = ()
     """Paths that the mark says are cut, whoever has cut them: an earlier step of this very episode may have."""
     observation: Observation | None = None
+    added: Added | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinRequest:
+    """Pin what a fencing was wanted for. marks_as: the run in whose name the node is marked at once, unless there is a mark to be
+    adopted; "": nothing is written. `not_after`: as of an ActRequest."""
+
+    wanted: FencingInput
+    marks_as: str = ""
+    not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +96,9 @@ class LookRequest:
     removes: the machine is deleted for another one to take its place, so that its owner takes it out of a control plane; else it
     is switched off or starts anew, and goes on being counted there (S15). configured: how the pinned devices were chosen, so that
     those that are configured now are compared with them, or told where something is given back; None where they are not used.
-    news: told meanwhile.
+    lease: for so long the node's lease is taken, or renewed, as part of the look, which then covers the step in hand: somebody
+    else's is a veto as any that is seen; None: it is only read. not_after: it is not taken after that moment. counts: what stands
+    against the node is told as well. news: told meanwhile.
     """
 
     target: Target
@@ -95,6 +108,9 @@ class LookRequest:
     need_matters: bool = True
     removes: bool = False
     configured: Configured | None = None
+    lease: timedelta | None = None
+    not_after: datetime | None = None
+    counts: bool = False
     news: News | None = None
 
     @property
@@ -104,10 +120,27 @@ class LookRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments.
+
+    workloads: the same pods by a name that is the same after each restart: those of a ReplicaSet or Job by that, bounded.
+    forced: how many of the pods were told to go at once already and are held by somebody's finalizer. per_minute: how many may be
+    freed in this cluster in a minute, None: as many as there are.
+    """
+
+    pods: int
+    attachments: int
+    names: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    forced: int = 0
+    per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says.
     permitted: whether the scanner knows of our permit, where that was asked. endpoints: of the devices that are configured for
-    the node now, None where that was not asked or can't be told."""
+    the node now, None where that was not asked or can't be told. workload: what stands against the node, where that was asked."""
 
     verdict: LookVerdict
     reason: str
@@ -116,6 +149,7 @@ class LookResult:
     until: datetime | None = None
     permitted: bool = True
     endpoints: tuple[str, ...] | None = None
+    workload: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +179,19 @@ class ActRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CordonRequest:
+    """Cordon in the episode's name, right after a last look that says go (S20). `not_after`: as of an ActRequest."""
+
+    look: LookRequest
+    not_after: datetime | None = None
+
+    @property
+    def target(self) -> Target:
+        """Whom it is about."""
+        return self.look.target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathRequest:
     """Note in our mark that a path is about to be cut, or has been given back."""
 
@@ -169,21 +216,25 @@ class RestoreRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntaintRequest:
     """Take our out-of-service taint off. ours: the episode knows that it has set it, whatever our mark says by now, which anybody
-    may remove. `not_after`: as of an ActRequest."""
+    may remove. look: made once the taint is off, before power-on. `not_after`: as of an ActRequest."""
 
     target: Target
     ours: bool = False
+    look: LookRequest | None = None
     not_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActResult:
     """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen. added: what our mark on
-    the node tells of by now, None where it was not looked at."""
+    the node tells of by now, None where it was not looked at. look: the look that was made with it; one that does not say go has
+    kept a licensed act from being begun. left: what stands against the node after a taint that drives its pods out."""
 
     changed: bool
     detail: str
     added: Added | None = None
+    look: LookResult | None = None
+    left: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,23 +252,6 @@ class FreeRequest:
     holder: str
     at_most: int | None = None
     need: Need = field(default_factory=Need)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments.
-
-    workloads: the same pods by a name that is the same after each restart: those of a ReplicaSet or Job by that, bounded.
-    forced: how many of the pods were told to go at once already and are held by somebody's finalizer. per_minute: how many may be
-    freed in this cluster in a minute, None: as many as there are.
-    """
-
-    pods: int
-    attachments: int
-    names: tuple[str, ...] = ()
-    workloads: tuple[str, ...] = ()
-    forced: int = 0
-    per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,27 +291,13 @@ class FreeDumpingRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLeaseRequest:
-    """Take, renew or release `medik8s-leases/node-<name>` for `seconds`, the length of the step in hand.
-
-    adopted: the incident whose marks this one adopted; what that one had taken is released with our own. not_after: it is not
-    taken after that moment. news: of a release, as of an ActRequest.
-    """
+class ReleaseRequest:
+    """Give `medik8s-leases/node-<name>` back. adopted: the incident whose marks this one adopted; what that one had taken is
+    released with our own. news: as of an ActRequest."""
 
     target: Target
-    seconds: int = 300
     adopted: str = ""
-    not_after: datetime | None = None
     news: News | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLeaseResult:
-    """held False: another holder has it; `holder` names it and `until` says when its lease would lapse."""
-
-    held: bool
-    holder: str = ""
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,11 +310,16 @@ class TellRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRequest:
-    """Add one taint in the episode's name; it goes with the other marks. `not_after`: as of an ActRequest."""
+    """Add one taint in the episode's name, as a CordonRequest cordons; it goes with the other marks."""
 
-    target: Target
+    look: LookRequest
     taint: Taint
     not_after: datetime | None = None
+
+    @property
+    def target(self) -> Target:
+        """Whom it is about."""
+        return self.look.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,8 +367,11 @@ class TargetActivities(ABC):
 
     @activity.defn(name="isolation.pin-target")
     @abstractmethod
-    async def pin(self, request: FencingInput) -> PinResult:
-        """Read the node live, resolve and validate its plan. Errors: InvalidConfig, TargetChanged (not that uid), NotFound."""
+    async def pin(self, request: PinRequest) -> PinResult:
+        """Read the node live, resolve and validate its plan, and mark the node where the request says so.
+
+        Errors: InvalidConfig, TargetChanged (not that uid), NotFound; as of `mark`.
+        """
 
     @activity.defn(name="isolation.mark")
     @abstractmethod
@@ -353,16 +381,11 @@ class TargetActivities(ABC):
     @activity.defn(name="target.last-look")
     @abstractmethod
     async def last_look(self, request: LookRequest) -> LookResult:
-        """Look live at identity, need, vetoes, cluster Lease and permit."""
-
-    @activity.defn(name="target.take-lease")
-    @abstractmethod
-    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
-        """Take or renew the medik8s node lease by create/resourceVersion update."""
+        """Look live at identity, need, vetoes, cluster Lease and permit; take the medik8s node lease where that is asked."""
 
     @activity.defn(name="recovery.release-lease")
     @abstractmethod
-    async def release_lease(self, request: NodeLeaseRequest) -> None:
+    async def release_lease(self, request: ReleaseRequest) -> None:
         """Give the node lease back if it is ours; a missing or foreign one is left alone."""
 
     @activity.defn(name="target.tell")
@@ -382,8 +405,8 @@ class IsolationActivities(ABC):
 
     @activity.defn(name="isolation.mark-unschedulable")
     @abstractmethod
-    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
-        """Cordon, noting in our mark whether the cordon is ours (a person's cordon stays a person's)."""
+    async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
+        """Look, and cordon where all says go, noting in our mark whether the cordon is ours (a person's stays a person's)."""
 
     @activity.defn(name="isolation.note-path")
     @abstractmethod
@@ -393,7 +416,7 @@ class IsolationActivities(ABC):
     @activity.defn(name="isolation.taint")
     @abstractmethod
     async def taint(self, request: TaintRequest) -> ActResult:
-        """Add a taint, noting in our mark that it is ours (a person's stays a person's).
+        """Look, and add a taint where all says go, noting in our mark that it is ours (a person's stays a person's).
 
         InvalidConfig for one that deletes pods (NoExecute): that needs the proof of off.
         """
@@ -466,7 +489,7 @@ class FreeingActivities(ABC):
     @activity.defn(name="power-management.untaint-out-of-service")
     @abstractmethod
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
-        """Remove the out-of-service taint if our mark, or the episode, says that it is ours.
+        """Remove the out-of-service taint if our mark, or the episode, says that it is ours; then look, where that is asked.
 
         Vetoed where the episode knows that it is ours and another one's mark claims it.
         """

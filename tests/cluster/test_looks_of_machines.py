@@ -15,7 +15,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.targets import ClusterTarget
-from activities.contracts.target import LookResult, LookVerdict, PinResult, RestoreRequest
+from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, RestoreRequest
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
@@ -118,7 +118,7 @@ class TestTheMachineOfANode:
         await world.install_kinds()
         template = await world.add_template()
         request = FencingInput(cluster=CLUSTER, node=NODE, need=need_of(system), template=template)
-        pinned: PinResult = await ActivityEnvironment().run(world.target.pin, request)
+        pinned: PinResult = await ActivityEnvironment().run(world.target.pin, PinRequest(wanted=request))
         target = replace(await world.pinned(), pinned=pinned.pinned)
         assert (await look(world, system, target=target)).verdict is LookVerdict.GO
         await world.others.delete(system.path("machines", MACHINE))
@@ -496,7 +496,7 @@ class TestAMachineOfMachineControllerManager:
         """S21: nobody uncordons what somebody wants kept."""
         await self.licensed(world, **{PRESERVE_ANNOTATION: "now"})
         await world.target.mark(await world.act())
-        await world.isolation.mark_unschedulable(await world.act())
+        await world.isolation.mark_unschedulable(await world.cordon())
         result = await world.isolation.mark_schedulable(RestoreRequest(target=await world.pinned()))
         assert "left cordoned" in result.detail
 

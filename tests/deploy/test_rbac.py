@@ -29,16 +29,18 @@ from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequ
 from activities.contracts.news import News, Shown, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import ExternalRequest, FailedVolumesRequest
-from activities.contracts.scan import Refusal, ScanRequest
+from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     AnswerRequest,
+    CordonRequest,
     DrainRequest,
     FreeCutRequest,
     FreeRequest,
     LookRequest,
     LookVerdict,
-    NodeLeaseRequest,
+    PinRequest,
+    ReleaseRequest,
     RestoreRequest,
     Target,
     TellRequest,
@@ -229,7 +231,9 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     assert len({candidate.need for candidate in report.candidates}) == 2
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
-    published = await scan.publishing.publish(report, refusals=refusals)
+    published = await environment.run(
+        scan.publish_status, PublishRequest(cluster=CLUSTER, checks=report.checks, refusals=refusals)
+    )
     assert published.written == 4
     assert published.failed == ()
     return report
@@ -237,7 +241,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
 
 async def _pin(target: ClusterTarget, name: str, need: Need) -> Target:
     asked = FencingInput(cluster=CLUSTER, node=name, incident="incident-1", reason=need.reason, need=need)
-    found = await ActivityEnvironment().run(target.pin, asked)
+    found = await ActivityEnvironment().run(target.pin, PinRequest(wanted=asked))
     return Target(
         cluster=CLUSTER,
         pinned=found.pinned,
@@ -252,7 +256,10 @@ async def _episode(worker: ClusterConnection) -> None:
     """What the Fencing workflow asks of the cluster, in its order, on a node that is really down."""
     environment = ActivityEnvironment()
     target = ClusterTarget(CLUSTER, worker, Permits(), source=PolicySource(policies=FencePolicies(skip_lost_storage=True)))
-    isolation, freeing = ClusterIsolation(CLUSTER, worker), ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0")
+    isolation, freeing = (
+        ClusterIsolation(CLUSTER, worker, target.last_look),
+        ClusterFreeing(CLUSTER, worker, target.last_look, own_node="node-0"),
+    )
     person = Need(kind=NeedKind.PERSON, reason="somebody asks", requester="ada")
     await _answer(target)
     await _pin(target, UNSELECTED, person)  # named by no check: found as the only template there is
@@ -261,11 +268,11 @@ async def _episode(worker: ClusterConnection) -> None:
 
     act = ActRequest(target=sick)
     assert (await environment.run(target.mark, act)).changed
-    for _ in range(2):  # taken, then renewed
-        assert (await environment.run(target.take_lease, NodeLeaseRequest(target=sick))).held
-    assert (await environment.run(isolation.mark_unschedulable, act)).changed
-    look = await environment.run(target.last_look, LookRequest(target=sick, need=need, holder=HOLDER))
-    assert look.verdict is LookVerdict.GO, look.reason
+    look = LookRequest(target=sick, need=need, holder=HOLDER, lease=timedelta(minutes=5), counts=True)
+    for _ in range(2):  # the lease is taken, then renewed
+        seen = await environment.run(target.last_look, look)
+        assert seen.verdict is LookVerdict.GO, seen.reason
+    assert (await environment.run(isolation.mark_unschedulable, CordonRequest(look=look))).changed
 
     drain = DrainRequest(
         target=sick,
@@ -280,8 +287,8 @@ async def _episode(worker: ClusterConnection) -> None:
     for system in (OPENSHIFT, CLUSTER_API):
         of_machine = Need(kind=NeedKind.CHECK, reason="Ready is Unknown", check=system.check_ref())
         unpinned = replace(sick, pinned=replace(sick.pinned, machine_uids=()))  # they were another check's
-        look = await environment.run(target.last_look, LookRequest(target=unpinned, need=of_machine, holder=HOLDER))
-        assert look.verdict is LookVerdict.GO, look.reason
+        seen = await environment.run(target.last_look, LookRequest(target=unpinned, need=of_machine, holder=HOLDER))
+        assert seen.verdict is LookVerdict.GO, seen.reason
 
     at = datetime.now(UTC)
     readings = tuple(Reading(endpoint=endpoint, state=PowerState.OFF, at=at) for endpoint in sick.pinned.endpoints)
@@ -305,7 +312,7 @@ async def _episode(worker: ClusterConnection) -> None:
         event = ToldEvent(reason="PowerOffProven", message="off was read twice")
         await environment.run(target.tell, TellRequest(target=sick, news=News(events=(event,))))
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
-    await environment.run(target.release_lease, NodeLeaseRequest(target=sick))
+    await environment.run(target.release_lease, ReleaseRequest(target=sick))
     await _mirror(worker, sick)
     await _check(worker)
     await _hand_over(worker, sick)

@@ -34,6 +34,8 @@ from workflows.kit.ids import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""
+COUNTED = "read_workload"
+"""A look that tells what stands against the node as well is one to be ambushed by that name."""
 FORBIDDEN_NOW = "of an API server that has just started"
 THEIRS = "theirs"
 PASSES = timedelta(seconds=55)
@@ -42,7 +44,7 @@ INSISTED = ("can't be removed", "can't be deleted", "can't be given back", "can'
 """What is tried again however often it takes, also after a person was told."""
 RIVAL = timedelta(seconds=60)
 """How long another deployment's fencing takes, from its off to its on."""
-DESTRUCTIVE = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain", "mark_unschedulable", "taint"})
+DESTRUCTIVE = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain"})
 ASKED_FOR = frozenset({"give_up", "request_owner", "annotate_external", "create_object"})
 """What a ladder has others do, and can't be undone, or not by us."""
 GUARDED = frozenset({"power_off", "cut_path", "quarantine", "detach_volume", "drain", "terminate", "taint_out_of_service"}) | {
@@ -66,7 +68,7 @@ WRITES = frozenset({"mark", "mark_unschedulable", "taint", "note_path", "mark_sc
     "annotate_external",
     "create_object",
 }
-KEEPS_BOOKS = frozenset({"remember", "take_lease", "release_lease"})
+KEEPS_BOOKS = frozenset({"remember", "release_lease"})
 SWITCHES = frozenset({"power_off", "power_on", "cut_path", "restore_path"})
 COMMANDS = SWITCHES | {"detach_volume", "quarantine", "terminate"}
 
@@ -75,6 +77,11 @@ def act_of(attempt: Attempt) -> str:
     """The method that carries an attempt out: contracts of one kind name theirs as those of another do."""
     part, _, name = attempt.call.name.partition(".")
     return name.replace("-", "_") if part in {"remediation", "preservation"} else attempt.call.method
+
+
+def look_of(request: Any) -> Any:
+    """The look that is asked for, by itself or with an act."""
+    return getattr(request, "look", request)
 
 
 def mended(plan: FencingPlan) -> FencingPlan:
@@ -100,7 +107,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             return act(attempt.request)
         endpoint = getattr(getattr(attempt.request, "device", None), "endpoint", "")
         self.acts.append(f"{method} {endpoint}".strip())
-        mishap = self._next(method)
+        mishap = self._next(method, COUNTED if getattr(attempt.request, "counts", False) else method)
         self._require_answer(attempt, method)
         self._hear(attempt)
         self._judge(attempt, method)
@@ -122,13 +129,14 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in KEEPS_BOOKS and self.now < self.busy_until:
             raise failure(ErrorType.TRANSIENT, f"{method}: etcdserver: request timed out")
 
-    def _next(self, method: str) -> Mishap:
+    def _next(self, method: str, also: str) -> Mishap:
+        """also: what else the attempt may be ambushed as."""
         if len(self.acts) == CAPPED:
             self.calm()
         mishap, delay = self.script.popleft() if self.script else (Mishap.NOTHING, 0.0)
-        self.counted[method] += 1
-        number = self.counted[method]
-        for ambush in [each for each in self.ambushes if (each.method, each.number) == (method, number)]:
+        self.counted.update({method, also})
+        due = {(each, self.counted[each]) for each in (method, also)}
+        for ambush in [each for each in self.ambushes if (each.method, each.number) in due]:
             self.ambushes.remove(ambush)
             for mishap, delay in ambush.mishaps:
                 self._strike(mishap, delay)
@@ -153,7 +161,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         method, request = act_of(attempt), attempt.request
         self._mishap = mishap
         not_after: datetime | None = getattr(request, "not_after", None)
-        if not_after is not None and self.clock > not_after:
+        if not_after is not None and self.clock > not_after and method != "last_look":
             raise failure(ErrorType.EXPIRED, f"{method} comes too late")
         match mishap:
             case Mishap.REFUSED:
@@ -192,7 +200,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         at = self.now + timedelta(seconds=8)
 
         def happens() -> None:
-            self.now = at
+            self.now, self._mishap = at, Mishap.LATE
             if not_after is None or at <= not_after:
                 self.zombies += 1
                 try:
@@ -212,7 +220,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
             referee.fault("S20", f"{method} with no end to its time")
         match method:
-            case "last_look" if request.need_matters:
+            case "last_look" | "mark_unschedulable" | "taint" if look_of(request).need_matters:
                 referee.asked_need = self.now
             case "power_on":
                 referee.powers_on(attempt, request.target.incident)

@@ -47,6 +47,8 @@ class Attempt:
     decided: datetime
     now: datetime
     queue: str = ""
+    kind: str = ""
+    """Of the workflow."""
 
 
 @dataclass(slots=True)
@@ -121,6 +123,7 @@ class Activity:
             decided=self.decided,
             now=clockwork.now,
             queue=self.command.task_queue,
+            kind=self.execution.definition.name,
         )
         silence = _span(self.command, "heartbeat_timeout")
         limits = [(silence, TimeoutType.TIMEOUT_TYPE_HEARTBEAT)] if silence is not None else []

@@ -57,7 +57,6 @@ remembered, the API server and leave, who else has a say."""
 AMBUSHED = (
     "mark_unschedulable",
     "last_look",
-    "take_lease",
     "read_power",
     "power_off",
     "read_workload",
@@ -87,12 +86,12 @@ EVILS: dict[str, tuple[tuple[tuple[Mishap, float], ...], ...]] = {
         ((Mishap.STUBBORN, 0.0), (Mishap.HOLD, 0.5)),
     ),
     "read_workload": (
-        ((Mishap.OTHERS_ON, 0.0),),
-        ((Mishap.HOLD, 0.0),),
-        ((Mishap.HOLD, 0.0), (Mishap.OTHERS_ON, 60.0)),
-        ((Mishap.NODE_REPLACED, 0.0),),
-        ((Mishap.PRESERVED, 0.0),),
-        ((Mishap.NODE_ANEW, 0.0),),
+        ((Mishap.OTHERS_ON, 0.01),),
+        ((Mishap.HOLD, 0.01),),
+        ((Mishap.HOLD, 0.01), (Mishap.OTHERS_ON, 60.0)),
+        ((Mishap.NODE_REPLACED, 0.01),),
+        ((Mishap.PRESERVED, 0.01),),
+        ((Mishap.NODE_ANEW, 0.01),),
     ),
     "power_off": (
         ((Mishap.TERMINATE, 1.0), (Mishap.LATE, 14.0)),  # the next episode must wait for what the last one had begun
@@ -194,7 +193,7 @@ KNOWN = (
         for mishaps in each
         if method != "last_look" or mishaps not in SLOW
     ),
-    Known(act="terminate", ambushes=(_at("read_workload", (Mishap.HOLD, 0.0), number=2),)),
+    Known(act="terminate", ambushes=(_at("taint_out_of_service", (Mishap.HOLD, 0.01)),)),
     Known(act="several", ambushes=(_at("power_off", (Mishap.ONE_STUCK, 0.0)),)),
     Known(act="several", ambushes=(_at("read_power", (Mishap.ONE_DEAD, 0.0), number=6),)),
     Known(act="delete_workload", ambushes=(_at("power_off", (Mishap.STUBBORN, 0.0), (Mishap.LOCKED, 0.0)),)),
@@ -203,7 +202,7 @@ KNOWN = (
     Known(act="delete_node", ambushes=(_at("delete_workload", (Mishap.STUBBORN, 0.0), (Mishap.VETO, 1.0)),)),
     Known(
         act="levels",
-        ambushes=(_at("power_off", (Mishap.FIRST_SILENT, 0.0)), _at("read_workload", (Mishap.SPEAKS, 0.0))),
+        ambushes=(_at("power_off", (Mishap.FIRST_SILENT, 0.0)), _at("read_workload", (Mishap.SPEAKS, 0.01))),
         changes={"miswired": True},
     ),
     Known(
@@ -215,7 +214,7 @@ KNOWN = (
         changes={"miswired": True},
     ),
     Known(act="power_on", ambushes=(_at("untaint_out_of_service", (Mishap.TAKEN_OVER, 0.0)),)),
-    Known(act="power_on", ambushes=(_at("read_workload", (Mishap.TAKEN_OVER, 0.0)),)),
+    Known(act="power_on", ambushes=(_at("read_workload", (Mishap.TAKEN_OVER, 0.01)),)),
     Known(act="power_off", ambushes=(_at("last_look", (Mishap.TAKEN_OVER, 1.0), number=2),)),
     Known(act="power_off", ambushes=(_at("read_power", (Mishap.LOCKED, 0.0)),), changes={"reactions": ("mend", "resume")}),
     Known(

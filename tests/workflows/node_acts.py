@@ -5,14 +5,17 @@ Whether it should have been asked at all is for the referee; whether it is answe
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
+
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.objects.marks import claim
 from activities.errors import ErrorType, failure
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.identity import compare_identity, same_machine
-from policy.episode.messages import FencingInput, Pinned
+from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import Mark
 from tests.workflows import contract
@@ -25,14 +28,14 @@ from tests.workflows.mishaps import Mishap
 class NodeActs(Acting):
     """Reading and marking it, isolating it, freeing what ran on it, and the way back."""
 
-    def pin(self, request: FencingInput) -> contract.PinResult:
-        machine = self.machine
+    def pin(self, request: contract.PinRequest) -> contract.PinResult:
+        machine, wanted = self.machine, request.wanted
         assert self._attempt is not None
         if not machine.present or machine.holder != OURS:
             raise failure(ErrorType.NOT_FOUND, "there is no such Node, or nothing is planned for it")
         mark = machine.mark
-        self.begins(request.incident)
-        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
+        self.begins(wanted.incident)
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, self._attempt.run_id)
         pinned = Pinned(
             node=NODE,
             uid=machine.uid,
@@ -44,10 +47,23 @@ class NodeActs(Acting):
             levels=tuple(tuple(device.endpoint for device in level) for level in self.plan.levels),
             addresses=("10.0.0.7",),
         )
+        added = None
+        if request.marks_as and not adopted:
+            target = contract.Target(
+                cluster=wanted.cluster,
+                pinned=pinned,
+                incident=wanted.incident,
+                kind=self._attempt.kind,
+                workflow_id=self._attempt.workflow_id,
+                run_id=request.marks_as,
+            )
+            with contextlib.suppress(ApplicationError):  # told by the mark that follows
+                added = self.mark(contract.ActRequest(target=target)).added
         return contract.PinResult(
             pinned=pinned,
             plan=self.plan,
-            need=request.need or self.need,
+            need=wanted.need or self.need,
+            added=added,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=machine.observation(),
@@ -69,7 +85,9 @@ class NodeActs(Acting):
             verdict = LookVerdict.TARGET_CHANGED
         elif not request.destructive and not request.need_matters and self._veto():
             verdict = LookVerdict.VETOED
-        elif self._mishap is Mishap.UNLICENSED and (request.destructive or request.need_matters):
+        elif (request.not_after is not None and self.clock > request.not_after) or (
+            self._mishap is Mishap.UNLICENSED and (request.destructive or request.need_matters)
+        ):
             verdict = LookVerdict.NOT_LICENSED
         elif gone:
             verdict = LookVerdict.NEED_GONE
@@ -104,6 +122,7 @@ class NodeActs(Acting):
             at=self.now,
             observation=seen,
             endpoints=self.plan.endpoints if asked else None,
+            workload=self.read_workload(request) if request.counts else None,
         )
 
     def _in_other_hands(self, target: contract.Target) -> LookVerdict:
@@ -119,10 +138,7 @@ class NodeActs(Acting):
     def _need_is_gone(self, need: Need) -> bool:
         return (not self.wanted and need.kind.automatic) or (need.kind is NeedKind.CHECK and self.machine.ready)
 
-    def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
-        return contract.NodeLeaseResult(held=self.leased is None, holder="maintenance" if self.leased else "")
-
-    def release_lease(self, request: contract.NodeLeaseRequest) -> None:
+    def release_lease(self, request: contract.ReleaseRequest) -> None:
         pass
 
     def tell(self, request: contract.TellRequest) -> None:
@@ -133,18 +149,22 @@ class NodeActs(Acting):
             self.answers.append(request.answer.stage)
         return contract.AnswerResult(withdrawn="" if self.wanted else "it was deleted")
 
-    def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
+    def mark_unschedulable(self, request: contract.CordonRequest) -> contract.ActResult:
+        if (seen := self.last_look(request.look)).verdict is not LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         mark = self._require_ours(request.target)
         if not self.machine.unschedulable:
             mark = replace(mark, cordoned=True)
             self.machine.mark, self.machine.unschedulable = mark, True
-        return contract.ActResult(changed=True, detail="cordoned", added=mark.added)
+        return contract.ActResult(changed=True, detail="cordoned", added=mark.added, look=seen)
 
     def taint(self, request: contract.TaintRequest) -> contract.ActResult:
+        if (seen := self.last_look(request.look)).verdict is not LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         mark = self._require_ours(request.target)
         self.machine.mark = replace(mark, taints=tuple(dict.fromkeys((*mark.taints, request.taint.key))))
         self.machine.taints.add(request.taint.key)
-        return contract.ActResult(changed=True, detail="tainted", added=self.machine.mark.added)
+        return contract.ActResult(changed=True, detail="tainted", added=self.machine.mark.added, look=seen)
 
     def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         self._require_ours(request.target)
@@ -193,7 +213,7 @@ class NodeActs(Acting):
         if not self.machine.stubborn:
             self.machine.pods = self.machine.cut_pods = 0
         self.referee.has_freed(request.target.incident, all_of_it=True)
-        return contract.ActResult(changed=True, detail="tainted")
+        return contract.ActResult(changed=True, detail="tainted", left=self.read_workload(request))
 
     def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
         self._require_proof(request)
@@ -244,6 +264,10 @@ class NodeActs(Acting):
         return contract.Workload(pods=self.machine.pods, attachments=0, per_minute=self.per_minute)
 
     def untaint_out_of_service(self, request: contract.UntaintRequest) -> contract.ActResult:
+        done = self._untaint(request)
+        return done if request.look is None else replace(done, look=self.last_look(request.look))
+
+    def _untaint(self, request: contract.UntaintRequest) -> contract.ActResult:
         machine, mark = self.machine, self.machine.mark
         if not machine.present or self._is_another(request.target):
             return contract.ActResult(changed=False, detail="left alone")

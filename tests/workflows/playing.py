@@ -15,7 +15,7 @@ from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, 
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
 from policy.fence.power import PowerState
-from tests.workflows.adversary import THEIRS, Adversary
+from tests.workflows.adversary import THEIRS, Adversary, look_of
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call
 from tests.workflows.drawing import Drawn
@@ -152,7 +152,7 @@ class Play:
         self.clockwork.after(SCANNED, self._scan)
 
     def _decided(self, call: Call, request: Any) -> None:
-        if call.method == "last_look" and request.need_matters:
+        if call.method in {"last_look", "mark_unschedulable", "taint"} and look_of(request).need_matters:
             self.adversary.referee.asked_need = self.clockwork.now
 
     # People ---------------------------------------------------------------------------------------------------------

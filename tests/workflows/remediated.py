@@ -204,6 +204,7 @@ class ScriptedRemediation:
     def __init__(self, world: Remediated) -> None:
         self.world = world
         self._target = ScriptedTarget(world.node)
+        self._target.looks = self._looks
 
     def perform(self, attempt: Attempt) -> Any:
         """Carry one out, or have something befall it."""
@@ -254,6 +255,9 @@ class ScriptedRemediation:
         if request.not_after - world.looked_at > options.ACT_WINDOW and not again:
             world.broken.append(f"S45: {name} may begin {request.not_after - world.looked_at} after its last look")
         world.looked = False
+
+    async def _looks(self, request: Any) -> Any:
+        return self._look(request)
 
     def _look(self, request: Any) -> Any:
         """As `activities/cluster/live/looks.py`: a check of Machines leaves one that goes alone."""

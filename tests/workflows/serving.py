@@ -58,6 +58,7 @@ class Stage:
         info = activity.info()
         attempt = Attempt(
             workflow_id=str(info.workflow_id),
+            kind=str(info.workflow_type),
             run_id=str(info.workflow_run_id),
             call=call,
             request=request,

@@ -64,7 +64,7 @@ def test_a_hold_that_comes_while_a_cut_path_is_read_is_obeyed_before_pods_are_fr
 
 def test_our_taint_does_not_stand_while_a_held_episode_waits_for_a_person() -> None:
     """S1, S6: nobody reads the proof meanwhile, and somebody switches the machine on."""
-    drawn = arranged(plan(), at("read_workload", Mishap.HOLD, (Mishap.OTHERS_ON, 1.0), number=2), reactions=("resume",))
+    drawn = arranged(plan(), at("taint_out_of_service", (Mishap.HOLD, 0.01), (Mishap.OTHERS_ON, 1.0)), reactions=("resume",))
     assert played(drawn).adversary.machine.exposed == timedelta(0)
 
 
@@ -119,7 +119,7 @@ def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() 
 def test_a_machine_that_is_on_again_is_not_called_fenced_off() -> None:
     """S7: its plan gives it up, and somebody else has switched it on after it was freed."""
     given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True, tries=1, restarts=1)
-    play = played(arranged(given_up, at("read_workload", (Mishap.OTHERS_ON, 0.0), number=2)))
+    play = played(arranged(given_up, at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))))
     assert play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED}
     assert not play.adversary.machine.terminated
 
@@ -192,7 +192,7 @@ def test_a_level_of_devices_is_not_left_for_the_next_one_because_a_worker_declin
 def test_a_machine_whose_node_was_made_anew_after_off_is_not_given_up_again_and_again() -> None:
     """S9, S35: the look before it said no for ever, and the flow began anew each time, as fast as it could."""
     given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
-    play = played(arranged(given_up, at("read_workload", Mishap.NODE_ANEW), reactions=("abort",)))
+    play = played(arranged(given_up, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)))
     assert play.adversary.asked_for_a_person
     assert not play.adversary.machine.terminated
     assert len(play.adversary.acts) < 100
@@ -205,6 +205,7 @@ def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_noth
         at("read_power", Mishap.UNREACHABLE, number=3),
         at("read_power", Mishap.OTHERS_ON, number=5),
         at("read_power", Mishap.OTHERS_OFF, number=7),
+        seed=2,
     )
     play = played(drawn)
     states = [each.state for each in play.adversary.referee.commands]

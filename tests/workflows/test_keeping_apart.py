@@ -424,7 +424,7 @@ async def test_volumes_that_are_detached_are_known_to_a_new_history(
 ) -> None:
     """S1: the cloud lists them no more, and what used them is freed behind them all the same, once they are read again."""
     grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     world = failed(plan(levels=((INSTANCE,),)))
     assert world.devices is not None
     world.devices.volumes = {"vol-1": VolumeState.ATTACHED}
@@ -442,7 +442,7 @@ async def test_volumes_that_are_detached_are_known_to_a_new_history(
 async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S35: whoever reads the record of the deletion learns of it."""
     grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
@@ -457,7 +457,7 @@ async def test_what_is_left_cut_is_told_after_a_new_history(env: WorkflowEnviron
 async def test_what_is_cut_outlives_a_new_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Continue-as-new: nothing is cut twice, and that pods were freed is not forgotten."""
     grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: grown.is_set() and workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: grown.is_set() and workflow.info().continued_run_id is None)
     world = failed(switched())
     async with preserving(env, world) as run:
         await until_cut(run)
@@ -517,7 +517,7 @@ async def test_what_was_left_on_a_node_that_is_gone_is_not_adopted_for_ever(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S35: nothing is left on it, so that the machine is kept as any other, and its history does not grow without an end."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
     world = machine()
     world.devices = devices = World(plan=switched(), mark=left_by("older"))
     devices.mark_errors = deque([failure(ErrorType.NOT_FOUND, "Node/node-7 does not exist")] * 500)

@@ -395,7 +395,7 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in flight would be lost with the old history; a hold of 72 h has no news that would come of itself."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
     world = machine()
     world.annotate("now")
     world.evidence = Collected(files=(file("node.json"),))

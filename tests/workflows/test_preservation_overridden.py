@@ -71,7 +71,7 @@ async def test_who_controls_the_machine_is_remembered_over_a_new_version(
     env: WorkflowEnvironment, asked: list[HoldRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one that is gone nobody else knows it."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:

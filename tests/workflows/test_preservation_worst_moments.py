@@ -29,7 +29,7 @@ from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 async def test_a_release_is_not_lost_when_the_preservation_moves_to_a_new_version(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().continued_run_id is None)
     world = machine()
     world.annotate("now")
     async with preserving(env, world) as run:
@@ -176,7 +176,7 @@ async def test_a_deletion_that_hangs_for_days_goes_on_in_a_new_history(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S14, S33: it is asked for once, and its permit is not asked for again."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 100)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 100)
     world = machine()
     world.fails()
     world.annotate("false")
@@ -195,7 +195,7 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, problem: ErrorType
 ) -> None:
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 200)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 200)
     world = machine()
     world.fails()
     world.annotate("false")
@@ -226,7 +226,7 @@ async def test_a_deletion_that_nobody_answers_can_be_aborted_in_its_next_history
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S20: a new history does not take for asked what was only tried."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda: workflow.info().get_current_history_length() >= 100)
+    monkeypatch.setattr(handing_over, "roll_is_due", lambda _rest: workflow.info().get_current_history_length() >= 100)
     world = machine()
     world.fails()
     world.annotate("false")

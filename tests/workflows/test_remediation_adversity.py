@@ -127,7 +127,7 @@ def test_a_deleted_node_takes_along_what_its_terminated_episode_has_left_off() -
     """S9, S35: a person hears that there is no Node, and no device of a machine that nobody has pinned is touched."""
     drawn = climbing(
         Strategy.FENCE,
-        ambush=at("read_workload", Mishap.NODE_GONE, Mishap.TERMINATE),
+        ambush=at("read_workload", (Mishap.NODE_GONE, 0.01), (Mishap.TERMINATE, 0.01)),
         planned=plan(levels=((CLOUD,),)),
     )
     play = played(drawn)
@@ -159,7 +159,7 @@ def test_a_machine_that_stays_off_by_a_step_s_own_command_is_found(monkeypatch: 
 
 OFF_BEFORE = {
     "by others": ((Kind.REMEDIATION,), at("find_volumes", Mishap.OTHERS_OFF)),
-    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Mishap.TERMINATE, 1.0))),
+    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Mishap.TERMINATE, 0.1))),
 }
 """How a machine is off that no step has switched off."""
 

@@ -111,8 +111,10 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
     node = SickNode(plan=plan(tries=1, restarts=0), pods_stay=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
-    forbidden = deque([failure(ErrorType.FORBIDDEN, "no right to take leases")] * 15)
-    world.after["power-management.taint-out-of-service"] = lambda: world.errors.update({"target.take-lease": forbidden})
+    forbidden = deque([failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15)
+    world.after["power-management.taint-out-of-service"] = lambda: world.errors.update(
+        {"power-management.untaint-out-of-service": forbidden}
+    )
     with Play(world) as play:
         play.did("taint")
         play.did(f"create {OBJECT}")

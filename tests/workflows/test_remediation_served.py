@@ -54,6 +54,7 @@ async def remediating(server: WorkflowEnvironment, world: Remediated, **changes:
         info = activity.info()
         attempt = Attempt(
             workflow_id=str(info.workflow_id),
+            kind=str(info.workflow_type),
             run_id=str(info.workflow_run_id),
             call=call,
             request=asked,

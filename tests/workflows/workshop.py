@@ -99,6 +99,7 @@ class Workshop(Clockwork):
             started_time=self.now,
             task_queue=attempt.queue,
             workflow_id=attempt.workflow_id,
+            workflow_type=attempt.kind,
             workflow_run_id=attempt.run_id,
         )
         act = self._acts[attempt.queue, attempt.call.name]

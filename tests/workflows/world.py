@@ -18,14 +18,14 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from policy.episode.freeing_pace import PortionAnswer
-from policy.episode.messages import FencingInput, GivenUpReading, Pinned, Reading, VolumeReading
+from policy.episode.messages import GivenUpReading, Pinned, Reading, VolumeReading
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Decision, PermitAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, Quarantine, VolumeState
-from policy.objects.marks import Mark
+from policy.objects.marks import Added, Mark
 from tests.workflows import contract
 from workflows.kit import options
 
@@ -288,14 +288,28 @@ def marked(mark: Mark | None, request: contract.ActRequest) -> Mark:
     return claim(found, target, clock(), request.added)
 
 
+def _target_of(request: contract.PinRequest, pinned: Pinned) -> contract.Target:
+    info, wanted = activity.info(), request.wanted
+    return contract.Target(
+        cluster=wanted.cluster,
+        pinned=pinned,
+        incident=wanted.incident,
+        kind=info.workflow_type or "",
+        workflow_id=info.workflow_id or "",
+        run_id=request.marks_as,
+    )
+
+
 class ScriptedTarget:
     """The world behind the contracts."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.looks = self.last_look
+        """By which an act looks that looks first."""
 
-    async def pin(self, request: FencingInput) -> contract.PinResult:
-        world = self.world
+    async def pin(self, request: contract.PinRequest) -> contract.PinResult:
+        world, wanted = self.world, request.wanted
         await world.act("pin")
         if world.pin_errors:
             raise world.pin_errors.popleft()
@@ -311,15 +325,24 @@ class ScriptedTarget:
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
             addresses=("10.0.0.7",),
         )
-        mark, us = world.mark, (request.incident, this_run())
+        mark, us = world.mark, (wanted.incident, this_run())
+        adopted = mark is not None and (mark.incident, mark.run_id) != us
+        marks = bool(request.marks_as) and not adopted
         return contract.PinResult(
             pinned=pinned,
             plan=world.plan,
-            need=request.need or world.need,
-            adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
+            need=wanted.need or world.need,
+            adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=world.observation(),
+            added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
         )
+
+    async def _marked_at_once(self, target: contract.Target) -> Added | None:
+        try:
+            return (await self.mark(contract.ActRequest(target=target))).added
+        except ApplicationError:  # told by the mark that follows
+            return None
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:
         await self.world.act("mark")
@@ -338,6 +361,10 @@ class ScriptedTarget:
             world.ready = world.lingers >= 0
         if world.look_errors:
             raise world.look_errors.popleft()
+        holder = ""
+        if request.lease is not None:
+            world.leased.append(request.lease)
+            holder = world.lease_holder if world.lease_holder != request.need.delegate else ""
         world.looked_at = activity.info().scheduled_time if activity.in_activity() else None
         verdict = contract.LookVerdict.GO
         if not request.destructive and world.glances:
@@ -350,6 +377,8 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.TARGET_CHANGED
         elif request.destructive and not world.permitted:
             verdict = contract.LookVerdict.NOT_LICENSED
+        elif holder:
+            verdict = contract.LookVerdict.VETOED
         elif request.destructive and world.looks:
             verdict = world.looks.popleft()
         elif (
@@ -359,20 +388,16 @@ class ScriptedTarget:
         until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
         return contract.LookResult(
             verdict=verdict,
-            reason=f"scripted {verdict}",
+            reason=f"scripted {verdict} {holder}".strip(),
             at=clock(),
             observation=world.observation(),
             until=until,
             permitted=world.permitted or not request.destructive,
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,
+            workload=self._standing() if request.counts else None,
         )
 
-    async def take_lease(self, request: contract.NodeLeaseRequest) -> contract.NodeLeaseResult:
-        world = self.world
-        world.leased.append(timedelta(seconds=request.seconds))
-        return contract.NodeLeaseResult(held=not world.lease_holder, holder=world.lease_holder, until=world.lease_until)
-
-    async def release_lease(self, request: contract.NodeLeaseRequest) -> None:
+    async def release_lease(self, request: contract.ReleaseRequest) -> None:
         await self.world.act("release-lease")
         self.world.released.append(request.adopted)
         await self._hear_along(request.news)
@@ -412,14 +437,16 @@ class ScriptedTarget:
             world.answers_given.append(request.answer.stage)
         return contract.AnswerResult(withdrawn=world.withdrawn)
 
-    async def mark_unschedulable(self, request: contract.ActRequest) -> contract.ActResult:
-        world = self.world
+    async def mark_unschedulable(self, request: contract.CordonRequest) -> contract.ActResult:
+        world, seen = self.world, await self.looks(request.look)
+        if seen.verdict is not contract.LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         await world.act("cordon")
         changed, world.cordoned = not world.cordoned, True
         if changed and world.mark is not None:
             world.mark = replace(world.mark, cordoned=True)
-        await self._hear_along(request.news)
-        return contract.ActResult(changed=changed, detail="cordoned", added=world.mark.added if world.mark is not None else None)
+        added = world.mark.added if world.mark is not None else None
+        return contract.ActResult(changed=changed, detail="cordoned", added=added, look=seen)
 
     async def note_path(self, request: contract.PathRequest) -> contract.ActResult:
         world = self.world
@@ -431,12 +458,15 @@ class ScriptedTarget:
         return contract.ActResult(changed=True, detail="noted")
 
     async def taint(self, request: contract.TaintRequest) -> contract.ActResult:
-        world, taint = self.world, spelled(request.taint)
+        world, taint, seen = self.world, spelled(request.taint), await self.looks(request.look)
+        if seen.verdict is not contract.LookVerdict.GO:
+            return contract.ActResult(changed=False, detail=seen.reason, look=seen)
         await world.act(f"taint {request.taint.key}")
         changed = world.mark is not None and taint not in world.mark.taints
         if world.mark is not None:
             world.mark = replace(world.mark, taints=tuple(dict.fromkeys((*world.mark.taints, taint))))
-        return contract.ActResult(changed=changed, detail="tainted", added=world.mark.added if world.mark is not None else None)
+        added = world.mark.added if world.mark is not None else None
+        return contract.ActResult(changed=changed, detail="tainted", added=added, look=seen)
 
     async def drain(self, request: contract.DrainRequest) -> contract.DrainResult:
         await self.world.act("drain")
@@ -464,7 +494,7 @@ class ScriptedTarget:
         await world.act("taint")
         world.tainted = True
         world.pods = world.pods if world.pods_stay else 0
-        return contract.ActResult(changed=True, detail="tainted")
+        return contract.ActResult(changed=True, detail="tainted", left=self._standing())
 
     async def delete_workload(self, request: contract.FreeRequest) -> contract.FreeResult:
         world = self.world
@@ -526,6 +556,9 @@ class ScriptedTarget:
         return contract.FreeResult(deleted_pods=deleted, left=contract.Workload(pods=world.pods, attachments=0))
 
     async def read_workload(self, request: contract.ActRequest) -> contract.Workload:
+        return self._standing()
+
+    def _standing(self) -> contract.Workload:
         names = tuple(f"pod-{number}" for number in range(self.world.pods))
         limit = self.world.per_minute
         return contract.Workload(pods=self.world.pods, attachments=0, names=names, workloads=names, per_minute=limit)
@@ -534,10 +567,10 @@ class ScriptedTarget:
         await self.world.act("untaint")
         if self.world.untaint_errors:
             raise self.world.untaint_errors.popleft()
-        if not (self.world.marked or request.ours):
-            return contract.ActResult(changed=False, detail="left alone: the node is held by nobody")
-        self.world.tainted = False
-        return contract.ActResult(changed=True, detail="untainted")
+        changed = bool(self.world.marked or request.ours)
+        self.world.tainted = self.world.tainted and not changed
+        seen = await self.looks(request.look) if request.look is not None else None
+        return contract.ActResult(changed=changed, detail="untainted" if changed else "left alone", look=seen)
 
     async def read_power(self, request: contract.PowerRequest) -> Reading:
         world = self.world

@@ -19,7 +19,8 @@ from activities.contracts.target import (
     ActResult,
     FreeingActivities,
     IsolationActivities,
-    NodeLeaseRequest,
+    LookRequest,
+    ReleaseRequest,
     RestoreRequest,
     TargetActivities,
     UntaintRequest,
@@ -29,12 +30,11 @@ from policy.episode.events import WARNINGS, EventReason
 from policy.episode.messages import Phase
 from policy.episode.permits import Release
 from policy.fence.config import Step
-from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, PassingRefusal, Vetoed, interrupt_for
+from workflows.kit.interrupts import Interrupt, PassingRefusal, interrupt_for
 
 UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
@@ -46,11 +46,9 @@ Activities = TypeVar("Activities")
 class Bookkeeping:
     """Writes in the name of one episode on its one node."""
 
-    def __init__(self, episode: Episode, *, delegate: str = "", machine: ObjectRef | None = None, machine_uid: str = "") -> None:
-        """delegate: who holds the node's lease on our behalf, since he asked us to act; "" for nobody. machine: on which the
-        story is told as well."""
+    def __init__(self, episode: Episode, *, machine: ObjectRef | None = None, machine_uid: str = "") -> None:
+        """machine: on which the story is told as well."""
         self._episode = episode
-        self._delegate = delegate
         self._machine = (machine, machine_uid) if machine is not None else (None, "")
 
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
@@ -68,15 +66,13 @@ class Bookkeeping:
         self._episode.learns_of(result.added)
         return result
 
-    async def untaint(self, *, ours: bool = False) -> ActResult:
-        """Remove our out-of-service taint. ours: see UntaintRequest. Raises Vetoed where another episode calls it its own."""
-        request = UntaintRequest(target=self._episode.target, ours=ours, not_after=workflow.now() + options.WRITE_WINDOW)
-        try:
-            return await workflow.execute_activity_method(
-                FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
-            )
-        except ActivityError as error:
-            raise interrupt_for(error, "the out-of-service taint can't be removed") from error
+    async def untaint(self, *, ours: bool = False, look: LookRequest | None = None) -> ActResult:
+        """Remove our out-of-service taint. ours, look: see UntaintRequest. Raises ActivityError."""
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = UntaintRequest(target=self._episode.target, ours=ours, look=look, not_after=not_after)
+        return await workflow.execute_activity_method(
+            FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
+        )
 
     async def mark_again(self) -> bool:
         """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
@@ -86,33 +82,13 @@ class Bookkeeping:
             self._episode.note("mark", "again", result.detail)
         return result.changed
 
-    async def take_node_lease(self, *, theirs_matters: bool) -> None:
-        """Cover the step in hand with the medik8s node lease: for as long as it has left, and not for less than one without a
-        time-out. Somebody else's vetoes only while we have touched nothing."""
-        now, ends = workflow.now(), self._episode.rung_until
-        left = max(ends - now, DEFAULT_TIMEOUT) if ends is not None else None
-        request = NodeLeaseRequest(
-            target=self._episode.target,
-            seconds=int(lease_duration(left).total_seconds()),
-            not_after=now + options.WRITE_WINDOW,
-        )
-        try:
-            result = await workflow.execute_activity_method(
-                TargetActivities.take_lease, request, **self._writing("takes the node's maintenance lease")
-            )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node lease can't be taken") from error
-        if not result.held and theirs_matters and result.holder != self._delegate:
-            self._episode.vetoed_until = result.until
-            raise Vetoed(f"the node lease is held by {result.holder}")
-
     async def release_node_lease(self) -> None:
         """Give the node lease back; one that can't be given back lapses by itself."""
 
         async def release(news: News | None) -> None:
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
-                NodeLeaseRequest(target=self._episode.target, adopted=self._episode.adopted, news=news),
+                ReleaseRequest(target=self._episode.target, adopted=self._episode.adopted, news=news),
                 **self._writing("recovery: gives the node's maintenance lease back"),
             )
 

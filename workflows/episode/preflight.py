@@ -5,7 +5,7 @@ What is looked at is `activities/cluster/live/looks.py`; here the answer becomes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -13,8 +13,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.news import News
-from activities.contracts.target import Configured, LookRequest, LookResult, LookVerdict, TargetActivities
+from activities.contracts.target import ActResult, Configured, LookRequest, LookResult, LookVerdict, TargetActivities, Workload
 from policy.episode.needs import Need, NeedKind
+from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options
@@ -48,6 +49,22 @@ class PowerOnLicence:
 
     until: datetime
     endpoints: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenDown:
+    """Whether the need is provably gone, and what stands against the node."""
+
+    need_gone: bool
+    workload: Workload | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Along:
+    """An act that makes the look itself. what: it is about, in people's words."""
+
+    carry_out: Callable[[LookRequest], Awaitable[LookResult]]
+    what: str
 
 
 class Preflight:
@@ -107,24 +124,41 @@ class Preflight:
             progress.deadline += workflow.now() - progress.held_since
         progress.held_since = None
 
-    async def before_destruction(self, *, removes: bool = False) -> datetime:
+    async def before_destruction(self, *, removes: bool = False, leased: bool = False) -> datetime:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
 
         Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
         the act may begin, counted from before the look: all of us may stand still in between (S20, S45).
-        removes: see LookRequest.
+        removes: see LookRequest. leased: the node's lease is taken for the step in hand.
         """
         with self._episode.undertaking("the last look") as under:
-            return await self._until_it_says_go(under, removes=removes)
+            return await self._until_it_says_go(under, removes=removes, leased=leased)
 
-    async def _until_it_says_go(self, under: Undertaking, *, removes: bool) -> datetime:
+    async def licensed(self, act: Callable[[LookRequest], Awaitable[ActResult]], what: str) -> ActResult:
+        """The last look and, where all says go, a write of our own moments after it: one activity, which `act` has carried out.
+        what: it is about, in people's words. Raises the interrupt."""
+        done: list[ActResult] = []
+
+        async def carry_out(request: LookRequest) -> LookResult:
+            done[:] = [await act(request)]
+            return seen_with(done[0])
+
+        with self._episode.undertaking("the last look") as under:
+            await self._until_it_says_go(under, along=Along(carry_out=carry_out, what=what))
+        return done[0]
+
+    async def _until_it_says_go(
+        self, under: Undertaking, *, removes: bool = False, leased: bool = False, along: Along | None = None
+    ) -> datetime:
         while True:
             await self.may_go_on()
             licensed_until = workflow.now() + options.ACT_WINDOW
-            result = await self._look(destructive=True, need_matters=True, removes=removes)
+            result = await self._look(destructive=True, need_matters=True, removes=removes, leased=leased, along=along)
             self._episode.note("last-look", result.verdict.value, result.reason)
             patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
             match result.verdict:
+                case LookVerdict.GO if along is not None:
+                    return licensed_until  # and the act is done
                 case LookVerdict.GO:
                     unheard = self._episode.abort_asked is not None or self._episode.held is not None
                     if not unheard and workflow.now() < licensed_until:
@@ -172,16 +206,22 @@ class Preflight:
         off: it stays so until a person resumes (S21, S38). What can't be seen is looked at again. Answers until when the act may
         begin, as `before_destruction` does. Raises TooSlow where looks take longer than that.
         """
-        return (await self._before_giving_back(devices=False)).until
+        return (await self._before_giving_back()).until
 
-    async def before_power_on(self) -> PowerOnLicence:
-        """The same, and which devices are configured now: one that is not may feed another machine (S9)."""
-        return await self._before_giving_back(devices=True)
+    async def before_power_on(self, untaint: Callable[[LookRequest], Awaitable[ActResult]]) -> PowerOnLicence:
+        """The same, the node's lease being taken, and which devices are configured now: one that is not may feed another machine
+        (S9). untaint: has the look carried out by the activity that takes our out-of-service taint off before (S32)."""
 
-    async def _before_giving_back(self, *, devices: bool) -> PowerOnLicence:
+        async def carry_out(request: LookRequest) -> LookResult:
+            return seen_with(await untaint(request))
+
+        return await self._before_giving_back(Along(carry_out=carry_out, what="the out-of-service taint can't be removed"))
+
+    async def _before_giving_back(self, along: Along | None = None) -> PowerOnLicence:
+        on = along is not None
         for _ in range(SLOW_LOOKS):
             licensed_until = workflow.now() + options.ACT_WINDOW
-            result = await self._look(destructive=False, need_matters=False, devices=devices)
+            result = await self._look(destructive=False, need_matters=False, devices=on, leased=on, along=along)
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
@@ -216,15 +256,15 @@ class Preflight:
             return False
         return result.verdict is LookVerdict.NEED_GONE
 
-    async def before_freeing(self, *, still_up: Callable[[], bool]) -> bool | None:
-        """Whether the need is provably gone before what ran on the machine is freed. None: that says nothing yet, since the node
-        is seen up, or could not be looked at.
+    async def before_freeing(self, *, still_up: Callable[[], bool]) -> SeenDown | None:
+        """What is seen before what ran on the machine is freed. None: that says nothing yet, since the node is seen up, or could
+        not be looked at.
 
         Raises TargetChanged where it is another machine by now, or where another device is configured for it: what the pinned one
         says is no proof then (S9); Unlicensed where that can't be seen.
         """
         try:
-            result = await self._look(destructive=False, need_matters=True, frees=True)
+            result = await self._look(destructive=False, need_matters=True, counts=True)
         except Interrupt as interrupt:
             self._episode.note("look", "failed", interrupt.reason)
             return None
@@ -234,7 +274,7 @@ class Preflight:
             raise TargetChanged(result.reason)
         if result.verdict is LookVerdict.NOT_LICENSED:
             raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
-        return result.verdict is LookVerdict.NEED_GONE
+        return SeenDown(need_gone=result.verdict is LookVerdict.NEED_GONE, workload=result.workload)
 
     async def refresh(self) -> bool:
         """See the node as it is now. False: it could not be read, and what is known of it is hearsay."""
@@ -265,7 +305,15 @@ class Preflight:
                 await self._episode.rest(CLEAN_UP_PAUSE, "until the node can be looked at")
 
     async def _look(
-        self, *, destructive: bool, need_matters: bool, removes: bool = False, frees: bool = False, devices: bool = False
+        self,
+        *,
+        destructive: bool,
+        need_matters: bool,
+        removes: bool = False,
+        counts: bool = False,
+        devices: bool = False,
+        leased: bool = False,
+        along: Along | None = None,
     ) -> LookResult:
         request = LookRequest(
             target=self._episode.target,
@@ -274,15 +322,31 @@ class Preflight:
             destructive=destructive,
             need_matters=need_matters,
             removes=removes,
-            configured=self._configured if destructive or frees or devices else None,
+            configured=self._configured if destructive or counts or devices else None,
+            lease=self._lease_duration() if leased else None,
+            not_after=workflow.now() + options.WRITE_WINDOW if leased else None,
+            counts=counts,
         )
-        config = options.cluster_read(self._episode.target.cluster)
-        config["summary"] = f"{self._episode.step}: looks at the node"
 
         async def look(news: News | None) -> LookResult:
+            if along is not None:
+                return await along.carry_out(replace(request, news=news))
+            config = options.cluster_read(self._episode.cluster) | {"summary": f"{self._episode.step}: looks at the node"}
             return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
 
         try:
             return await self._episode.look(lambda: self._episode.publisher.along(look))
         except ActivityError as error:
-            raise interrupt_for(error, "the node can't be looked at") from error
+            raise interrupt_for(error, along.what if along is not None else "the node can't be looked at") from error
+
+    def _lease_duration(self) -> timedelta:
+        """For as long as the step in hand has left, and not for less than one without a time-out."""
+        ends = self._episode.rung_until
+        return lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
+
+
+def seen_with(result: ActResult) -> LookResult:
+    """What an act has seen that looks before it writes."""
+    if result.look is None:
+        raise RuntimeError(f"expected an act that looks first, got only: {result.detail}")
+    return result.look

@@ -98,7 +98,7 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
     """The parts over what is known of the pinned node. configured: see `Preflight`."""
     plan, need = progress.pin.plan, progress.pin.need
     preflight = Preflight(episode, need, fencing=progress, configured=configured)
-    desk = Bookkeeping(episode, delegate=need.delegate)
+    desk = Bookkeeping(episode)
     power = PowerSequence(episode, plan, progress.power)
     freeing = FreeingSequence(episode, plan, desk, power, preflight, progress=progress.freeing)
 

@@ -63,8 +63,7 @@ class CrashDump:
         """Whether nothing is left to be freed."""
         case = self._case
         self._episode.enter(doing="frees the workloads of a kernel that is dead")
-        await case.desk.take_node_lease(theirs_matters=self._episode.kernel_dead is None)
-        await case.preflight.before_destruction()
+        await case.preflight.before_destruction(leased=True)
         asked_at = workflow.now()  # by our clock the message is no younger than it was then
         reading = await self._reading()
         await case.preflight.may_go_on()

@@ -13,10 +13,12 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import (
     ActRequest,
+    ActResult,
     FreeDumpingRequest,
     FreeingActivities,
     FreeRequest,
     FreeResult,
+    LookRequest,
     Workload,
 )
 from activities.errors import ErrorType, error_message, error_type
@@ -32,7 +34,7 @@ from workflows.episode.state import FreeingProgress
 from workflows.fencing.devices import longer
 from workflows.fencing.power import PowerSequence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, TooSlow, interrupt_for, never_began
+from workflows.kit.interrupts import Interrupt, TooSlow, interrupt_for, never_began, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -56,6 +58,7 @@ class FreeingSequence:
         self._power = power
         self._preflight = preflight
         self._progress = progress
+        self._counted: Workload | None = None
         self._pacing = Pacing(episode, Step.POWER_MANAGEMENT, progress.pacing)
 
     @property
@@ -121,6 +124,10 @@ class FreeingSequence:
         """What still stands against the node, in words to end a sentence with."""
         return f"; {self.left_over}" if self.left_over else ""
 
+    def hear(self, workload: Workload | None) -> None:
+        """What was just seen to stand against the node, so that it need not be looked at again."""
+        self._counted = workload
+
     def drop(self, why: str) -> None:
         """Free nothing: the licence ended before anything began (S6)."""
         self._progress.done = True
@@ -144,7 +151,7 @@ class FreeingSequence:
                 raise
 
     async def _free(self, choice: Freeing, deadline: datetime) -> None:
-        left = await self._left()
+        left, self._counted = self._counted or await self._left(), None
         if self._progress.pods_before is None:
             self._progress.pods_before = left.pods
         self._episode.workloads = left.workloads or self._episode.workloads
@@ -156,10 +163,10 @@ class FreeingSequence:
             if choice is Freeing.DELETION:
                 left = await self._delete(left)
             elif not self._progress.tainted:
-                if not await self._taint():
+                if (standing := await self._taint()) is None:
                     choice = Freeing.DELETION
                     continue
-                left = await self._left()
+                left = standing
             else:
                 await self._require_still_off()
                 left = await self._left()
@@ -208,8 +215,9 @@ class FreeingSequence:
         if self.may_be_tainted:
             try:
                 await self.untaint()
-            except Interrupt as interrupt:
-                self._episode.note("untaint-out-of-service", "failed", interrupt.reason)
+            except ActivityError as error:
+                failed = told_of("the out-of-service taint can't be removed", error)
+                self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:
         """A hold is a person who is waited for."""
@@ -217,16 +225,17 @@ class FreeingSequence:
             await self.pause()
         await self._episode.wait_while_held()
 
-    async def untaint(self) -> None:
+    async def untaint(self, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we
-        have done ourselves: a mark may be removed by hand."""
+        have done ourselves: a mark may be removed by hand. look: made afterwards. Raises ActivityError."""
         self._episode.enter(doing="removes the out-of-service taint")
-        result = await self._desk.untaint(ours=self.may_be_tainted)
+        result = await self._desk.untaint(ours=self.may_be_tainted, look=look)
         self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
+        return result
 
-    async def _taint(self) -> bool:
-        """False: there is no Node to taint any more, only what is left of its workload (S9)."""
+    async def _taint(self) -> Workload | None:
+        """Answers what is left. None: there is no Node to taint any more, only what is left of its workload (S9)."""
         request = await self._licence()
         before, self._progress.began = self.began, True
         perhaps, self._progress.may_be_tainted = self.may_be_tainted, True
@@ -243,12 +252,12 @@ class FreeingSequence:
             self._progress.began = before or not never_began(error)
             if error_type(error) is ErrorType.NOT_FOUND:
                 self._episode.note("taint-out-of-service", "not there", error_message(error))
-                return False
+                return None
             raise interrupt_for(error, "the out-of-service taint can't be set") from error
         self._progress.tainted = True
         self._progress.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
         self._episode.note("taint-out-of-service", "ok", result.detail)
-        return True
+        return result.left or await self._left()
 
     async def _delete(self, left: Workload) -> Workload:
         request = await self._pacing.bounded(await self._licence(), left)

@@ -15,10 +15,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import (
+    ActResult,
+    CordonRequest,
     FreeCutRequest,
     FreeingActivities,
     FreeResult,
     IsolationActivities,
+    LookRequest,
     TaintRequest,
     Workload,
 )
@@ -155,8 +158,15 @@ class IsolationSequence:
 
     async def _cordon(self) -> None:
         self._episode.enter(doing="marks the node unschedulable")
-        await self._preflight.before_destruction()
-        result = await self._desk.write(IsolationActivities.mark_unschedulable, "isolation: marks the node unschedulable")
+        what = "isolation: marks the node unschedulable"
+
+        async def cordon(look: LookRequest) -> ActResult:
+            request = CordonRequest(look=look, not_after=workflow.now() + options.WRITE_WINDOW)
+            config = options.cluster_write(self._episode.cluster) | {"summary": what}
+            return await workflow.execute_activity_method(IsolationActivities.mark_unschedulable, request, **config)
+
+        result = await self._preflight.licensed(cordon, what)
+        self._episode.learns_of(result.added)
         self._episode.note("mark-unschedulable", "ok", result.detail)
         self._desk.tell(EventReason.NODE_ISOLATED, self._episode.reason)
 
@@ -166,16 +176,13 @@ class IsolationSequence:
             value=method.parameters.get("value", ""),
             effect=method.parameters.get("effect", "NoSchedule"),
         )
-        await self._preflight.before_destruction()
-        request = TaintRequest(target=self._episode.target, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
-        try:
-            result = await workflow.execute_activity_method(
-                IsolationActivities.taint,
-                request,
-                **(options.cluster_write(self._episode.cluster) | {"summary": f"isolation: taints the node {taint.key}"}),
-            )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node can't be tainted") from error
+
+        async def add(look: LookRequest) -> ActResult:
+            request = TaintRequest(look=look, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
+            config = options.cluster_write(self._episode.cluster) | {"summary": f"isolation: taints the node {taint.key}"}
+            return await workflow.execute_activity_method(IsolationActivities.taint, request, **config)
+
+        result = await self._preflight.licensed(add, "the node can't be tainted")
         self._episode.learns_of(result.added)
         self._episode.note("taint", "ok", result.detail)
 
@@ -198,8 +205,7 @@ class IsolationSequence:
         return seen is not None and seen.ready
 
     async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
-        await self._desk.take_node_lease(theirs_matters=not self._paths.touched)
-        look, patience = self._preflight.before_destruction, method.timeout or self._plan.off_timeout
+        look, patience = partial(self._preflight.before_destruction, leased=True), method.timeout or self._plan.off_timeout
         if method.only is not None:
             proof = await self._volumes.detach_chosen(device, method.only, look, patience)
         else:

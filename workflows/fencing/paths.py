@@ -79,10 +79,9 @@ class Paths:
         """One try; what an earlier one may have done was waited out."""
         ended = self._cut.get(device.endpoint)
         if ended is None:
-            await self._desk.take_node_lease(theirs_matters=not self.touched)
             await self._note(device, device.endpoint, cut=True)
             self._cut[device.endpoint] = None
-            licensed_until = await self._preflight.before_destruction()
+            licensed_until = await self._preflight.before_destruction(leased=True)
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
             commanded = await self._devices.command_off(device, licensed_until)
             if commanded.failed is not None:
@@ -114,10 +113,9 @@ class Paths:
 
     async def quarantine(self, device: PowerDevice) -> None:
         """Put a cloud machine behind one security group. It licenses nothing: connections that are open live on."""
-        await self._desk.take_node_lease(theirs_matters=not self.touched)
         await self._note(device, device.endpoint + QUARANTINE, cut=True)
         self._cut[device.endpoint + QUARANTINE] = None
-        await self._quarantines.apply(device, await self._preflight.before_destruction())
+        await self._quarantines.apply(device, await self._preflight.before_destruction(leased=True))
         self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
 
     # Giving back ----------------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ class PowerManagement:
     async def try_off(self) -> None:
         """Whatever an earlier try may have done is waited out and read before anything is sent."""
         if not await self._power.already_off() and not self.take_word():
-            await self._desk.take_node_lease(theirs_matters=not self._case.touched)
             await self._power.switch_off(self._last_look_before_off)
             self._desk.tell(EventReason.NODE_POWERED_OFF, "off is proven")
         self._desk.note_off(workflow.now())
@@ -85,8 +84,6 @@ class PowerManagement:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
         await self._freeing.wait_while_held()
         self._heed_an_abort()
-        await self._desk.take_node_lease(theirs_matters=False)
-        await self._freeing.untaint()
         self._desk.note_off(None)
         await self._power.turn_on(self._last_look_before_on)
 
@@ -127,8 +124,10 @@ class PowerManagement:
         if self._preflight.deadline is not None:
             deadline = min(deadline, self._preflight.deadline)
         self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
-        while not (await self._preflight.refresh() and self._pinned_node.is_back()):
-            if not self._plan.levels and await self._preflight.need_is_gone():
+        on_since = self._power.powered_on_at
+        just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
+        while just_on or not (await self._preflight.refresh() and self._pinned_node.is_back()):
+            if not just_on and not self._plan.levels and await self._preflight.need_is_gone():
                 raise NeedGone("the node is well again, though nobody restarted it")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
@@ -138,6 +137,7 @@ class PowerManagement:
                 waited = format_duration(self._plan.boot_timeout)
                 raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
+            just_on = False
 
     async def was_switched_off(self) -> bool:
         """Whether an off of an earlier round of the flow turns out to be proven: then only the rest is to be done (S5)."""
@@ -162,12 +162,12 @@ class PowerManagement:
         return True
 
     async def _last_look_before_off(self) -> datetime:
-        licensed_until = await self._preflight.before_destruction()
+        licensed_until = await self._preflight.before_destruction(leased=True)
         self._pinned_node.pin_boot()
         return licensed_until
 
     async def _last_look_before_on(self) -> PowerOnLicence:
-        licence = await self._preflight.before_power_on()
+        licence = await self._preflight.before_power_on(self._freeing.untaint)
         if self._power.powered_on_at is None:
             self._pinned_node.remember_boot()
         self._heed_an_abort()
@@ -178,14 +178,15 @@ class PowerManagement:
         the one we switched off, and nothing of it is freed. Whether the need is gone, as the same look has it."""
         with self._episode.undertaking("sees the node down") as under:
             deadline = under.began + self._plan.free_timeout
-            while (gone := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
+            while (seen := await self._preflight.before_freeing(still_up=self._pinned_node.says_ready)) is None:
                 if workflow.now() >= deadline:
                     if not self._pinned_node.says_ready():
                         raise StepFailed("the node can't be looked at")
                     raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
                 self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
                 await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
-        return gone
+        self._freeing.hear(seen.workload)
+        return seen.need_gone
 
     async def _require_still_off(self) -> datetime:
         """Answers until when what needs the proof may begin."""

@@ -21,7 +21,7 @@ from typing import Protocol
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import Configured, PinResult, TargetActivities
+from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from activities.errors import error_message
 from policy.episode.events import EventReason
 from policy.episode.fencing import power_due
@@ -276,7 +276,8 @@ class FencingStory:
                     return refused
                 await case.pin_anew()
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
-            await case.tries.carry_out(Step.ISOLATION, self._mark)
+            if case.progress.pin.added is None:
+                await case.tries.carry_out(Step.ISOLATION, self._mark)
             await case.tries.carry_out(Step.ISOLATION, case.answering.begin)
         except Interrupt as interrupt:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
@@ -344,10 +345,17 @@ class FencingStory:
         return True
 
     async def _pin(self) -> PinResult:
-        asked_for = self._request.node_uid if self._case is None else ""  # later the story judges
+        """Whom it is about. An episode that has its permit marks the node with it; a ladder has marked it before its steps."""
+        first, need = self._case is None, self._request.need
+        marks = first and not self._is_a_step and self.episode.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
+        asked_for = self._request.node_uid if first else ""  # later the story judges
         return await workflow.execute_activity_method(
             TargetActivities.pin,
-            replace(self._request, incident=self.episode.incident, node_uid=asked_for),
+            PinRequest(
+                wanted=replace(self._request, incident=self.episode.incident, node_uid=asked_for),
+                marks_as=self.episode.run_id if marks else "",
+                not_after=workflow.now() + options.WRITE_WINDOW,
+            ),
             **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
         )
 
@@ -360,6 +368,7 @@ class FencingStory:
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
         episode.observation, episode.pinned = pin.observation, pin.pinned
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason)
+        episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
             episode.note("plan", "warning", warning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -23,11 +24,17 @@ class NewHistory(Exception):  # noqa: N818 - no error, a change of paper
         self.request: Any = request
 
 
-def roll_is_due() -> bool:
-    """Whether a long hold is to move to the current version of the worker, or to a new history."""
+LONG_REST = timedelta(minutes=5)
+"""An episode that rests for less is at work, and ends on the version of the worker that it is on."""
+
+
+def roll_is_due(rest: timedelta | None = None) -> bool:
+    """Whether a rest is to be had in a new history, since this one is long, or, where it is a long one, on the version of the
+    worker that is current by now. rest: how long, None for without end."""
     info = workflow.info()
-    grown = info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT
-    return grown or info.is_target_worker_deployment_version_changed()
+    if info.is_continue_as_new_suggested() or info.get_current_history_length() >= HISTORY_LIMIT:
+        return True
+    return (rest is None or rest >= LONG_REST) and info.is_target_worker_deployment_version_changed()
 
 
 def go_on_as(kind: Kind, request: object, *, incident: str) -> NoReturn:

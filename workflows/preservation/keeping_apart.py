@@ -19,7 +19,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
-from activities.contracts.target import Configured, PinResult, TargetActivities
+from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
@@ -151,7 +151,11 @@ class KeepingApart:
         try:
             pin: PinResult = await workflow.execute_activity_method(
                 TargetActivities.pin,
-                FencingInput(cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=NEED),
+                PinRequest(
+                    wanted=FencingInput(
+                        cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=NEED
+                    )
+                ),
                 **(options.cluster_read(self._episode.cluster) | {"summary": f"isolation: pins {self._episode.node}"}),
             )
         except ActivityError as error:

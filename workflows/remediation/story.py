@@ -279,7 +279,7 @@ class RemediationStory:
 
     def _open(self, progress: LadderProgress) -> None:
         episode, pin = self.episode, progress.pin
-        desk = Bookkeeping(episode, delegate=pin.need.delegate, machine=pin.machine, machine_uid=pin.machine_uid)
+        desk = Bookkeeping(episode, machine=pin.machine, machine_uid=pin.machine_uid)
         self._adoption = Adoption(episode, desk)
         self.target = RemediationTarget(episode=episode, progress=progress, preflight=Preflight(episode, pin.need), desk=desk)
         self._steps = []

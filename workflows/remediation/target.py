@@ -132,11 +132,9 @@ class RemediationTarget:
         `LookRequest`. Raises the interrupt of the look, or whatever `send` raises. That it was done is the caller's to say
         (`tried`); here that it may have been, for all that its answer tells.
         """
-        if covered and self.has_node:
-            await self.desk.take_node_lease(theirs_matters=True)
         await self.remember()
         try:
-            licensed_until = await self.preflight.before_destruction(removes=removes)
+            licensed_until = await self.preflight.before_destruction(removes=removes, leased=covered and self.has_node)
         except Interrupt:
             await self.forget()
             raise

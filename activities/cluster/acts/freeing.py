@@ -127,7 +127,8 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             told = f"{await self._in_rows(request, driven_out, self._delete_pod)} pods deleted"
         except ApplicationError as error:
             told = f"pods are left to Kubernetes' garbage collector: {error.message}"
-        return replace(tainted, detail=f"{tainted.detail}; {told}")
+        left = await standing_workload(self._connection, target.pinned.node, self._source)
+        return replace(tainted, detail=f"{tainted.detail}; {told}", left=left)
 
     @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
@@ -232,12 +233,12 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     async def read_workload(self, request: ActRequest) -> Workload:
         """Read and count; by the node's name, so that it answers for a Node that is gone as well."""
         require_cluster(request.target.cluster, self._cluster)
-        standing = await read_standing(self._connection, request.target.pinned.node)
-        return replace(await count(self._connection, standing, OUR_TAINT), per_minute=await self._limit())
+        return await standing_workload(self._connection, request.target.pinned.node, self._source)
 
     @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
-        """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof."""
+        """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof. The look comes last, so that what
+        it sees is moments old when power comes on."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
 
@@ -254,9 +255,10 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             return Edit(detail="removed our out-of-service taint", operations=operations)
 
         try:
-            return await edit_node(self._connection, target.pinned.node, decide)
+            result = await edit_node(self._connection, target.pinned.node, decide)
         except ObjectNotFound:
-            return ActResult(changed=False, detail="the Node is gone, and the taint with it")
+            result = ActResult(changed=False, detail="the Node is gone, and the taint with it")
+        return result if request.look is None else replace(result, look=await self._look(request.look))
 
     async def _require_licence(self, request: FreeRequest) -> int | None:
         """What does not depend on the node: whom we are, the time, the proof, the cluster Lease. Answers how many pods may be
@@ -300,15 +302,6 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         seen = Seen(node=node.view if node is not None else None, cluster_lease=problem, policies=policies)
         require_leave(seen, Operation.FREE, self._clock())
         return policies.pods_per_minute
-
-    async def _limit(self) -> int | None:
-        """How many pods may be freed in a minute, for who only reads: policies that can't be used hold up the act."""
-        try:
-            return (await live_policies(self._connection, self._source)).pods_per_minute
-        except ApplicationError as error:
-            if error_type(error) is not ErrorType.NOT_LICENSED:
-                raise
-            return None
 
     def _require_time(self, request: Consequence) -> None:
         in_time(request.not_after, self._clock(), f"freeing Node/{request.target.pinned.node}")
@@ -375,6 +368,18 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         except (ObjectNotFound, ObjectConflict):
             return False
         return True
+
+
+async def standing_workload(connection: ClusterConnection, node: str, source: PolicySource) -> Workload:
+    """What stands against a node of that name, and how many pods of it may be freed in a minute. Policies that can't be used hold
+    up the act, not whoever only reads."""
+    try:
+        limit = (await live_policies(connection, source)).pods_per_minute
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.NOT_LICENSED:
+            raise
+        limit = None
+    return replace(await count(connection, await read_standing(connection, node), OUR_TAINT), per_minute=limit)
 
 
 def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> list[Pod]:

@@ -4,6 +4,7 @@ The cordon and the note "this cordon is ours" go in one patch, and so do their r
 origin behind; taints likewise. Evicting its pods is `drain.py`, freeing the workload of a node that is off `freeing.py`.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -34,11 +35,14 @@ from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import claim, is_ours, owner, require_held, require_pinned, spelled, write_mark
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
-    ActRequest,
     ActResult,
+    CordonRequest,
     DrainRequest,
     DrainResult,
     IsolationActivities,
+    LookRequest,
+    LookResult,
+    LookVerdict,
     PathRequest,
     RestoreRequest,
     TaintRequest,
@@ -68,6 +72,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         self,
         cluster: str,
         connection: ClusterConnection,
+        look: Callable[[LookRequest], Awaitable[LookResult]],
         *,
         machines: ClusterConnection | None = None,
         own_node: str = "",
@@ -75,11 +80,13 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         source: PolicySource = DEFAULT_SOURCE,
         fences: NodeFences | None = None,
     ) -> None:
+        """look: the last look at this cluster (`looks.py`)."""
         super().__init__(cluster, connection, machines=machines, own_node=own_node, clock=clock, source=source)
+        self._look = look
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=clock)
 
     @activity.defn(name="isolation.mark-unschedulable")
-    async def mark_unschedulable(self, request: ActRequest) -> ActResult:
+    async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
         """Cordon, unless somebody else had."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
@@ -94,9 +101,14 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark), *cordon()), mark=mark)
 
-        result = await edit_node(self._connection, target.pinned.node, decide)
-        await self._teller.along(target, request.news)
-        return result
+        return await self._licensed(request.look, decide)
+
+    async def _licensed(self, request: LookRequest, decide: Callable[[LiveNode], Edit]) -> ActResult:
+        """One edit of the Node, milliseconds after a look that says go (S20)."""
+        seen = await self._look(request)
+        if seen.verdict is not LookVerdict.GO:
+            return ActResult(changed=False, detail=seen.reason, look=seen)
+        return replace(await edit_node(self._connection, request.target.pinned.node, decide), look=seen)
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:
@@ -151,7 +163,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             operations = (*write_mark(node, mark), *append_taint(node, taint))
             return Edit(detail=f"tainted {spelled(taint)}", operations=operations, mark=mark)
 
-        return await edit_node(self._connection, target.pinned.node, decide)
+        return await self._licensed(request.look, decide)
 
     @activity.defn(name="isolation.drain")
     async def drain(self, request: DrainRequest) -> DrainResult:

@@ -6,15 +6,18 @@ Each activity is a few lines here and an idea of its own beside: the plan in `pl
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
+from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
-from activities.cluster.live.nodelease import release_node_lease, take_node_lease
+from activities.cluster.live.nodelease import release_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.livenode import (
@@ -39,16 +42,18 @@ from activities.contracts.target import (
     AnswerResult,
     LookRequest,
     LookResult,
-    NodeLeaseRequest,
-    NodeLeaseResult,
+    PinRequest,
     PinResult,
+    ReleaseRequest,
+    Target,
     TargetActivities,
     TellRequest,
 )
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.episode.messages import FencingInput
+from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
+from policy.objects.marks import NOTHING_ADDED, Added
 
 
 class ClusterTarget(OfOneCluster, TargetActivities):
@@ -66,78 +71,90 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         source: PolicySource = DEFAULT_SOURCE,
         takeover: bool = False,
     ) -> None:
-        super().__init__(cluster, connection, machines=machines, clock=clock or utc_now)
+        super().__init__(cluster, connection, machines=machines, clock=clock or utc_now, source=source)
         self._fence_namespace = source.namespace
         self._last_look = LastLook(connection, permits, machines=machines, clock=clock, source=source, takeover=takeover)
         self._teller = EpisodeTeller(connection, fences, connection_of=self._connection_of, clock=self._clock)
 
     @activity.defn(name="isolation.pin-target")
-    async def pin(self, request: FencingInput) -> PinResult:
-        """Everything an episode keeps of its target; nothing is written."""
-        require_cluster(request.cluster, self._cluster)
-        node = await read_node(self._connection, request.node)
+    async def pin(self, request: PinRequest) -> PinResult:
+        """Everything an episode keeps of its target; at last our mark, once nothing more can be wrong with it."""
+        wanted = request.wanted
+        require_cluster(wanted.cluster, self._cluster)
+        node = await read_node(self._connection, wanted.node)
         view = node.view
-        if request.node_uid and request.node_uid != view.uid:
+        if wanted.node_uid and wanted.node_uid != view.uid:
             raise failure(
                 ErrorType.TARGET_CHANGED,
-                f"Node/{request.node} is another object now: uid {view.uid}, asked for was {request.node_uid}",
+                f"Node/{wanted.node} is another object now: uid {view.uid}, asked for was {wanted.node_uid}",
             )
         mark = readable_mark(view)
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
-        adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, _this_run())
-        need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, _this_run())
+        need = wanted.need or Need(kind=NeedKind.PERSON, reason=wanted.reason, requester=wanted.requester)
         require_kind(need, kinds_for(activity.info().workflow_type))
         need = await with_live_delegate(self._connection, need, view.name)
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
-        plan = await plan_for(self._connections, view, request.template, planned, namespace=self._fence_namespace)
+        plan = await plan_for(self._connections, view, wanted.template, planned, namespace=self._fence_namespace)
         subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
+        pinned = replace(
+            pinned_of(node),
+            endpoints=plan.endpoints,
+            levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
+            machine_uids=tuple(each.uid for each in subject.machines_of(view)),
+        )
+        at_once = bool(request.marks_as) and not adopted
+        added = await self._marked_at_once(_target_of(request, pinned), request.not_after) if at_once else None
         return PinResult(
-            pinned=replace(
-                pinned_of(node),
-                endpoints=plan.endpoints,
-                levels=tuple(tuple(device.endpoint for device in level) for level in plan.levels),
-                machine_uids=tuple(each.uid for each in subject.machines_of(view)),
-            ),
+            pinned=pinned,
             plan=plan,
             need=need,
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=paths,
             observation=observe(view.name, view),
+            added=added,
         )
 
     @activity.defn(name="isolation.mark")
     async def mark(self, request: ActRequest) -> ActResult:
         """Look and write in one; a second call finds its own mark and writes nothing."""
-        target = request.target
-        require_cluster(target.cluster, self._cluster)
+        require_cluster(request.target.cluster, self._cluster)
+        result = await self._mark(request.target, request.not_after, request.added)
+        await self._teller.along(request.target, request.news)
+        return result
 
+    async def _marked_at_once(self, target: Target, not_after: datetime | None) -> Added | None:
+        """None: the node is not marked, for all that is known. A mark of its own then says why it can't be."""
+        try:
+            return (await self._mark(target, not_after)).added
+        except ApplicationError as error:
+            activity.logger.info("Node/%s is pinned and not marked yet: %s", target.pinned.node, error.message)
+            return None
+
+    async def _mark(self, target: Target, not_after: datetime | None, added: Added = NOTHING_ADDED) -> ActResult:
         def decide(node: LiveNode) -> Edit:
             now = self._clock()
-            in_time(request.not_after, now, f"marking Node/{target.pinned.node}")
-            return mark_edit(node, target, now, request.added)
+            in_time(not_after, now, f"marking Node/{target.pinned.node}")
+            return mark_edit(node, target, now, added)
 
-        result = await edit_node(self._connection, target.pinned.node, decide)
-        await self._teller.along(target, request.news)
-        return result
+        return await edit_node(self._connection, target.pinned.node, decide)
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:
         """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before."""
         require_cluster(request.target.cluster, self._cluster)
-        result, _ = await asyncio.gather(self._last_look.look(request), self._teller.along(request.target, request.news))
-        return result
-
-    @activity.defn(name="target.take-lease")
-    async def take_lease(self, request: NodeLeaseRequest) -> NodeLeaseResult:
-        """Take, renew, or say who has it."""
-        require_cluster(request.target.cluster, self._cluster)
-        return await take_node_lease(self._connection, request, clock=self._clock)
+        result, _, workload = await asyncio.gather(
+            self._last_look.look(request),
+            self._teller.along(request.target, request.news),
+            standing_workload(self._connection, request.target.pinned.node, self._source) if request.counts else _nothing(),
+        )
+        return replace(result, workload=workload)
 
     @activity.defn(name="recovery.release-lease")
-    async def release_lease(self, request: NodeLeaseRequest) -> None:
+    async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request)
@@ -154,6 +171,22 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Look and write in one; an object that is gone is told nothing."""
         require_cluster(request.target.cluster, self._cluster)
         return AnswerResult(withdrawn=await answer(self._connection, request.answer, clock=self._clock))
+
+
+def _target_of(request: PinRequest, pinned: Pinned) -> Target:
+    info = activity.info()
+    return Target(
+        cluster=request.wanted.cluster,
+        pinned=pinned,
+        incident=request.wanted.incident,
+        kind=info.workflow_type or "",
+        workflow_id=info.workflow_id or "",
+        run_id=request.marks_as,
+    )
+
+
+async def _nothing() -> None:
+    return None
 
 
 def _this_run() -> str:

@@ -20,7 +20,7 @@ from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.node_events import events_on_node
 from activities.cluster.live.control_planes import Member, objection_now
 from activities.cluster.live.fence_config import lease_renewed, live_policies
-from activities.cluster.live.nodelease import foreign_lease
+from activities.cluster.live.nodelease import foreign_lease, take_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import find_request, is_another
 from activities.cluster.objects.livenode import Clock, LiveNode, find_node, observe, utc_now
@@ -201,7 +201,7 @@ class LastLook:
                 _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
-                _read("the node's lease", self._foreign_lease(name, now), None, doubts),
+                _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
             ),
@@ -240,8 +240,14 @@ class LastLook:
     async def _node(self, name: str) -> LiveNode | None:
         return None if name.startswith(MACHINE) else await find_node(self._connection, name)
 
-    async def _foreign_lease(self, name: str, now: datetime) -> LeaseView | None:
-        return None if name.startswith(MACHINE) else await foreign_lease(self._connection, name, now)
+    async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
+        """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""
+        target = request.target
+        if target.pinned.node.startswith(MACHINE):
+            return None
+        if request.lease is None:
+            return await foreign_lease(self._connection, target.pinned.node, now)
+        return await take_node_lease(self._connection, target, request.lease, not_after=request.not_after, clock=self._own_clock)
 
     async def _policies(self, request: LookRequest, doubts: list[_Doubt]) -> tuple[FencePolicies, tuple[NodeEvent, ...]]:
         """With the Events on the node where a policy asks for them: unread they may have said that it is to be left alone."""

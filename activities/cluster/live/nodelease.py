@@ -7,14 +7,14 @@ mid-episode. The lease that keeps other scanners out is another one (`leases.py`
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import LeaseView, micro_time, read_lease
 from activities.cluster.api.paths import LEASES, NAMESPACES
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists, ObjectNotFound
 from activities.cluster.objects.livenode import Clock, in_time, utc_now
-from activities.contracts.target import NodeLeaseRequest, NodeLeaseResult
+from activities.contracts.target import ReleaseRequest, Target
 from activities.errors import ErrorType, failure
 from policy.remediation.objects import INCIDENT_ANNOTATION
 
@@ -43,33 +43,40 @@ async def foreign_holder(connection: ClusterConnection, node: str, now: datetime
     return lease.holder if lease is not None else ""
 
 
-async def take_node_lease(connection: ClusterConnection, request: NodeLeaseRequest, *, clock: Clock = utc_now) -> NodeLeaseResult:
-    """Take, renew or take over (once lapsed) the node's lease; say who has it otherwise. One that is taken too late would be held
-    for its whole duration with nobody to give it back."""
-    path = node_lease_path(request.target.pinned.node)
+async def take_node_lease(
+    connection: ClusterConnection,
+    target: Target,
+    duration: timedelta,
+    *,
+    not_after: datetime | None = None,
+    clock: Clock = utc_now,
+) -> LeaseView | None:
+    """Take, renew or take over (once lapsed) the node's lease. Answers the lease of whoever has it otherwise, None where it is
+    ours now. One that is taken too late would be held for its whole duration with nobody to give it back."""
+    path = node_lease_path(target.pinned.node)
     for _ in range(ATTEMPTS):
         try:
             document = await connection.get(path)
         except ObjectNotFound:
             document = None
         now = clock()  # after the reading: the worker may have stood still meanwhile
-        in_time(request.not_after, now, f"taking the lease of Node/{request.target.pinned.node}")
+        in_time(not_after, now, f"taking the lease of Node/{target.pinned.node}")
         if document is None:
-            if await _create(connection, request, now):
-                return NodeLeaseResult(held=True, holder=IDENTITY)
+            if await _create(connection, target, duration, now):
+                return None
             continue
         lease = read_lease(document)
         if lease.holder != IDENTITY and lease.live(now):
-            return NodeLeaseResult(held=False, holder=lease.holder, until=lease.until)
+            return lease
         try:
-            await connection.replace(path, _taken(document, lease, request, now))
+            await connection.replace(path, _taken(document, lease, target, duration, now))
         except (ObjectConflict, ObjectNotFound):
             continue
-        return NodeLeaseResult(held=True, holder=IDENTITY)
-    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
+        return None
+    raise failure(ErrorType.TRANSIENT, f"the lease of Node/{target.pinned.node} was changed by others {ATTEMPTS} times")
 
 
-async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRequest) -> None:
+async def release_node_lease(connection: ClusterConnection, request: ReleaseRequest) -> None:
     """Delete the node's lease if this episode took it, or the one whose marks it adopted."""
     path = node_lease_path(request.target.pinned.node)
     for _ in range(ATTEMPTS):
@@ -87,19 +94,19 @@ async def release_node_lease(connection: ClusterConnection, request: NodeLeaseRe
     raise failure(ErrorType.TRANSIENT, f"the lease of Node/{request.target.pinned.node} was changed by others {ATTEMPTS} times")
 
 
-async def _create(connection: ClusterConnection, request: NodeLeaseRequest, now: datetime) -> bool:
+async def _create(connection: ClusterConnection, target: Target, duration: timedelta, now: datetime) -> bool:
     collection = LEASES.path(namespace=NODE_LEASE_NAMESPACE)
     lease: JsonObject = {
         "apiVersion": LEASES.api_version,
         "kind": LEASES.kind,
         "metadata": {
-            "name": f"node-{request.target.pinned.node}",
+            "name": f"node-{target.pinned.node}",
             "namespace": NODE_LEASE_NAMESPACE,
-            "annotations": {INCIDENT_ANNOTATION: request.target.incident},
+            "annotations": {INCIDENT_ANNOTATION: target.incident},
         },
         "spec": {
             "holderIdentity": IDENTITY,
-            "leaseDurationSeconds": request.seconds,
+            "leaseDurationSeconds": int(duration.total_seconds()),
             "acquireTime": micro_time(now),
             "renewTime": micro_time(now),
             "leaseTransitions": 0,
@@ -123,15 +130,15 @@ async def _create_namespace(connection: ClusterConnection) -> None:
         return  # another taker was faster
 
 
-def _taken(document: JsonObject, lease: LeaseView, request: NodeLeaseRequest, now: datetime) -> JsonObject:
+def _taken(document: JsonObject, lease: LeaseView, target: Target, duration: timedelta, now: datetime) -> JsonObject:
     """The lease as read, in our name; its resourceVersion makes the PUT fail if anybody was faster."""
     metadata = dict(document["metadata"])
-    metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: request.target.incident}
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)
     spec = {
         **(document.get("spec") or {}),
         "holderIdentity": IDENTITY,
-        "leaseDurationSeconds": request.seconds,
+        "leaseDurationSeconds": int(duration.total_seconds()),
         "renewTime": micro_time(now),
     }
     if lease.holder != IDENTITY:
@@ -140,6 +147,6 @@ def _taken(document: JsonObject, lease: LeaseView, request: NodeLeaseRequest, no
     return {**document, "metadata": metadata, "spec": spec}
 
 
-def _taken_by(document: JsonObject, request: NodeLeaseRequest) -> bool:
+def _taken_by(document: JsonObject, request: ReleaseRequest) -> bool:
     by = (document["metadata"].get("annotations") or {}).get(INCIDENT_ANNOTATION, "")
     return by in ("", request.target.incident, request.adopted)

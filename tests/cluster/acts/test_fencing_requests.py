@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinResult
+from activities.contracts.target import AnswerRequest, LookResult, LookVerdict, PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import Answer, Stage
 from policy.episode.messages import FencingInput
@@ -51,7 +51,7 @@ async def need(world: World) -> Need:
 
 async def pin(world: World, why: Need) -> PinResult:
     asked_for = FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, need=why)
-    result: PinResult = await ActivityEnvironment().run(world.target.pin, asked_for)
+    result: PinResult = await ActivityEnvironment().run(world.target.pin, PinRequest(wanted=asked_for))
     return result
 
 
@@ -142,8 +142,9 @@ async def test_go_while_it_asks_and_its_operators_lease_is_no_veto(asked: World)
 
 
 async def test_the_lease_stays_the_operators(asked: World) -> None:
-    taken = await asked.target.take_lease(await asked.lease_request())
-    assert (taken.held, taken.holder) == (False, OPERATOR)
+    taken = await asked.take_lease()
+    assert taken is not None
+    assert taken.holder == OPERATOR
 
 
 async def test_the_need_is_gone_when_it_is_deleted(asked: World) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.target import PathRequest
+from activities.contracts.target import LookVerdict, PathRequest, TaintRequest
 from activities.errors import ErrorType
-from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION
+from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint
 from policy.preservation.requests import KEEPING_WORDS
 from simulator.api.faults import Accident, Fault
 from tests.cluster.acts.world import NOW, OUT_OF_SERVICE, World, our_mark, refused
@@ -30,7 +30,7 @@ class TestCordon:
         """S28, S33: no crash can leave a cordon of unknown origin."""
         await world.target.mark(await world.act())
         world.server.requests.reset()
-        result = await world.isolation.mark_unschedulable(await world.act())
+        result = await world.isolation.mark_unschedulable(await world.cordon())
         node, mark = await world.node(), await world.mark()
         assert result.changed
         assert node["spec"]["unschedulable"] is True
@@ -38,12 +38,27 @@ class TestCordon:
         assert mark.cordoned
         assert world.writes == 1
 
+    @pytest.mark.parametrize("verdict", [each for each in LookVerdict if each is not LookVerdict.GO])
+    async def test_nothing_is_written_where_the_look_before_does_not_say_go(self, world: World, verdict: LookVerdict) -> None:
+        """S20: and what was seen is answered."""
+        await world.mark_as_ours()
+        world.verdict = verdict
+        world.server.requests.reset()
+        taint = TaintRequest(look=await world.look(), taint=Taint(key="team.example/sick", effect="NoSchedule"))
+        for result in (
+            await world.isolation.mark_unschedulable(await world.cordon()),
+            await world.isolation.taint(taint),
+        ):
+            assert result.look is not None
+            assert (result.changed, result.look.verdict) == (False, verdict)
+        assert world.writes == 0
+
     async def test_cordoning_twice_writes_once(self, world: World) -> None:
         """S33."""
         await world.mark_as_ours()
         world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.act())
-        again = await world.isolation.mark_unschedulable(await world.act())
+        await world.isolation.mark_unschedulable(await world.cordon())
+        again = await world.isolation.mark_unschedulable(await world.cordon())
         assert not again.changed
         assert "by us" in again.detail
         assert world.writes == 1
@@ -52,7 +67,7 @@ class TestCordon:
         """S28."""
         await empty.add_node(unschedulable=True)
         await empty.target.mark(await empty.act())
-        result = await empty.isolation.mark_unschedulable(await empty.act())
+        result = await empty.isolation.mark_unschedulable(await empty.cordon())
         mark = await empty.mark()
         assert not result.changed
         assert "somebody else" in result.detail
@@ -63,7 +78,7 @@ class TestCordon:
         """S28."""
         await world.target.mark(await world.act())
         world.connection.before_writes.append(lambda: world.change_node({"spec": {"unschedulable": True}}))
-        result = await world.isolation.mark_unschedulable(await world.act())
+        result = await world.isolation.mark_unschedulable(await world.cordon())
         mark = await world.mark()
         assert not result.changed
         assert mark is not None
@@ -73,26 +88,26 @@ class TestCordon:
         await empty.add_node(taints=(CUSTOM_TAINT,))
         await empty.mark_as_ours()
         before = (await empty.node())["spec"]["taints"]
-        await empty.isolation.mark_unschedulable(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.cordon())
         assert (await empty.node())["spec"]["taints"] == before
 
     async def test_a_node_that_another_episode_holds_is_not_cordoned(self, world: World) -> None:
         """S13: an activity that outlived its episode meets the mark of the next one."""
         await world.put_mark(replace(our_mark(), incident="incident-2"))
         with refused(ErrorType.VETOED, "incident-2"):
-            await world.isolation.mark_unschedulable(await world.act())
+            await world.isolation.mark_unschedulable(await world.cordon())
         assert "unschedulable" not in (await world.node())["spec"]
 
     async def test_a_cordon_that_comes_after_its_episode_has_ended_is_refused(self, world: World) -> None:
         """S33, S34: whoever was frozen in the middle finds no mark any more, and puts none back."""
         with refused(ErrorType.VETOED, "held by nobody"):
-            await world.isolation.mark_unschedulable(await world.act())
+            await world.isolation.mark_unschedulable(await world.cordon())
         assert await world.mark() is None
         assert world.writes == 0
 
     async def test_a_node_recreated_since_is_not_cordoned(self, world: World) -> None:
         """S9."""
-        request = await world.act()
+        request = await world.cordon()
         await world.recreate_node()
         with refused(ErrorType.TARGET_CHANGED):
             await world.isolation.mark_unschedulable(request)
@@ -101,14 +116,14 @@ class TestCordon:
     async def test_after_its_time_nothing_is_cordoned(self, world: World) -> None:
         """S20."""
         with refused(ErrorType.EXPIRED):
-            await world.isolation.mark_unschedulable(await world.act(not_after=NOW - timedelta(seconds=1)))
+            await world.isolation.mark_unschedulable(await world.cordon(not_after=NOW - timedelta(seconds=1)))
         assert world.writes == 0
 
     async def test_a_time_that_runs_out_while_others_write_counts_too(self, world: World) -> None:
         """S20: each new look asks the clock again."""
         await world.mark_as_ours()
         world.server.requests.reset()
-        request = await world.act(not_after=NOW)
+        request = await world.cordon(not_after=NOW)
 
         async def somebody_writes() -> None:
             await world.change_node({"metadata": {"annotations": {"other": "1"}}})
@@ -125,8 +140,8 @@ class TestCordon:
         world.server.requests.reset()
         world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PATCH", count=1))
         with refused(ErrorType.AMBIGUOUS):
-            await world.isolation.mark_unschedulable(await world.act())
-        again = await world.isolation.mark_unschedulable(await world.act())
+            await world.isolation.mark_unschedulable(await world.cordon())
+        again = await world.isolation.mark_unschedulable(await world.cordon())
         assert "by us" in again.detail
 
 
@@ -136,7 +151,7 @@ class TestWayBack:
         await empty.add_node(annotations={"team.example/note": "keep"}, taints=(CUSTOM_TAINT,))
         before = await empty.node()
         await empty.target.mark(await empty.act())
-        await empty.isolation.mark_unschedulable(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.cordon())
         empty.server.requests.reset()
         result = await empty.isolation.mark_schedulable(await empty.restore())
         assert result.changed
@@ -147,7 +162,7 @@ class TestWayBack:
         """S33."""
         await world.mark_as_ours()
         world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.act())
+        await world.isolation.mark_unschedulable(await world.cordon())
         await world.isolation.mark_schedulable(await world.restore())
         writes = world.writes
         again = await world.isolation.mark_schedulable(await world.restore())
@@ -158,7 +173,7 @@ class TestWayBack:
         """S28."""
         await empty.add_node(unschedulable=True)
         await empty.target.mark(await empty.act())
-        await empty.isolation.mark_unschedulable(await empty.act())
+        await empty.isolation.mark_unschedulable(await empty.cordon())
         await empty.isolation.mark_schedulable(await empty.restore())
         node = await empty.node()
         assert node["spec"]["unschedulable"] is True
@@ -259,7 +274,7 @@ class TestWayBack:
         """S28."""
         await world.mark_as_ours()
         world.server.requests.reset()
-        await world.isolation.mark_unschedulable(await world.act())
+        await world.isolation.mark_unschedulable(await world.cordon())
         taints = [*(await world.node())["spec"]["taints"], CUSTOM_TAINT]
         world.connection.before_writes.append(lambda: world.change_node({"spec": {"taints": taints}}))
         await world.isolation.mark_schedulable(await world.restore())
@@ -277,9 +292,10 @@ class TestWayBack:
 async def test_a_request_for_another_cluster_touches_nothing(world: World) -> None:
     """S9."""
     request = await world.act(await world.pinned(cluster="other"))
-    for act in (world.isolation.mark_unschedulable, world.target.mark):
-        with refused(ErrorType.INVALID_CONFIG, "task queues"):
-            await act(request)
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await world.target.mark(request)
+    with refused(ErrorType.INVALID_CONFIG, "task queues"):
+        await world.isolation.mark_unschedulable(await world.cordon(request.target))
     with refused(ErrorType.INVALID_CONFIG, "task queues"):
         await world.isolation.mark_schedulable(await world.restore(request.target))
     with refused(ErrorType.INVALID_CONFIG, "task queues"):
@@ -327,7 +343,7 @@ class TestPaths:
 
 async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> None:
     await world.mark_as_ours()
-    await world.isolation.mark_unschedulable(await world.act())
+    await world.isolation.mark_unschedulable(await world.cordon())
     await world.isolation.mark_schedulable(await world.restore(keep_cordon=True))
     assert (await world.node())["spec"]["unschedulable"] is True
     assert await world.mark() is None
@@ -336,7 +352,7 @@ async def test_a_cordon_stays_where_the_configuration_wants_it(world: World) -> 
 async def test_a_mark_that_tells_of_a_cut_path_outlives_its_episode_with_the_cordon(world: World) -> None:
     """S35: a successor must know of it, and nothing is scheduled onto a node without its storage."""
     await world.mark_as_ours()
-    await world.isolation.mark_unschedulable(await world.act())
+    await world.isolation.mark_unschedulable(await world.cordon())
     await world.isolation.note_path(PathRequest(target=await world.pinned(), endpoint=PATH, cut=True))
     await world.isolation.mark_schedulable(await world.restore())
     mark = await world.mark()

@@ -19,6 +19,7 @@ from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
+from simulator.client import ApiError
 from tests.cluster.acts.world import (
     CHECK_REF,
     CHECKS,
@@ -326,8 +327,32 @@ class TestVetoes:
         assert (await look(licensed)).verdict is LookVerdict.GO
 
     async def test_our_own_node_lease_is_no_veto(self, licensed: World) -> None:
-        await licensed.target.take_lease(await licensed.lease_request())
+        await licensed.take_lease()
         assert (await look(licensed)).verdict is LookVerdict.GO
+
+    @pytest.mark.parametrize("restores", [False, True])
+    async def test_a_look_that_covers_a_step_takes_the_node_lease(self, licensed: World, restores: bool) -> None:
+        """S13: whoever comes later finds it, and the look itself is none of those."""
+        await licensed.mark_as_ours()
+        fields = {"destructive": False, "need_matters": False} if restores else {}
+        for _ in range(2):  # taken, then renewed
+            assert (await look(licensed, lease=timedelta(seconds=90), **fields)).verdict is LookVerdict.GO
+        lease = (await licensed.node_lease())["spec"]
+        assert (lease["holderIdentity"], lease["leaseDurationSeconds"]) == ("nodewarden", 90)
+
+    async def test_a_lease_of_others_is_not_taken_and_vetoes(self, licensed: World) -> None:
+        """S13, S20."""
+        before = await licensed.hold_node_lease("node-maintenance", seconds=600)
+        result = await look(licensed, lease=timedelta(seconds=90))
+        assert (result.verdict, result.until) == (LookVerdict.VETOED, NOW + timedelta(seconds=600))
+        assert await licensed.node_lease() == before
+
+    async def test_a_lease_that_cannot_be_taken_in_time_licenses_nothing(self, licensed: World) -> None:
+        """S20, S33: a worker that stood still would hold it for its whole duration with nobody to give it back."""
+        result = await look(licensed, lease=timedelta(seconds=90), not_after=NOW - timedelta(seconds=1))
+        assert result.verdict is LookVerdict.NOT_LICENSED
+        with pytest.raises(ApiError, match="NotFound"):
+            await licensed.node_lease()
 
 
 class TestLicence:

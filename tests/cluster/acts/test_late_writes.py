@@ -34,7 +34,7 @@ async def _marks(world: World, until: datetime | None) -> Any:
 
 
 async def _takes_the_lease(world: World, until: datetime | None) -> Any:
-    return await world.target.take_lease(await world.lease_request(not_after=until))
+    return await world.take_lease(not_after=until)
 
 
 async def _notes_off(world: World, until: datetime | None) -> Any:
@@ -43,12 +43,12 @@ async def _notes_off(world: World, until: datetime | None) -> Any:
 
 
 async def _cordons(world: World, until: datetime | None) -> Any:
-    return await world.isolation.mark_unschedulable(await world.act(not_after=until))
+    return await world.isolation.mark_unschedulable(await world.cordon(not_after=until))
 
 
 async def _taints(world: World, until: datetime | None) -> Any:
     taint = Taint(key="team.example/sick", effect="NoSchedule")
-    return await world.isolation.taint(TaintRequest(target=await world.pinned(), taint=taint, not_after=until))
+    return await world.isolation.taint(TaintRequest(look=await world.look(), taint=taint, not_after=until))
 
 
 async def _uncordons(world: World, until: datetime | None) -> Any:

@@ -172,6 +172,6 @@ async def test_whoever_marks_the_node_hears_what_was_added_before(world: World) 
 async def test_a_cordon_that_is_there_already_is_told_to_be_ours(world: World) -> None:
     """S33: its answer was lost, and it is asked for again."""
     await world.target.mark(await world.act())
-    await world.isolation.mark_unschedulable(await world.act())
-    again = await world.isolation.mark_unschedulable(await world.act())
+    await world.isolation.mark_unschedulable(await world.cordon())
+    again = await world.isolation.mark_unschedulable(await world.cordon())
     assert (again.changed, again.added) == (False, Added(cordoned=True))

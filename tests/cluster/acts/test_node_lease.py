@@ -15,9 +15,9 @@ from tests.cluster.acts.world import INCIDENT, NODE, NODE_LEASES, NOW, World, re
 
 
 async def test_the_first_lease_brings_its_namespace(world: World) -> None:
-    result = await world.target.take_lease(await world.lease_request(seconds=120))
+    result = await world.take_lease(seconds=120)
     lease = await world.node_lease()
-    assert result.held
+    assert result is None
     assert lease["spec"]["holderIdentity"] == "nodewarden"
     assert lease["spec"]["leaseDurationSeconds"] == 120
     assert lease["spec"]["renewTime"] == "2026-11-21T12:00:00.000000Z"
@@ -26,11 +26,11 @@ async def test_the_first_lease_brings_its_namespace(world: World) -> None:
 
 
 async def test_our_own_lease_is_renewed_without_a_transition(world: World) -> None:
-    await world.target.take_lease(await world.lease_request())
+    await world.take_lease()
     world.now += timedelta(seconds=30)
-    result = await world.target.take_lease(await world.lease_request(seconds=300))
+    result = await world.take_lease(seconds=300)
     spec = (await world.node_lease())["spec"]
-    assert result.held
+    assert result is None
     assert spec["renewTime"] == "2026-11-21T12:00:30.000000Z"
     assert spec["acquireTime"] == "2026-11-21T12:00:00.000000Z"
     assert spec["leaseDurationSeconds"] == 300
@@ -40,8 +40,8 @@ async def test_our_own_lease_is_renewed_without_a_transition(world: World) -> No
 async def test_a_live_lease_of_others_is_theirs(world: World) -> None:
     """S20."""
     before = await world.hold_node_lease("node-maintenance", seconds=600)
-    result = await world.target.take_lease(await world.lease_request())
-    assert not result.held
+    result = await world.take_lease()
+    assert result is not None
     assert result.holder == "node-maintenance"
     assert result.until == NOW + timedelta(seconds=600)
     assert await world.node_lease() == before
@@ -49,7 +49,7 @@ async def test_a_live_lease_of_others_is_theirs(world: World) -> None:
 
 async def test_a_lapsed_lease_is_taken_over_and_counted(world: World) -> None:
     await world.hold_node_lease("node-maintenance", renewed=NOW - timedelta(seconds=601), seconds=600, transitions=3)
-    assert (await world.target.take_lease(await world.lease_request())).held
+    assert await world.take_lease() is None
     spec = (await world.node_lease())["spec"]
     assert spec["holderIdentity"] == "nodewarden"
     assert spec["leaseTransitions"] == 4
@@ -61,8 +61,8 @@ async def test_a_lease_without_an_end_is_held(world: World) -> None:
     await world.hold_node_lease("somebody")
     path = LEASES.path(f"node-{NODE}", namespace=NODE_LEASES)
     await world.others.patch(path, {"spec": {"renewTime": None}})
-    result = await world.target.take_lease(await world.lease_request())
-    assert not result.held
+    result = await world.take_lease()
+    assert result is not None
     assert result.until is None
 
 
@@ -76,15 +76,15 @@ async def test_a_taker_who_was_faster_between_our_read_and_our_write_wins(world:
         await world.others.put(LEASES.path(f"node-{NODE}", namespace=NODE_LEASES), lease)
 
     world.connection.before_writes.append(somebody_takes_it)
-    result = await world.target.take_lease(await world.lease_request())
-    assert not result.held
+    result = await world.take_lease()
+    assert result is not None
     assert result.holder == "faster"
 
 
 async def test_a_taker_who_created_it_first_wins(world: World) -> None:
     world.connection.before_writes.append(lambda: world.hold_node_lease("faster"))
-    result = await world.target.take_lease(await world.lease_request())
-    assert not result.held
+    result = await world.take_lease()
+    assert result is not None
     assert result.holder == "faster"
 
 
@@ -93,16 +93,16 @@ async def test_a_lost_answer_is_found_again_as_ours(world: World) -> None:
     await world.hold_node_lease("early", renewed=NOW - timedelta(hours=1))
     world.server.faults.add(Fault(accident=Accident.LOSE_ANSWER, method="PUT", count=1))
     with refused(ErrorType.AMBIGUOUS):
-        await world.target.take_lease(await world.lease_request())
-    assert (await world.target.take_lease(await world.lease_request())).held
+        await world.take_lease()
+    assert await world.take_lease() is None
     assert (await world.node_lease())["spec"]["leaseTransitions"] == 4
 
 
 async def test_release_removes_our_lease_and_may_be_repeated(world: World) -> None:
     """S28, S33."""
-    await world.target.take_lease(await world.lease_request())
-    await world.target.release_lease(await world.lease_request())
-    await world.target.release_lease(await world.lease_request())
+    await world.take_lease()
+    await world.target.release_lease(await world.release())
+    await world.target.release_lease(await world.release())
     with pytest.raises(ApiError, match="NotFound"):
         await world.node_lease()
 
@@ -110,23 +110,23 @@ async def test_release_removes_our_lease_and_may_be_repeated(world: World) -> No
 async def test_release_leaves_the_lease_of_others(world: World) -> None:
     """S28."""
     before = await world.hold_node_lease("node-maintenance")
-    await world.target.release_lease(await world.lease_request())
+    await world.target.release_lease(await world.release())
     assert await world.node_lease() == before
 
 
 async def test_release_leaves_the_lease_of_our_next_episode(world: World) -> None:
     """An activity that outlived its episode must not give away what the next one holds."""
     target = await world.pinned()
-    await world.target.take_lease(await world.lease_request(replace(target, incident="incident-2")))
-    await world.target.release_lease(await world.lease_request(target))
+    await world.take_lease(replace(target, incident="incident-2"))
+    await world.target.release_lease(await world.release(target))
     assert (await world.node_lease())["spec"]["holderIdentity"] == "nodewarden"
 
 
 async def test_release_takes_the_lease_of_an_adopted_episode_along(world: World) -> None:
     """S28, S35: it was terminated before it could; nobody waits ten minutes for a lease that covers nothing any more."""
     target = await world.pinned()
-    await world.target.take_lease(await world.lease_request(target))
-    after = replace(await world.lease_request(replace(target, incident="incident-2")), adopted=target.incident)
+    await world.take_lease(target)
+    after = replace(await world.release(replace(target, incident="incident-2")), adopted=target.incident)
     await world.target.release_lease(after)
     with pytest.raises(ApiError, match="NotFound"):
         await world.node_lease()
@@ -134,7 +134,7 @@ async def test_release_takes_the_lease_of_an_adopted_episode_along(world: World)
 
 async def test_release_does_not_delete_a_lease_that_changed_hands_meanwhile(world: World) -> None:
     """S28."""
-    await world.target.take_lease(await world.lease_request())
+    await world.take_lease()
 
     async def somebody_takes_it() -> None:
         lease = await world.node_lease()
@@ -142,14 +142,14 @@ async def test_release_does_not_delete_a_lease_that_changed_hands_meanwhile(worl
         await world.others.put(LEASES.path(f"node-{NODE}", namespace=NODE_LEASES), lease)
 
     world.connection.before_writes.append(somebody_takes_it)
-    await world.target.release_lease(await world.lease_request())
+    await world.target.release_lease(await world.release())
     assert (await world.node_lease())["spec"]["holderIdentity"] == "faster"
 
 
 async def test_release_works_for_a_node_that_is_gone(world: World) -> None:
     """S35: ownerless, the lease neither vanishes with the Node nor stays behind."""
-    request = await world.lease_request()
-    await world.target.take_lease(request)
+    request = await world.release()
+    await world.take_lease(request.target)
     await world.delete_node()
     assert (await world.node_lease())["spec"]["holderIdentity"] == "nodewarden"
     await world.target.release_lease(request)

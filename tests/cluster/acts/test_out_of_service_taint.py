@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType
 from simulator.api.faults import Accident, Fault
 from simulator.resources import PODS
@@ -39,6 +40,13 @@ class TestTainting:
         assert await taints(off) == [*before, OUT_OF_SERVICE]
         assert await off.mark() == our_mark(cordoned=True, out_of_service=True)
         assert off.writes == 1
+
+    async def test_what_is_left_is_told(self, off: World) -> None:
+        await off.add_pod("goes")
+        await off.add_pod("stays", finalizers=("example.com/slow",))
+        result = await off.freeing.taint_out_of_service(await off.free())
+        assert result.left is not None
+        assert result.left.names == ("default/stays",)
 
     async def test_it_can_be_the_first_taint(self, off: World) -> None:
         await off.change_node({"spec": {"taints": None}})
@@ -213,6 +221,16 @@ class TestUntainting:
         await off.mark_as_ours(cordoned=True, out_of_service=True)
         assert (await off.freeing.untaint_out_of_service(await off.untaint())).changed
         assert await off.mark() == our_mark(cordoned=True)
+
+    async def test_the_look_before_power_on_comes_after_it(self, off: World) -> None:
+        """S32, S21: what it sees is moments old when power comes on."""
+        await off.mark_as_ours(cordoned=True, out_of_service=True)
+        look = await off.look(destructive=False, need_matters=False, lease=timedelta(seconds=90))
+        off.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=409, count=1))
+        result = await off.freeing.untaint_out_of_service(await off.untaint(look=look))
+        assert result.look is not None
+        assert (result.changed, result.look.verdict) == (True, LookVerdict.GO)
+        assert (await off.node_lease())["spec"]["holderIdentity"] == "nodewarden"
 
     async def test_a_persons_taint_stays(self, off: World) -> None:
         """S28."""

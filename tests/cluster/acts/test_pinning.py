@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.remediating import ClusterRemediation
-from activities.contracts.target import PinResult
+from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
@@ -25,6 +25,7 @@ from tests.cluster.acts.world import (
     SICK_SINCE,
     TEMPLATE_NAMESPACE,
     TEMPLATES,
+    WORKFLOW,
     World,
     empty_world,
     our_mark,
@@ -47,10 +48,12 @@ def asked(**fields: Any) -> FencingInput:
     return replace(FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT), **fields)
 
 
-async def pin(world: World, *, run_id: str = "run-1", workflow_type: str = "Fencing", **fields: Any) -> PinResult:
+async def pin(
+    world: World, *, run_id: str = "run-1", workflow_type: str = "Fencing", marks_as: str = "", **fields: Any
+) -> PinResult:
     environment = ActivityEnvironment()
-    environment.info = replace(environment.info, workflow_run_id=run_id, workflow_type=workflow_type)
-    result: PinResult = await environment.run(world.target.pin, asked(**fields))
+    environment.info = replace(environment.info, workflow_run_id=run_id, workflow_type=workflow_type, workflow_id=WORKFLOW)
+    result: PinResult = await environment.run(world.target.pin, PinRequest(wanted=asked(**fields), marks_as=marks_as))
     return result
 
 
@@ -331,6 +334,41 @@ class TestMarkFound:
         await ready.put_mark("not json")
         with refused(ErrorType.INVALID_CONFIG, "nodewarden.io/episode"):
             await pin(ready)
+
+
+class TestMarkedAtOnce:
+    """Where the permit came with the start the mark is written by the pin."""
+
+    async def test_the_mark_is_in_the_name_of_the_episode(self, ready: World) -> None:
+        result = await pin(ready, marks_as="run-1")
+        mark = await ready.mark()
+        assert mark is not None
+        assert (mark.incident, mark.run_id, mark.kind) == (INCIDENT, "run-1", "Fencing")
+        assert (result.added, ready.writes) == (mark.added, 1)
+        again = await pin(ready, marks_as="run-1")
+        assert (again.adopted_incident, again.added, ready.writes) == ("", mark.added, 1)
+
+    async def test_nothing_is_written_before_all_is_known_to_be_right(self, ready: World) -> None:
+        """S7, S28."""
+        await ready.add_template("second")
+        with refused(ErrorType.INVALID_CONFIG, "several"):
+            await pin(ready, marks_as="run-1")
+        assert await ready.mark() is None
+
+    @pytest.mark.parametrize("workflow_id", ["", "episode/other/node-7"], ids=["left by our predecessor", "of another workflow"])
+    async def test_a_mark_of_others_is_left_to_what_follows(self, ready: World, workflow_id: str) -> None:
+        """S13, S35: it is adopted in an order of its own, or refused."""
+        found = replace(our_mark(cordoned=True), incident="incident-0")
+        found = replace(found, workflow_id=workflow_id or found.workflow_id)
+        await ready.put_mark(found)
+        ready.server.requests.reset()
+        result = await pin(ready, marks_as="run-1")
+        assert (result.adopted_incident, result.added, ready.writes) == ("incident-0", None, 0)
+
+    async def test_a_mark_that_fails_fails_no_pin(self, ready: World) -> None:
+        """It is told by the mark that follows."""
+        ready.server.faults.add(Fault(accident=Accident.STATUS, method="PATCH", status=500))
+        assert (await pin(ready, marks_as="run-1")).added is None
 
 
 async def test_the_ip_addresses_of_the_node_are_kept_each_once(ready: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -77,13 +76,12 @@ async def test_an_event_for_another_cluster_is_refused(world: World) -> None:
 
 
 async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world: World) -> None:
-    """The cordon stands, and is answered; what can be told is."""
+    """The mark stands, and is answered; what can be told is."""
     await world.put_mark(our_mark())
     world.server.faults.add(Fault(accident=Accident.STATUS, method="POST", status=500, path="/events"))
     news = News(events=(ToldEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
-    result = await ActivityEnvironment().run(world.isolation.mark_unschedulable, replace(await world.act(), news=news))
-    assert result.changed
-    assert (await world.node())["spec"]["unschedulable"]
+    result = await ActivityEnvironment().run(world.target.mark, await world.act(news=news))
+    assert "marked" in result.detail
     mark = await world.mark()
     assert mark is not None
     assert mark.off_proven

@@ -22,7 +22,7 @@ THEIRS = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 
 
 async def request(world: World, taint: Taint = FENCED, **fields: object) -> TaintRequest:
-    return TaintRequest(target=await world.pinned(), taint=taint, **fields)  # type: ignore[arg-type]
+    return TaintRequest(look=await world.look(), taint=taint, **fields)  # type: ignore[arg-type]
 
 
 async def taints(world: World) -> list[dict[str, str]]:

@@ -21,12 +21,16 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.credentials import ExplicitCredentials
-from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE
+from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
+from activities.cluster.live.nodelease import take_node_lease
 from activities.contracts.target import (
     ActRequest,
+    CordonRequest,
     FreeRequest,
     LookRequest,
-    NodeLeaseRequest,
+    LookResult,
+    LookVerdict,
+    ReleaseRequest,
     RestoreRequest,
     Target,
     UntaintRequest,
@@ -34,6 +38,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
+from policy.episode.observation import Observation
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION
@@ -119,8 +124,9 @@ class World:
         self.connection = connection
         self.now = NOW
         self.permits = Permits()
+        self.verdict = LookVerdict.GO
         self.target = ClusterTarget(CLUSTER, connection, self.permits, clock=self.clock)
-        self.isolation = ClusterIsolation(CLUSTER, connection, own_node="node-1", clock=self.clock)
+        self.isolation = ClusterIsolation(CLUSTER, connection, self.looks, own_node="node-1", clock=self.clock)
         self.freeing = ClusterFreeing(CLUSTER, connection, self.target.last_look, own_node="node-1", clock=self.clock)
 
     def clock(self) -> datetime:
@@ -391,10 +397,21 @@ class World:
         need = need or Need(kind=NeedKind.PERSON, reason="a test asks", requester="tester")
         return LookRequest(target=target or await self.pinned(), need=need, **{"holder": HOLDER, **fields})
 
-    async def lease_request(
+    async def cordon(self, target: Target | None = None, *, not_after: datetime | None = None) -> CordonRequest:
+        return CordonRequest(look=await self.look(target), not_after=not_after)
+
+    async def looks(self, request: LookRequest) -> LookResult:
+        """What acts that look first are told."""
+        return LookResult(verdict=self.verdict, reason=self.verdict, at=self.now, observation=Observation(node=NODE))
+
+    async def release(self, target: Target | None = None, *, adopted: str = "") -> ReleaseRequest:
+        return ReleaseRequest(target=target or await self.pinned(), adopted=adopted)
+
+    async def take_lease(
         self, target: Target | None = None, *, seconds: int = 120, not_after: datetime | None = None
-    ) -> NodeLeaseRequest:
-        return NodeLeaseRequest(target=target or await self.pinned(), seconds=seconds, not_after=not_after)
+    ) -> LeaseView | None:
+        target, duration = target or await self.pinned(), timedelta(seconds=seconds)
+        return await take_node_lease(self.connection, target, duration, not_after=not_after, clock=self.clock)
 
     async def free(
         self,
