@@ -1,4 +1,4 @@
-"""The scanner's window on a cluster: one long poll, and the write-back of what was concluded."""
+"""The scanner's window on a cluster: one long poll, which also tells people what was concluded."""
 
 from __future__ import annotations
 
@@ -9,33 +9,8 @@ from datetime import timedelta
 from temporalio import activity
 
 from policy.episode.messages import Kind
-from policy.scan.report import CheckReport, ScanReport, SeenVersion
+from policy.scan.report import ScanReport, SeenVersion
 from policy.values.object_refs import ObjectRef
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRequest:
-    """A long poll: answered as soon as the report's digest differs from `known_digest`, or after `wait`.
-
-    resource_version, check_versions, inventory: the newest marks, of nodes and of health checks, and the size the scanner has
-    seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
-    address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
-    watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
-    their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
-    preservation was begun, or told to look again: a pool's place that was given is not given twice.
-    """
-
-    cluster: str
-    holder: str
-    known_digest: str = ""
-    resource_version: str = ""
-    inventory: int = 0
-    work_in_hand: bool = False
-    watching: tuple[str, ...] = ()
-    told: tuple[tuple[str, str], ...] = ()
-    wait: timedelta = timedelta(seconds=60)
-    check_versions: tuple[SeenVersion, ...] = ()
-    begun: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +20,6 @@ class InFlight:
     node: str
     since: str
     incident: str
-    phase: str = ""
     kind: str = Kind.FENCING.value
 
 
@@ -60,21 +34,31 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishRequest:
-    """Write checks' status back, where it differs from what stands there; Events for what flipped."""
+class ScanRequest:
+    """A long poll: answered as soon as the report's digest differs from `known_digest`, or after `wait`.
+
+    resource_version, check_versions, inventory: the newest marks, of nodes and of health checks, and the size the scanner has
+    seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
+    address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
+    watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
+    their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
+    preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
+    people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
+    """
 
     cluster: str
-    checks: tuple[CheckReport, ...]
-    in_flight: tuple[InFlight, ...] = ()
+    holder: str
+    known_digest: str = ""
+    resource_version: str = ""
+    inventory: int = 0
+    work_in_hand: bool = False
+    watching: tuple[str, ...] = ()
+    told: tuple[tuple[str, str], ...] = ()
+    wait: timedelta = timedelta(seconds=60)
+    check_versions: tuple[SeenVersion, ...] = ()
+    begun: tuple[str, ...] = ()
+    in_flight: tuple[InFlight, ...] | None = None
     refusals: tuple[Refusal, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishResult:
-    """How many objects were written, and what could not be (by key; a vanished object is no failure)."""
-
-    written: int = 0
-    failed: tuple[str, ...] = ()
 
 
 class ScanActivities(ABC):
@@ -83,12 +67,7 @@ class ScanActivities(ABC):
     @activity.defn(name="scan.observe-cluster")
     @abstractmethod
     async def observe_cluster(self, request: ScanRequest) -> ScanReport:
-        """Sit on the watch cache until the report changes; renew the cluster Lease meanwhile."""
-
-    @activity.defn(name="scan.publish-status")
-    @abstractmethod
-    async def publish_status(self, request: PublishRequest) -> PublishResult:
-        """Write the status subresource and Events of the checks. Idempotent: compares before it writes."""
+        """Sit on the watch cache until the report changes; renew the cluster Lease and write the checks' status meanwhile."""
 
     @activity.defn(name="scan.release-lease")
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,9 +16,9 @@ from activities.cluster.api.paths import NODE_HEALTH_CHECKS
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import PublishRequest, ScanRequest
+from activities.contracts.scan import ScanRequest
 from policy.checks.brakes import Closed
-from policy.scan.report import CheckReport
+from policy.scan.report import CheckReport, ClusterLease
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, now, stamp
@@ -240,4 +241,4 @@ def test_a_report_that_an_older_worker_made_is_understood() -> None:
 
 
 async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:
-    await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=checks))
+    await scan.publishing.publish(replace(scan.view.report(lease=ClusterLease(held=True)), checks=checks))

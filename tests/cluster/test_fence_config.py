@@ -6,10 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.api.paths import CONFIG_MAPS
-from activities.contracts.scan import PublishRequest
 from policy.checks.fence_policies import StormRule
 from policy.scan.admission import Because, admit
 from policy.scan.evaluation import evaluate
@@ -63,7 +61,7 @@ async def test_the_configuration_alone_is_enough_to_act_on(api: ApiServer, perso
     assert reasons(report) == [""]
     (check,) = report.checks
     assert (check.dialect, check.total, check.healthy, check.allowed) == (Dialect.NODE_FENCING, 5, 4, True)
-    published = await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=report.checks))
+    published = await scan.publishing.publish(report)
     assert published.failed == ()
 
 
@@ -98,7 +96,7 @@ async def test_a_configuration_that_cannot_be_used_stops_everything_new_and_is_t
     assert "there is no ConfigMap fence-policy-limit" in report.policies.problem
     assert (report.candidates, report.checks[0].allowed, report.policies.storms) == ((), False, ())
     for _ in range(2):
-        await ActivityEnvironment().run(scan.publish_status, PublishRequest(cluster="prod", checks=report.checks))
+        await scan.publishing.publish(report)
     events = (await person.get("/api/v1/namespaces/default/events"))["items"]
     (event,) = (each for each in events if each["involvedObject"]["name"] == "fence-cluster-config")
     assert (event["reason"], event["type"]) == ("InvalidConfiguration", "Warning")

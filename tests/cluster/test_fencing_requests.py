@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.fencing_requests import FencingRequests
-from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal
+from activities.cluster.report.publishing import Published
+from activities.contracts.scan import InFlight, Refusal
 from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
@@ -77,13 +77,11 @@ async def leader(person: ApiClient, name: str, *, age: float = 0.0) -> None:
     await person.create(LEASES, {"metadata": {"name": name}, "spec": spec})
 
 
-async def publish(scan: ClusterScan, report: ScanReport, *in_flight: InFlight) -> PublishResult:
+async def publish(scan: ClusterScan, report: ScanReport, *in_flight: InFlight) -> Published:
     """What a scanner publishes: every refusal of its admission."""
     refused = admit(report, (), cap=9, now=now()).refused
     refusals = tuple(Refusal(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
-    request = PublishRequest(cluster="prod", checks=report.checks, in_flight=in_flight, refusals=refusals)
-    result = await ActivityEnvironment().run(scan.publish_status, request)
-    assert isinstance(result, PublishResult)
+    result = await scan.publishing.publish(report, in_flight, refusals)
     assert result.failed == ()
     return result
 

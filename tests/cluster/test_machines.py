@@ -13,15 +13,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.report.publishing import Published
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import PublishRequest, PublishResult
 from policy.checks.verdicts import Health
 from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from simulator.api.faults import Accident, Fault
@@ -107,11 +106,8 @@ def counts(check_report: CheckReport) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-async def publish(scan: ClusterScan, report: ScanReport) -> PublishResult:
-    request = PublishRequest(cluster="prod", checks=report.checks)
-    result = await ActivityEnvironment().run(scan.publish_status, request)
-    assert isinstance(result, PublishResult)
-    return result
+async def publish(scan: ClusterScan, report: ScanReport) -> Published:
+    return await scan.publishing.publish(report)
 
 
 async def events(person: ApiClient, system: System, kind: str = "MachineHealthCheck") -> list[str]:
@@ -400,7 +396,7 @@ class TestStatus:
         await OPENSHIFT.annotate(person, "machinehealthchecks", "workers", {PAUSED: "until monday"})
         await turn(person, "node-1", "False", since=now() - HOUR)
         report = await reported(scan, lambda seen: bool(seen.checks[0].paused) and seen.checks[0].unhealthy == 1, report)
-        assert await publish(scan, report) == PublishResult(written=0)
+        assert await publish(scan, report) == Published(written=0)
         assert await OPENSHIFT.check_status(person) == before
         assert written(api) == writes
 
@@ -418,7 +414,7 @@ class TestStatus:
         await person.patch(system.path("clusters", CLUSTER_NAME), {"spec": {"paused": True}})
         await turn(person, "node-1", "False", since=now() - HOUR)
         report = await reported(scan, lambda seen: seen.checks[0].reason == "Paused" and seen.checks[0].unhealthy == 1, report)
-        assert await publish(scan, report) == PublishResult(written=1)
+        assert await publish(scan, report) == Published(written=1)
         assert set(written(api)[len(writes) :]) == {"machinehealthchecks"}
         after = await system.check_status(person)
         paused = system.newer_conditions(after)["Paused"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,11 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
-from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR
+from activities.cluster.report.publishing import ATTEMPTS, DROPPED_FOR, Published
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import InFlight, PublishRequest, PublishResult, Refusal, ScanRequest
+from activities.contracts.scan import InFlight, Refusal, ScanRequest
 from policy.objects.remediations import Remediation
-from policy.scan.report import CheckReport
+from policy.scan.report import CheckReport, ClusterLease, ScanReport
 from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -203,18 +204,21 @@ async def scan(api: ApiServer, person: ApiClient, connection: ClusterConnection)
         yield opened
 
 
+async def report_of(scan: ClusterScan) -> ScanReport:
+    """Of a poll that tells nobody anything."""
+    report: ScanReport = await ActivityEnvironment().run(
+        scan.observe_cluster, ScanRequest(cluster="prod", holder="ours", wait=timedelta(seconds=2))
+    )
+    return report
+
+
 async def reports(scan: ClusterScan) -> tuple[CheckReport, ...]:
-    request = ScanRequest(cluster="prod", holder="ours", wait=timedelta(seconds=2))
-    report = await ActivityEnvironment().run(scan.observe_cluster, request)
-    checks: tuple[CheckReport, ...] = report.checks
-    return checks
+    return (await report_of(scan)).checks
 
 
-async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...], **more: Any) -> PublishResult:
-    request = PublishRequest(cluster="prod", checks=checks, **more)
-    result = await ActivityEnvironment().run(scan.publish_status, request)
-    assert isinstance(result, PublishResult)
-    return result
+async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...], **more: Any) -> Published:
+    seen = replace(scan.view.report(lease=ClusterLease(held=True)), checks=checks)
+    return await scan.publishing.publish(seen, **more)
 
 
 async def test_a_status_is_written_once_and_again_only_when_it_differs(
@@ -223,11 +227,11 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     await person.create(CHECKS, check(duration="0s"))
     await until(lambda: scan.view.check_objects)
     checks = await reports(scan)
-    assert await publish(scan, checks) == PublishResult(written=1)
+    assert await publish(scan, checks) == Published(written=1)
     generation = (await person.get(f"{CHECKS}/workers"))["metadata"]["generation"]
     before = api.requests.total("patch", "nodehealthchecks")
     for _ in range(3):
-        assert await publish(scan, checks) == PublishResult(written=0)
+        assert await publish(scan, checks) == Published(written=0)
     assert api.requests.total("patch", "nodehealthchecks") <= before + 1, "at most one, against our own older copy"
     await person.patch(f"{NODES}/node-1/status", {"status": {"conditions": conditions("False", now() - timedelta(hours=1))}})
     await until(lambda: scan.view.parts().candidates)
@@ -243,6 +247,63 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     assert not found["status"].get("inFlightRemediations")
     events = [event["reason"] for event in (await person.list(EVENTS))["items"]]
     assert sorted(events) == ["DetectedUnhealthy", "RemediationCreated", "RemediationRemoved"]
+
+
+def poll(scan: ClusterScan, *in_flight: InFlight, known: str = "") -> asyncio.Task[Any]:
+    """A scanner's long poll, which knows who is in flight."""
+    wait = timedelta(seconds=5)
+    request = ScanRequest(cluster="prod", holder="ours", wait=wait, known_digest=known, in_flight=in_flight)
+    return asyncio.create_task(ActivityEnvironment().run(scan.observe_cluster, request))
+
+
+async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_all_the_same(
+    scan: ClusterScan, api: ApiServer, person: ApiClient
+) -> None:
+    """S44."""
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    await reports(scan)
+    assert api.requests.total("patch", "nodehealthchecks") == 0, "who is in flight is not known yet"
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for number in range(20):
+        await poll(scan, replace(EPISODE, incident=f"inc-{number}"))
+        await asyncio.sleep(0.05)
+    writes = api.requests.total("patch", "nodehealthchecks")
+    assert 1 <= writes <= 2 * (1 + loop.time() - began), "each write and at most one against our own older copy"
+    lingering = poll(scan, EPISODE, known=(await poll(scan, EPISODE)).digest)
+
+    async with asyncio.timeout(2.5):
+        while True:
+            (listed,) = (await person.get(f"{CHECKS}/workers"))["status"]["unhealthyNodes"]
+            if [each["resource"]["name"] for each in listed["remediations"]] == [EPISODE.incident]:
+                break
+            await asyncio.sleep(0.05)
+    lingering.cancel()
+
+
+async def test_an_older_poll_that_has_not_heard_of_its_end_tells_nobody_anything(scan: ClusterScan, person: ApiClient) -> None:
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    known = (await report_of(scan)).digest
+
+    async def phase() -> str:
+        scan.view.poke()
+        await asyncio.sleep(0.1)
+        return str((await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase"))
+
+    older = poll(scan, EPISODE, known=known)
+    async with asyncio.timeout(2.5):
+        while await phase() != "Remediating":
+            pass
+    newer = poll(scan, known=known)
+    async with asyncio.timeout(2.5):
+        while await phase() != "Enabled":
+            pass
+    assert {await phase() for _ in range(15)} == {"Enabled"}
+    assert not older.done()
+    older.cancel()
+    newer.cancel()
 
 
 async def test_an_episode_shows_only_under_the_checks_that_select_its_node(scan: ClusterScan, person: ApiClient) -> None:
@@ -283,7 +344,7 @@ async def test_a_check_that_vanished_is_no_failure_and_one_that_cannot_be_writte
     checks = await reports(scan)
     await person.delete(f"{CHECKS}/first")
     api.faults.add(Fault(accident=Accident.STATUS, status=403, method="PATCH", path="second"))
-    assert await publish(scan, checks) == PublishResult(written=1, failed=("NodeHealthCheck/second",))
+    assert await publish(scan, checks) == Published(written=1, failed=("NodeHealthCheck/second",))
 
 
 async def test_a_refusal_is_told_once(scan: ClusterScan, person: ApiClient) -> None:
@@ -330,8 +391,8 @@ async def test_a_status_that_others_keep_writing_is_a_failure_to_be_tried_again(
     await until(lambda: scan.view.check_objects)
     checks = await reports(scan)
     api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="workers", count=ATTEMPTS))
-    assert await publish(scan, checks) == PublishResult(written=0, failed=("NodeHealthCheck/workers",))
-    assert await publish(scan, checks) == PublishResult(written=1)
+    assert await publish(scan, checks) == Published(written=0, failed=("NodeHealthCheck/workers",))
+    assert await publish(scan, checks) == Published(written=1)
 
 
 async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
@@ -349,7 +410,7 @@ async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
     api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="/events/", count=ATTEMPTS))
     missed = await publish(scan, (), refusals=(refusal,))
     assert missed.failed == ("Event RemediationSkipped on NodeHealthCheck/workers",)
-    assert await publish(scan, (), refusals=(refusal,)) == PublishResult(written=0)
+    assert await publish(scan, (), refusals=(refusal,)) == Published(written=0)
     [event] = (await person.list(EVENTS))["items"]
     assert event["count"] == 2
 

@@ -29,7 +29,7 @@ from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequ
 from activities.contracts.news import News, Shown, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import ExternalRequest, FailedVolumesRequest
-from activities.contracts.scan import PublishRequest, Refusal, ScanRequest
+from activities.contracts.scan import Refusal, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     AnswerRequest,
@@ -231,9 +231,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     assert len({candidate.need for candidate in report.candidates}) == 2
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
     refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
-    published = await environment.run(
-        scan.publish_status, PublishRequest(cluster=CLUSTER, checks=report.checks, refusals=refusals)
-    )
+    published = await scan.publishing.publish(report, refusals=refusals)
     assert published.written == 4
     assert published.failed == ()
     return report

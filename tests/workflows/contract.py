@@ -40,7 +40,7 @@ from activities.contracts.power import (
 )
 from activities.contracts.preservation import PreservationActivities, PreservationStarts
 from activities.contracts.remediation import ExternalActivities, RemediationActivities, VolumeActivities
-from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -107,8 +107,6 @@ __all__ = [
     "PinRequest",
     "PinResult",
     "PowerRequest",
-    "PublishRequest",
-    "PublishResult",
     "QuarantineLifted",
     "ReleaseRequest",
     "RepetitionRequest",

@@ -34,7 +34,7 @@ from activities.contracts.episodes import (
     TellResult,
 )
 from activities.contracts.news import RepetitionActivities, RepetitionRequest
-from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.errors import ErrorType, failure
 from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest
@@ -108,7 +108,6 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
     """Nodes whose episodes hear what they are told; what was opened here never was."""
     listed: int = 0
     list_errors: int = 0
-    published: list[PublishRequest] = field(default_factory=list)
     repetitions: list[RepetitionRequest] = field(default_factory=list)
     telling_errors: int = 0
     released: int = 0
@@ -151,11 +150,6 @@ class ScriptedCluster(ScanActivities, EpisodeActivities, RepetitionActivities):
 
     def _lease_is(self, request: ScanRequest) -> bool:
         return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
-
-    @activity.defn(name="scan.publish-status")
-    async def publish_status(self, request: PublishRequest) -> PublishResult:
-        self.published.append(request)
-        return PublishResult(written=1)
 
     @activity.defn(name="scan.tell-repetition")
     async def tell_repetition(self, request: RepetitionRequest) -> None:
@@ -284,7 +278,7 @@ async def scanning(
         worker(
             env.client,
             task_queue=cluster_queue(cluster),
-            activities=[world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition],
+            activities=[world.observe_cluster, world.release_lease, world.tell_repetition],
         ),
     ):
         handle = await env.client.start_workflow(HealthScanner.run, request, id=scanner_id(cluster), task_queue=queue)
@@ -311,12 +305,12 @@ async def test_what_another_systems_object_asks_for_is_opened_in_its_name_and_a_
     world = ScriptedCluster()
     world.show(report("node-1", checks=(), candidates=(wish, refused)))
     async with scanning(env, world) as scan:
-        await scan.until(lambda status: status.opened == 1 and bool(world.published))
+        await scan.until(lambda status: status.opened == 1)
         need = world.opened[0].need
         assert need is not None
         assert (need.kind, need.check, need.object_uid) == (NeedKind.FOREIGN_OBJECT, asking, "uid-far")
         assert need.delegate == "NodeHealthCheck-workers"
-        assert [each.check.name for each in world.published[-1].refusals] == ["node-2"]
+        await eventually(env, lambda: [each.check.name for each in world.requests[-1].refusals] == ["node-2"])
 
 
 async def test_a_candidate_gets_its_episode_with_a_permit_reserved_before(env: WorkflowEnvironment) -> None:
@@ -373,8 +367,8 @@ async def test_a_closed_brake_opens_nothing_and_says_why(env: WorkflowEnvironmen
         status = await scan.until(lambda status: len(status.refused) == 12)
         assert "0 of 12" in status.refused[0].message
         assert world.opened == []
-        await scan.until(lambda _status: bool(world.published))
-        assert world.published[-1].checks[0].message == closed.message
+        await eventually(env, lambda: len(world.requests[-1].refusals) == 12)
+        assert closed.message in world.requests[-1].refusals[0].message
 
 
 @pytest.mark.parametrize(
@@ -817,26 +811,37 @@ async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last
         assert [[seen.boot_id for seen in call] for call in world.told[told:]] == [["b3", "b3"], ["b5", "b5"]]
 
 
-async def test_the_status_is_written_one_at_a_time_at_most_once_a_second_and_only_where_it_changes(
+async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_before_that_is_known(
     env: WorkflowEnvironment,
 ) -> None:
-    """S44: the last word is written all the same."""
+    """S44: where nothing else changes, the running scan is given up for one that tells the truth."""
     world = ScriptedCluster()
-    world.show(report(checks=(check(message="0"),)))
+    world.show(report("node-1"))
     async with scanning(env, world) as scan:
-        await eventually(env, lambda: len(world.published) == 1)
-        began = await env.get_current_time(scan.handle)
-        for number in range(1, 6):
-            world.show(report(checks=(check(message=str(number)),)))
-            await scan.until(
-                lambda status, number=number: status.report is not None and status.report.checks[0].message == str(number)
-            )
-        await eventually(env, lambda: world.published[-1].checks[0].message == "5")
-        seconds = (await env.get_current_time(scan.handle) - began).total_seconds()
-        assert len(world.published) <= 2 + seconds
-        written = len(world.published)
-        world.show(report(checks=(check(message="5"),), inventory=13))
-        await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
-        world.show(report(checks=(check(message="5"),), inventory=14))
-        await scan.until(lambda status: status.report is not None and status.report.inventory == 14)
-        assert len(world.published) == written
+        await scan.has_opened(1)
+        await eventually(env, lambda: bool(world.requests[-1].in_flight))
+        assert world.requests[0].in_flight is None
+        assert [each.incident for each in world.requests[-1].in_flight or ()] == [world.opened[0].incident]
+        world.show(report())
+        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
+        polls, scans = len(world.requests), (await scan.until(lambda _: True)).scans
+        await scan.release(world.opened[0])
+        await eventually(env, lambda: world.requests[-1].in_flight == ())
+        assert len(world.requests) == polls + 1
+        assert (await scan.until(lambda _: True)).scans == scans
+
+
+async def test_a_report_that_comes_soon_after_an_end_is_waited_for(env: WorkflowEnvironment) -> None:
+    """An end is mostly seen in the cluster within a second: giving up the running scan would be one scan more."""
+    world = ScriptedCluster()
+    world.show(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await eventually(env, lambda: bool(world.requests[-1].in_flight))
+        polls = len(world.requests)
+        await scan.release(world.opened[0])
+        await scan.until(lambda status: not status.permits)
+        world.show(report())
+        await eventually(env, lambda: world.requests[-1].known_digest == world.current.digest)
+        assert world.requests[-1].in_flight == ()
+        assert len(world.requests) == polls + 1

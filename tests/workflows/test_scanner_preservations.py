@@ -60,7 +60,7 @@ class Keepers(PreservationStarts):
 async def scanning(env: WorkflowEnvironment, world: ScriptedCluster, keepers: Keepers, name: str) -> AsyncIterator[Scan]:
     """A scanner whose queue of workflows has the keepers as well: activities are told apart by queue, so it has its own."""
     queue = f"scanners-{name}"
-    acts = [world.observe_cluster, world.publish_status, world.release_lease, world.tell_repetition]
+    acts = [world.observe_cluster, world.release_lease, world.tell_repetition]
     starts = [world.open, world.describe, world.find_open, world.name_deployment, keepers.preserve]
     async with (
         worker(env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
 from activities.contracts.episodes import EpisodeActivities, NameRequest
-from activities.contracts.scan import PublishRequest, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import Decision, PermitAnswer, PermitQuestions, PermitRequest, Release
@@ -38,8 +38,8 @@ ANSWER_PATIENCE = timedelta(seconds=15)
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 SOONEST = timedelta(milliseconds=100)
 """Between two looks at somebody whose time has come and who can't be admitted for another reason."""
-PUBLISH_EVERY = timedelta(seconds=1)
-"""Between two times that people are told: in a storm what they read changes with every node."""
+OUTDATED = timedelta(seconds=2)
+"""How long the running scan tells people of other episodes and refusals than there are: mostly it is answered before that."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 
 
@@ -56,9 +56,8 @@ class HealthScanner:
         self._granting = Granting(self._grantor, state, self._beside, on_change=self._hear)
         self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
         self._preserving = Preserving(request.cluster, state.preservations)
-        self._telling = Telling(request.cluster, told=state.told, published=state.published)
+        self._telling = Telling(request.cluster, state.told)
         self._tell = Repeated(self._beside, self._tell_episodes)
-        self._publish = Repeated(self._beside, self._publish_status, pause=PUBLISH_EVERY)
         self._started = state.started
         self._report: ScanReport | None = state.report
         self._fresh = False
@@ -111,7 +110,6 @@ class HealthScanner:
             self._beside.reap()
             self._show()
         self._tell.end()
-        self._publish.end()
         await self._beside.ended()
 
     async def _learn_our_name(self) -> None:
@@ -133,10 +131,11 @@ class HealthScanner:
 
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
-        began = workflow.now()
+        began, request = workflow.now(), self._scan_request()
+        outdated: datetime | None = None
         self._scan = workflow.start_activity_method(
             ScanActivities.observe_cluster,
-            self._scan_request(),
+            request,
             **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
         )
         while not self._scan_has_ended():
@@ -144,14 +143,19 @@ class HealthScanner:
             with contextlib.suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
                     lambda: self._scan_has_ended() or self._news != self._heard or self._beside.failed,
-                    timeout=self._until_due(),
-                    timeout_summary="until a remediation may be tried again",
+                    timeout=self._until(self._granting.due, outdated),
+                    timeout_summary="until a remediation may be tried again, or people must be told",
                 )
             self._heard = self._news
             self._granting.hear_due()
             if not self._scan_has_ended() and self._is_fresh() and self._stop is None and self._report is not None:
                 await self._act(self._report)
             await self._repeating.tell()
+            tells_all = (request.in_flight, request.refusals) == (self._granting.in_flight(), self._granting.refusals)
+            outdated = None if tells_all else outdated or workflow.now() + OUTDATED
+            if outdated is not None and outdated <= workflow.now():
+                self._scan.cancel()
+                break
         try:
             self._report = await self._scan
         except ActivityError as error:
@@ -170,9 +174,9 @@ class HealthScanner:
         self._granting.holding_off.hear_report()
         return self._stop is None
 
-    def _until_due(self) -> timedelta | None:
-        """How long until somebody may be admitted by time alone, None where nobody waits for that."""
-        due = self._granting.due
+    def _until(self, *moments: datetime | None) -> timedelta | None:
+        """How long until the first of them, None where there is none."""
+        due = min((moment for moment in moments if moment is not None), default=None)
         return max(due - workflow.now(), SOONEST) if due is not None else None
 
     async def _take_breath(self, began: datetime) -> None:
@@ -183,11 +187,9 @@ class HealthScanner:
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
 
     async def _act(self, report: ScanReport) -> None:
-        """Let act whoever may, and tell people."""
+        """Let act whoever may."""
         self._heard = self._news
         await self._granting.admit(report)
-        if self._to_publish() is not None:
-            self._publish.ask()
 
     def _hear(self) -> None:
         """Somebody else may be admitted now."""
@@ -200,14 +202,6 @@ class HealthScanner:
         if news and not await self._telling.tell_episodes(news):
             self._granting.holders.described_at = None  # one has closed without our hearing of it: look now
             self._hear()
-
-    def _to_publish(self) -> PublishRequest | None:
-        report, granting = self._report, self._granting
-        return self._telling.to_publish(report, granting.table.permits(), granting.refusals) if report is not None else None
-
-    async def _publish_status(self) -> None:
-        if (request := self._to_publish()) is not None:
-            await self._telling.publish(request)
 
     # Words from outside ---------------------------------------------------------------------------------------------
 
@@ -368,6 +362,8 @@ class HealthScanner:
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
             begun=tuple(each.victim for each in self._preserving.told),
+            in_flight=self._granting.in_flight(),
+            refusals=self._granting.refusals,
         )
 
     def _roll_is_due(self) -> bool:
@@ -386,7 +382,6 @@ class HealthScanner:
             held_off=granting.holding_off.held_off,
             report=self._report,
             told=self._telling.told,
-            published=self._telling.published,
             described_at=granting.holders.described_at,
             scans=self._scans,
             opened=granting.opened,

@@ -92,7 +92,6 @@ class ScannerState:
     held_off: tuple[Backoff, ...] = ()
     report: ScanReport | None = None
     told: tuple[tuple[str, str], ...] = ()
-    published: str = ""
     described_at: datetime | None = None
     scans: int = 0
     opened: int = 0

@@ -6,9 +6,7 @@ No `asyncio.TaskGroup`: one that is thrown away with its workflow, when that lea
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
@@ -43,17 +41,12 @@ class Beside:
 
 
 class Repeated:
-    """Work that is done once at a time: whoever asks meanwhile has it done once more, with what is known by then.
+    """Work that is done once at a time: whoever asks meanwhile has it done once more, with what is known by then."""
 
-    pause: the least between one end and the next beginning, so that what changes all the time costs little.
-    """
-
-    def __init__(self, beside: Beside, work: Callable[[], Awaitable[None]], *, pause: timedelta = timedelta(0)) -> None:
+    def __init__(self, beside: Beside, work: Callable[[], Awaitable[None]]) -> None:
         self._beside = beside
         self._work = work
-        self._pause = pause
         self._asked = self._busy = self._ending = False
-        self._rests_until: datetime | None = None
 
     def ask(self) -> None:
         """Have it done soon."""
@@ -68,11 +61,6 @@ class Repeated:
 
     async def _run(self) -> None:
         while self._asked and not self._ending:
-            if self._rests_until is not None and (left := self._rests_until - workflow.now()) > timedelta(0):
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await workflow.wait_condition(lambda: self._ending, timeout=left)
-                continue
             self._asked = False
             await self._work()
-            self._rests_until = workflow.now() + self._pause
         self._busy = False

@@ -15,7 +15,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts.episodes import EpisodeActivities, Opened, OpenOutcome, OpenRequest
-from activities.contracts.scan import Refusal
+from activities.contracts.scan import InFlight, Refusal
 from activities.errors import error_message
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
@@ -65,6 +65,16 @@ class Granting:
         holders = sorted(self.table.nodes())
         others = sorted({held.node for held in self.holding_off.held_off} - set(holders))
         return (*holders, *others[: max(MAXIMUM_OBSERVATIONS - len(holders), 0)])
+
+    def in_flight(self) -> tuple[InFlight, ...] | None:
+        """The open episodes as people are told of them, None while it is not known which there are."""
+        if not self.holders.known:
+            return None
+        lines = self.table.permits()
+        return tuple(
+            InFlight(node=each.node, since=each.granted_at.isoformat(), incident=each.incident, kind=each.kind.value)
+            for each in lines
+        )
 
     @property
     def portions(self) -> tuple[Portion, ...]:

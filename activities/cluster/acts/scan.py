@@ -1,4 +1,4 @@
-"""The scanner's long poll over one cluster, and the write-back of what it concluded.
+"""The scanner's long poll over one cluster.
 
 A scan sits on the watch cache (`view.py`) and answers as soon as the report is another one than the scanner has; the report is a
 level, so a lost answer or another worker loses nothing. Meanwhile it keeps the cluster Lease (`cluster_lease.py`) while something
@@ -28,7 +28,7 @@ from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import PublishRequest, PublishResult, ScanActivities, ScanRequest
+from activities.contracts.scan import ScanActivities, ScanRequest
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
@@ -93,11 +93,12 @@ class ClusterScan(ScanActivities):
         self._lease = LeaseKeeping(lease or ScannerLease(connection, clock=own_clock), on_change=self.view.poke)
         self._risks = RiskKeeping(cluster, connection, self.view.at_risk, clock=self.view.now, on_change=self.view.poke)
         self._mistakes = MistakeKeeping(self.view.mistakes, connection_of=self.view.connection_of, on_change=self.view.poke)
-        self._publishing = Publishing(self.view, clock=own_clock)
+        self.publishing = Publishing(self.view, clock=own_clock)
         self._fences = fences
         self._sweeping: asyncio.Task[int] | None = None
         self._told: OrderedDict[str, ScanReport] = OrderedDict()
         """What was answered, by its digest."""
+        self._latest: ScanRequest | None = None
         self._answered_at = float("-inf")
         self._given_back = 0
 
@@ -109,6 +110,7 @@ class ClusterScan(ScanActivities):
         await self._lease.stop()
         await self._risks.close()
         await self._mistakes.close()
+        await self.publishing.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -119,15 +121,10 @@ class ClusterScan(ScanActivities):
         """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
         require_cluster(request.cluster, self._cluster)
         ending = asyncio.Event()
+        self._latest = request
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
-
-    @activity.defn(name="scan.publish-status")
-    async def publish_status(self, request: PublishRequest) -> PublishResult:
-        """Compares before it writes; a second call writes nothing."""
-        require_cluster(request.cluster, self._cluster)
-        return await self._publishing.publish(request)
 
     @activity.defn(name="scan.release-lease")
     async def release_lease(self, request: ScanRequest) -> None:
@@ -163,6 +160,9 @@ class ClusterScan(ScanActivities):
             )
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
+            # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
+            if lease.held and request.in_flight is not None and request is self._latest:
+                attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals))
             pause = end - loop.time()
             if report.digest == request.known_digest:
                 differs_since = None

@@ -2,12 +2,14 @@
 
 Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
 composed in `statuses/`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
+The scan's long poll calls `attend`; the work is done beside it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -21,17 +23,18 @@ from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import INVALID, Situation, StatusChange, another_controller
 from activities.cluster.objects.statuses.medik8s import UPDATED
+from activities.cluster.report.attending import Attending
 from activities.cluster.report.telling import SILENT, MachineConditions, target_happenings
 from activities.cluster.watch.following import POLICY_KINDS
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.scan import InFlight, PublishRequest, PublishResult
+from activities.contracts.scan import InFlight, Refusal
 from activities.errors import ErrorType, failure
 from policy.checks.brakes import Closed
 from policy.checks.verdicts import Health
 from policy.episode.events import EventReason
 from policy.episode.fencing_requests import Answer
 from policy.scan.candidates import answer_without_trying, why_not_asked_for
-from policy.scan.report import CheckReport, ReportParts
+from policy.scan.report import CheckReport, ScanReport
 from policy.values.object_refs import Dialect, ObjectRef
 
 log = logging.getLogger(__name__)
@@ -39,7 +42,13 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 3
 
 CONDITIONS_SECONDS = 4.0
-"""How long Machines are told at a time: a publish has 10 s (`workflows/kit/options.py`), and what is left is published again."""
+"""How long Machines are told at a time; what is left is published again."""
+
+PAUSE_SECONDS = 1.0
+"""Between two times that people are told: in a storm what they read changes with every node."""
+
+TRY_AGAIN_SECONDS = 5.0
+"""Until what could not be written is written again."""
 
 DROPPED_FOR = timedelta(minutes=10)
 """How long a field counts as unknown to the server that has dropped it: what made one answer incomplete may be over, and a new
@@ -55,28 +64,60 @@ class Dropped:
     until: datetime
 
 
-class Publishing:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """How many objects were written, and what could not be (by key; a vanished object is no failure)."""
+
+    written: int = 0
+    failed: tuple[str, ...] = ()
+
+
+class Publishing(Attending):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
+        super().__init__("the checks' status", on_change=view.poke)
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
         self._dropped: dict[str, Dropped] = {}
         self._machine_conditions = MachineConditions(view.machines_connection, clock=clock, tell=self._tell)
+        self._told: object = None
+        self._not_before = float("-inf")
 
-    async def publish(self, request: PublishRequest) -> PublishResult:
+    def attend(self, seen: ScanReport, in_flight: Sequence[InFlight], refusals: Sequence[Refusal]) -> float:
+        """Have it written where it is another thing than was written last. In how many seconds to call again."""
+        if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals):
+            return float("inf")
+        if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
+            return left
+        self.begin(self._work(seen, in_flight, refusals))
+        return float("inf")
+
+    def failed(self) -> None:
+        """Not at once again."""
+        self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
+
+    async def _work(self, seen: ScanReport, in_flight: Sequence[InFlight], refusals: Sequence[Refusal]) -> None:
+        self._told = None
+        published = await self.publish(seen, in_flight, refusals)
+        if published.failed:
+            self.failed()
+        else:
+            self._told = (seen.checks, in_flight, refusals)
+            self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
+
+    async def publish(self, seen: ScanReport, in_flight: Sequence[InFlight] = (), refusals: Sequence[Refusal] = ()) -> Published:
         """Write what differs; failures are in the answer."""
         written, failed = 0, []
-        parts = self._view.parts()
-        for report in request.checks:
+        for report in seen.checks:
             if report.reason == Closed.ELSEWHERE:
                 continue  # its status is written from where its Nodes are seen
             if report.dialect is Dialect.NODE_FENCING:
                 failed += await self._tell_of_configuration(report)  # a ConfigMap has no status
                 continue
             try:
-                change = await self._write(report, request.in_flight, parts)
+                change = await self._write(report, in_flight, seen)
             except ApplicationError as error:
                 log.warning("the status of %s was not written: %s", report.ref.key, error.message)
                 failed.append(report.ref.key)
@@ -84,10 +125,10 @@ class Publishing:
             if change is not None:
                 written += 1
                 failed += [refused for each in change.happenings if (refused := await self._tell(each))]
-        failed += await self._tell_of_targets(request)
-        failed += await self._answer_requests(request)
-        uids = {candidate.node: candidate.uid for candidate in parts.candidates}
-        for refusal in request.refusals:
+        failed += await self._tell_of_targets(seen.checks)
+        failed += await self._answer_requests({each.node for each in in_flight})
+        uids = {candidate.node: candidate.uid for candidate in seen.candidates}
+        for refusal in refusals:
             key = refusal.check.key
             found = self._view.check_objects.get(key) or self._view.requests.get(key)
             if found is None:
@@ -106,7 +147,7 @@ class Publishing:
                 about = ObjectRef(api_version=NODES.api_version, kind=NODES.kind, name=refusal.node)
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
                 failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
-        return PublishResult(written=written, failed=tuple(failed))
+        return Published(written=written, failed=tuple(failed))
 
     async def _tell_of_configuration(self, report: CheckReport) -> list[str]:
         """Why the fence configuration can't be used, for as long as it can't; what could not be told."""
@@ -117,26 +158,26 @@ class Publishing:
         refused = await self._tell(about, once=True)
         return [refused] if refused else []
 
-    async def _tell_of_targets(self, request: PublishRequest) -> list[str]:
+    async def _tell_of_targets(self, checks: Sequence[CheckReport]) -> list[str]:
         """What single targets are told, and told about; what failed or has to wait for the next time."""
-        if not request.checks:
+        if not checks:
             return []
         if doubt := self._view.doubt():
             # S18: what we do not see is not gone. Told as failed, so that it is published again once we see.
             return [f"what single targets are told: {doubt}"]
         # Where the worker that looked knows of another controller, or of a pause, this one need not have heard of it yet.
-        keys = [report.ref.key for report in request.checks if not another_controller(report) and report.reason not in SILENT]
+        keys = [report.ref.key for report in checks if not another_controller(report) and report.reason not in SILENT]
         known, failed = self._view.ledger.known(self._view.now()), list[str]()
         happenings = [happening for key in keys for happening in target_happenings(known, key)]
         failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
         return [*failed, *await self._machine_conditions.write(known, keys, seconds=CONDITIONS_SECONDS)]
 
-    async def _answer_requests(self, request: PublishRequest) -> list[str]:
-        """The final answer to those who ask for what can't be: whoever asks may try something else at once."""
+    async def _answer_requests(self, busy: Collection[str]) -> list[str]:
+        """The final answer to those who ask for what can't be: whoever asks may try something else at once. busy: nodes with an
+        open episode."""
         if self._view.doubt():
             return []  # S18: what we do not see is not gone; there will be another report
-        known, busy = self._view.ledger.known(self._view.now()), {each.node for each in request.in_flight}
-        failed = []
+        known, failed = self._view.ledger.known(self._view.now()), []
         for asking in known.requests.values():
             stage = answer_without_trying(known, asking)
             if stage is None or asking.node in busy:
@@ -149,7 +190,7 @@ class Publishing:
                 failed.append(asking.ref.key)
         return failed
 
-    async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], parts: ReportParts) -> StatusChange | None:
+    async def _write(self, report: CheckReport, in_flight: Sequence[InFlight], seen: ScanReport) -> StatusChange | None:
         resource = _resource_of(report.ref)
         if resource is None:
             return None
@@ -161,7 +202,7 @@ class Publishing:
                 found = found or await connection.get(path)
                 if report.uid and found["metadata"].get("uid") != report.uid:
                     return None  # another object of that name: what was concluded is not about it
-                change = self._change(report, found, in_flight, parts)
+                change = self._change(report, found, in_flight, seen)
                 if change is None:
                     return None
                 version = {"resourceVersion": found["metadata"]["resourceVersion"]}
@@ -176,7 +217,7 @@ class Publishing:
         raise failure(ErrorType.TRANSIENT, f"it was written by others {ATTEMPTS} times between our read and our write")
 
     def _change(
-        self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], parts: ReportParts
+        self, report: CheckReport, found: JsonObject, in_flight: Sequence[InFlight], seen: ScanReport
     ) -> StatusChange | None:
         current = found.get("status") or {}
         nodes = {each.node for each in in_flight}
@@ -187,7 +228,7 @@ class Publishing:
         situation = Situation(
             report=report,
             current=current,
-            unhealthy=_unhealthy(report.ref, parts),
+            unhealthy=_unhealthy(report.ref, seen),
             in_flight=[each for each in in_flight if each.node in ours],
             targets=self._view.ledger.targets_of(report.ref.key),
             objects=self._view.ledger.made_by(report.ref.key),
@@ -236,10 +277,10 @@ def _called(victim: str) -> str:
     return victim.capitalize() if victim.startswith("machine/") else f"Node/{victim}"
 
 
-def _unhealthy(ref: ObjectRef, parts: ReportParts) -> list[str]:
+def _unhealthy(ref: ObjectRef, seen: ScanReport) -> list[str]:
     """Names, as far as a report knows them: the sickest. All of them would be the fleet."""
-    candidates = {candidate.node for candidate in parts.candidates if candidate.check == ref}
-    rows = {row.node for row in parts.rows if row.check == ref.key and row.health is Health.UNHEALTHY}
+    candidates = {candidate.node for candidate in seen.candidates if candidate.check == ref}
+    rows = {row.node for row in seen.rows if row.check == ref.key and row.health is Health.UNHEALTHY}
     return sorted(candidates | rows)
 
 
