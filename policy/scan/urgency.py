@@ -12,30 +12,38 @@ from collections.abc import Collection
 from enum import IntEnum
 
 from policy.checks.fence_policies import FencePolicies
+from policy.checks.verdicts import Health
 from policy.episode.observation import Observation
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
-from policy.scan.report import Candidate, CheckReport, ScanReport
+from policy.scan.report import Candidate, CheckReport, ScanReport, TargetRow
 
 
 class Urgency(IntEnum):
-    """Of a change. later: nobody decides by it. soon: an open episode waits for it. now: who may be acted on could be another."""
+    """Of a change. none: nobody needs it. rarely: people read it of a node in hand, whose episode tells them more. later: nobody
+    decides by it. soon: an open episode waits for it. now: who may be acted on could be another."""
 
-    LATER = 0
-    SOON = 1
-    NOW = 2
+    NONE = 0
+    RARELY = 1
+    LATER = 2
+    SOON = 3
+    NOW = 4
 
 
-def urgency(told: ScanReport, seen: ScanReport, watching: Collection[str]) -> Urgency:
+def urgency(told: ScanReport, seen: ScanReport, watching: Collection[str], in_hand: Collection[str]) -> Urgency:
     """What has changed between the report that the scanner knows and the one that it would get now.
 
-    watching: nodes of open episodes, and those held off. Who is admitted depends on the others only.
+    watching: nodes of open episodes, and those held off. Who is admitted depends on the others only. in_hand: the former alone.
     """
-    watched = frozenset(watching)
+    watched, held = frozenset(watching), frozenset(in_hand)
     if _decisive(told, watched) != _decisive(seen, watched):
         return Urgency.NOW
     if _spared(told, watched) != _spared(seen, watched):
         return Urgency.NOW
-    return Urgency.SOON if _news(told, seen, watched) else Urgency.LATER
+    if _news(told, seen, watched, held):
+        return Urgency.SOON
+    if _of_the_others(told, watched, held) != _of_the_others(seen, watched, held) or _unexpected(told, seen, held):
+        return Urgency.LATER
+    return Urgency.RARELY if _read_by_people(told) != _read_by_people(seen) else Urgency.NONE
 
 
 def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
@@ -79,10 +87,53 @@ def _closed_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> o
     return bool(policies.storage_down(cluster)), storms
 
 
-def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str]) -> bool:
-    """Whether anything has become of a node in hand that its episode could wait for."""
+def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
+    """Whether anything has become of a node in hand that its episode could wait for. One that is seen for the first time is back
+    or gone already, or was sick when it was taken in hand."""
     before = {each.node: each for each in told.observations if each.node in watched}
-    return any(each.node in before and news_of(each) != news_of(before[each.node]) for each in seen.observations)
+    return any(
+        news_of(each) != news_of(before[each.node]) if each.node in before else each.ready or not each.present
+        for each in seen.observations
+        if each.node in before or each.node in in_hand
+    )
+
+
+def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> object:
+    """All that a digest is of, but what becomes of nodes in hand, and what was seen of one that nobody asks for any more. That an
+    open episode writes its mark, a cordon or a taint is told to nobody but people."""
+    of_nodes = [
+        (seen.node, seen.groups) if seen.node in in_hand else seen
+        for seen in report.observations
+        if (seen.groups if seen.node in in_hand else seen.node in watched or seen.incident or seen.mark_problem)
+    ]
+    rows, at_risk = _read_by_people(report)
+    return (
+        (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),
+        [row for row in rows if row.node not in in_hand],
+        [node for node in at_risk if node not in in_hand],
+    )
+
+
+def _unexpected(told: ScanReport, seen: ScanReport, in_hand: frozenset[str]) -> bool:
+    """Whether a node in hand is seen for the first time, and otherwise than its episode must have found it."""
+    known = {each.node for each in told.observations}
+    return any(each.node in in_hand and each.node not in known and not plainly_sick(each) for each in seen.observations)
+
+
+def _read_by_people(report: ScanReport) -> tuple[list[TargetRow], list[str]]:
+    """The rows of sick nodes, and whose data is at risk."""
+    return [row for row in report.rows if worth_telling(row)], [each.node for each in report.at_risk.nearest]
+
+
+def worth_telling(row: TargetRow) -> bool:
+    """Whether something ails it: the others are for people only, and fill up the list."""
+    return row.health in {Health.UNHEALTHY, Health.SOON}
+
+
+def plainly_sick(seen: Observation) -> bool:
+    """Whether it shows no more than for what an episode is opened: whoever is opened looks for himself."""
+    more = seen.asked_by or seen.preserved or seen.confirmed_well or seen.others
+    return seen.present and seen.unhealthy and not seen.ready and not more
 
 
 def stamp_of(seen: Observation) -> str:

@@ -11,8 +11,8 @@ import json
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
-from policy.checks.verdicts import Health
-from policy.scan.report import ClusterLease, ReportParts, TargetRow, ViewState
+from policy.scan.report import ClusterLease, ReportParts, ViewState
+from policy.scan.urgency import worth_telling
 from policy.values.durations import format_duration
 
 _DIGEST_LENGTH = 16
@@ -62,7 +62,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
     Left out: times of the scan, resource versions, the next deadline, the wording of a Lease's trouble, the rows of nodes that
     nothing ails, which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
     """
-    sick = tuple(row for row in parts.rows if _worth_telling(row))
+    sick = tuple(row for row in parts.rows if worth_telling(row))
     content = (
         parts.inventory,
         parts.checks,
@@ -82,10 +82,6 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
     )
     canonical = json.dumps(content, default=_plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
-
-
-def _worth_telling(row: TargetRow) -> bool:
-    return row.health in {Health.UNHEALTHY, Health.SOON}
 
 
 def _plain(value: object) -> object:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -22,7 +23,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view_limits import ViewLimits
-from activities.contracts.scan import ScanRequest
+from activities.contracts.scan import InFlight, ScanRequest
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.scan.report import ScanReport, SeenVersion
@@ -263,6 +264,21 @@ async def test_what_an_episode_writes_is_told_together(busy: tuple[ClusterScan, 
     written = int(report.observations[0].incident.removeprefix("incident-"))
     again = await observe(scan, asked(report, watching=("node-1",)))
     assert int(again.observations[0].incident.removeprefix("incident-")) > written
+
+
+async def test_what_an_open_episode_writes_ends_no_poll(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:
+    """It knows what it has written, and nobody decides by it; what becomes of its node is told as ever."""
+    scan, report = busy
+    in_hand = asked(report, watching=("node-1",), in_flight=(InFlight(node="node-1", since="", incident="i"),))
+    known, loop = await observe(scan, in_hand), asyncio.get_running_loop()
+    began = loop.time()
+    await observe(scan, replace(in_hand, known_digest=known.digest, wait=timedelta(seconds=1.5)))
+    assert loop.time() - began > 1.4
+    began = loop.time()
+    await turn(person, "node-1", "True")
+    while not report.observations[0].ready:
+        report = await observe(scan, replace(in_hand, known_digest=report.digest))
+    assert loop.time() - began < 0.8
 
 
 async def test_deadlines_amid_our_own_writes_are_told_at_once(person: ApiClient, busy: tuple[ClusterScan, ScanReport]) -> None:

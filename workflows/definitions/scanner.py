@@ -53,10 +53,10 @@ class HealthScanner:
         self._input = request
         self._beside = Beside()
         self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
-        self._granting = Granting(self._grantor, state, self._beside, on_change=self._hear)
+        self._telling = Telling(request.cluster, state.told)
+        self._granting = Granting(self._grantor, state, self._beside, self._telling, on_change=self._hear)
         self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents)
         self._preserving = Preserving(request.cluster, state.preservations)
-        self._telling = Telling(request.cluster, state.told)
         self._tell = Repeated(self._beside, self._tell_episodes)
         self._started = state.started
         self._report: ScanReport | None = state.report

@@ -29,6 +29,7 @@ from workflows.scanner.holders import Holders
 from workflows.scanner.holding_off import HoldingOff
 from workflows.scanner.permit_table import PermitTable
 from workflows.scanner.reserving import Grantor, Reserving
+from workflows.scanner.telling import Telling
 
 
 class Granting:
@@ -38,9 +39,12 @@ class Granting:
     that has changed the table, so that somebody else may have a permit now.
     """
 
-    def __init__(self, grantor: Grantor, state: ScannerState, beside: Beside, *, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, grantor: Grantor, state: ScannerState, beside: Beside, telling: Telling, *, on_change: Callable[[], None]
+    ) -> None:
         self._grantor = grantor
         self._beside = beside
+        self._telling = telling
         self.table = PermitTable(state.permits, state.queue)
         self.holding_off = HoldingOff(state)
         self.holders = Holders(grantor, state, self.table, self.holding_off)
@@ -128,6 +132,9 @@ class Granting:
             ]
         if inputs:
             self._opening.update(each.node for each in inputs)
+            for each in inputs:
+                if each.permit_granted:
+                    self._telling.begin(each.node)
             self._beside.begin(self._open(inputs))
         if not self._describing and (nodes := self.holders.to_be_described(report, self._opening)):
             self._describing = True
@@ -253,6 +260,7 @@ class Granting:
             self.opened += outcome.opened is Opened.STARTED
             return
         self.table.remove(outcome.node, outcome.incident)
+        self._telling.forget(outcome.node)
         until_well = outcome.opened is Opened.HELD_OFF
         reason = outcome.reason or outcome.holder
         self.holding_off.refused_to_open(outcome.node, reason, holder=outcome.holder, until_well=until_well)

@@ -16,8 +16,11 @@ from activities.errors import error_message
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit
 from policy.scan.report import ScanReport
-from policy.scan.urgency import stamp_of
+from policy.scan.urgency import plainly_sick, stamp_of
 from workflows.kit import options
+
+AS_FOUND = ""
+"""Of an episode that was told nothing yet: that its node is sick it knows."""
 
 
 class Telling:
@@ -32,14 +35,25 @@ class Telling:
         """What the episode of each node was told last."""
         return tuple(self._told.items())
 
+    def begin(self, node: str) -> None:
+        """An episode is being opened for it, and looks for itself what it finds."""
+        self._told[node] = AS_FOUND
+
+    def forget(self, node: str) -> None:
+        """It was not opened: another one may have the node."""
+        self._told.pop(node, None)
+
     def news(self, report: ScanReport, permits: tuple[Permit, ...]) -> tuple[Observation, ...]:
         """Of which nodes in hand something else is seen than their episodes were told."""
         if report.view.stale:
             return ()  # what is not live is no news
         held = {permit.node for permit in permits}
         self._told = {node: told for node, told in self._told.items() if node in held}
-        ours = (each for each in report.observations if each.node in held)
-        return tuple(each for each in ours if self._told.get(each.node) != stamp_of(each))
+        stamps = {each: stamp_of(each) for each in report.observations if each.node in held}
+        self._told |= {
+            each.node: stamp for each, stamp in stamps.items() if self._told.get(each.node) == AS_FOUND and plainly_sick(each)
+        }
+        return tuple(each for each, stamp in stamps.items() if self._told.get(each.node) != stamp)
 
     async def tell_episodes(self, news: tuple[Observation, ...]) -> bool:
         """Signal them. False: some of them have closed without our hearing of it."""

@@ -41,6 +41,9 @@ from policy.scan.urgency import Urgency, urgency
 LATER_SECONDS = 1.0
 """How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""
 
+RARELY_SECONDS = 5.0
+"""The same for what only people read of nodes that are in hand."""
+
 SOON_SECONDS = 0.25
 """Between an answer and the next one that tells nothing but what episodes wait for."""
 
@@ -140,7 +143,7 @@ class ClusterScan(ScanActivities):
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
-        differs_since: float | None = None
+        tell_by = float("inf")
         while True:
             stamp, drawn_up = self.view.stamp, loop.time()
             wanted = request.work_in_hand or self.view.asked
@@ -163,12 +166,9 @@ class ClusterScan(ScanActivities):
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
                 attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals))
-            pause = end - loop.time()
-            if report.digest == request.known_digest:
-                differs_since = None
-            else:
-                differs_since = differs_since or loop.time()
-                pause = min(pause, self._tell_at(request, report, differs_since) - loop.time())
+            urgent = self._urgency(request, report)
+            tell_by = min(tell_by, self._tell_at(urgent)) if urgent is not Urgency.NONE else float("inf")
+            pause = min(end, tell_by) - loop.time()
             if pause <= 0 or ending.is_set():
                 return self._answer(report)
             pause = min(pause, attended)
@@ -180,16 +180,27 @@ class ClusterScan(ScanActivities):
         mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # else a Machine's Node may be still to come
         return min(self._risks.attend(activity.metric_meter()), mistakes)
 
-    def _tell_at(self, request: ScanRequest, report: ScanReport, differs_since: float) -> float:
-        """When at the latest the scanner is told of another report than it knows, by the loop's clock."""
-        known = self._told.get(request.known_digest)
-        match urgency(known, report, request.watching) if known is not None else Urgency.NOW:
+    def _urgency(self, request: ScanRequest, report: ScanReport) -> Urgency:
+        """Of the difference to what the scanner knows."""
+        if report.digest == request.known_digest:
+            return Urgency.NONE
+        known, in_hand = self._told.get(request.known_digest), {each.node for each in request.in_flight or ()}
+        return urgency(known, report, request.watching, in_hand) if known is not None else Urgency.NOW
+
+    def _tell_at(self, urgent: Urgency) -> float:
+        """When at the latest the scanner is told of a difference that is seen now, by the loop's clock."""
+        now = asyncio.get_running_loop().time()
+        match urgent:
             case Urgency.NOW:
-                return differs_since
+                return now
             case Urgency.SOON:
-                return min(self._answered_at + SOON_SECONDS, differs_since + LATER_SECONDS)
+                return min(self._answered_at + SOON_SECONDS, now + LATER_SECONDS)
             case Urgency.LATER:
-                return differs_since + LATER_SECONDS
+                return now + LATER_SECONDS
+            case Urgency.RARELY:
+                return now + RARELY_SECONDS
+            case Urgency.NONE:
+                return float("inf")
 
     def _answer(self, report: ScanReport) -> ScanReport:
         self._answered_at = asyncio.get_running_loop().time()

@@ -9,9 +9,10 @@ import pytest
 
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.inventory import ControlPlane
+from policy.checks.verdicts import Health
 from policy.episode.observation import Observation
 from policy.objects.scopes import GroupCount
-from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.scan.report import AtRisk, Candidate, CheckReport, ClusterLease, NodeAtRisk, ScanReport, TargetRow, ViewState
 from policy.scan.urgency import Urgency, urgency
 from policy.values.object_refs import ObjectRef
 
@@ -26,6 +27,16 @@ def candidate(node: str, **changes: object) -> Candidate:
     """A node that offends."""
     plain = Candidate(node=node, uid=f"uid-{node}", check=CHECK, since=NOW, reason="Ready", message="Ready is Unknown")
     return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def row(node: str) -> TargetRow:
+    """As people read of it."""
+    return TargetRow(node=node, zone="z", ready="Unknown", health=Health.UNHEALTHY)
+
+
+def at_risk(node: str) -> AtRisk:
+    """The one node whose volumes are attached and that is not off."""
+    return AtRisk(nodes=1, nearest=(NodeAtRisk(node=node, since=NOW, volumes=1),))
 
 
 MINE = Observation(node="mine", uid="uid-mine", unhealthy=True, boot_id="b1")
@@ -48,7 +59,7 @@ TOLD = ScanReport(
 
 def changed(**changes: object) -> Urgency:
     """Of a report that differs so from the one that was told; `mine` is in the hand of an episode."""
-    return urgency(TOLD, replace(TOLD, digest="seen", **changes), ("mine",))  # type: ignore[arg-type]
+    return urgency(TOLD, replace(TOLD, digest="seen", **changes), ("mine", "held-off"), ("mine",))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -95,29 +106,68 @@ def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object])
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({"observations": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
         pytest.param({"observations": (MINE,)}, id="a mark is gone"),
-        pytest.param({"candidates": TOLD.candidates[1:]}, id="a node in hand is no candidate any more"),
+        pytest.param({"observations": (replace(MINE, groups=("rack/7",)), STRAY)}, id="a node in hand counts in another group"),
+        pytest.param(
+            {"observations": (MINE, STRAY, replace(MINE, node="held-off", incident="left"))}, id="a mark is left behind"
+        ),
+        pytest.param({"rows": (row("other"),)}, id="a node is ill"),
+        pytest.param({"at_risk": at_risk("other")}, id="data is at risk of which no episode takes care"),
         pytest.param({"checks": (SPARED, replace(CHECKED, healthy=7, recovering=1, remaining=2))}, id="it counts as recovering"),
         pytest.param({"checks": (SPARED, replace(CHECKED, soon=1))}, id="a timeout has begun"),
         pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=3),)}, id="no storm yet"),
         pytest.param({"inventory": 11}, id="a node more"),
     ],
 )
-def test_what_an_episode_writes_and_what_only_people_read_waits(changes: dict[str, object]) -> None:
+def test_by_what_nobody_decides_waits(changes: dict[str, object]) -> None:
     assert changed(**changes) is Urgency.LATER
+
+
+@pytest.mark.parametrize("changes", [{"rows": (row("mine"),)}, {"at_risk": at_risk("mine")}], ids=["its row", "its data at risk"])
+def test_what_people_read_of_a_node_in_hand_is_rarely_told(changes: dict[str, object]) -> None:
+    """Its episode tells them more."""
+    assert changed(**changes) is Urgency.RARELY
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"observations": (replace(MINE, incident="ours"), STRAY)}, id="our mark"),
+        pytest.param({"candidates": TOLD.candidates[1:]}, id="a node in hand is no candidate any more"),
+        pytest.param({"rows": (replace(row("well"), health=Health.HEALTHY),)}, id="a row of a healthy node"),
+    ],
+)
+def test_what_an_episode_writes_is_told_with_something_else(changes: dict[str, object]) -> None:
+    assert changed(**changes) is Urgency.NONE
 
 
 def test_a_node_that_has_just_been_taken_in_hand_is_no_news() -> None:
     """The scanner did that itself, and its next request for a report says so."""
-    seen = replace(TOLD, digest="seen", candidates=TOLD.candidates[:1], observations=(MINE, STRAY, replace(MINE, node="waiting")))
-    assert urgency(TOLD, seen, ("mine", "waiting")) is Urgency.LATER
+    waiting = replace(MINE, node="waiting")
+    seen = replace(TOLD, digest="seen", candidates=TOLD.candidates[:1], observations=(MINE, STRAY, waiting))
+    in_hand = ("mine", "waiting")
+    assert urgency(TOLD, seen, in_hand, in_hand) is Urgency.NONE
+    for more in ({"unhealthy": False}, {"preserved": True}, {"asked_by": ("uid",)}, {"others": "machine-1"}):
+        found = replace(seen, observations=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
+        assert urgency(TOLD, found, in_hand, in_hand) is Urgency.LATER, more
+    for more in ({"ready": True, "unhealthy": False}, {"present": False}):
+        found = replace(seen, observations=(MINE, STRAY, replace(waiting, **more)))  # type: ignore[arg-type]
+        assert urgency(TOLD, found, in_hand, in_hand) is Urgency.SOON, "since it was taken in hand nothing else had to be told"
+
+
+def test_a_node_that_is_given_back_is_told_of_by_the_mark_it_still_has() -> None:
+    """S35: what the scanner knows of it was seen before its end."""
+    assert urgency(TOLD, replace(TOLD, digest="seen", observations=(STRAY,)), (), ()) is Urgency.NONE
+    marked = replace(TOLD, observations=(replace(MINE, incident="ended"), STRAY))
+    assert urgency(marked, replace(marked, digest="seen", observations=(STRAY,)), (), ()) is Urgency.LATER
 
 
 def test_how_many_can_be_spared_matters_to_those_who_wait_only() -> None:
     """S14: else our own marks, each of which spends one, would be told at once."""
     alone = replace(TOLD, candidates=TOLD.candidates[:1])
     spent = replace(alone, checks=(replace(SPARED, remaining=0), CHECKED))
-    assert urgency(alone, spent, ("mine",)) is Urgency.LATER
+    assert urgency(alone, spent, ("mine",), ("mine",)) is Urgency.LATER
     waits = replace(spent, candidates=TOLD.candidates)
-    assert urgency(spent, waits, ("mine",)) is Urgency.NOW, "whoever comes then is told of with the numbers of that moment"
+    assert urgency(spent, waits, ("mine",), ("mine",)) is Urgency.NOW, (
+        "whoever comes then is told of with the numbers of that moment"
+    )
