@@ -23,6 +23,7 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.contracts import search
 from activities.contracts.episodes import (
     AskPermit,
     AskPortion,
@@ -87,12 +88,13 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
     async def _open(self, episode: FencingInput | RemediationInput) -> OpenOutcome:
         workflow_id = episode_id(episode.cluster, episode.node)
         handle: WorkflowHandle[object, EpisodeResult] = self._client.get_workflow_handle(workflow_id, result_type=EpisodeResult)
+        kind = Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION
         outcome = OpenOutcome(node=episode.node, incident=episode.incident, opened=Opened.STARTED, workflow_id=workflow_id)
         if held_off := await self._aborted_since(handle, episode):
             return _changed(outcome, Opened.HELD_OFF, reason=held_off)
         try:
             started = await self._client.start_workflow(
-                (Kind.FENCING if isinstance(episode, FencingInput) else Kind.REMEDIATION).value,
+                kind.value,
                 episode,
                 id=workflow_id,
                 task_queue=self._task_queue,
@@ -100,6 +102,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=f"{episode.node}: {episode.reason}"[:200],
                 memo={"incident": episode.incident},
+                search_attributes=search.of_episode(kind, cluster=episode.cluster, node=episode.node, reason=episode.reason),
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(episode.cluster, episode.node)
@@ -144,6 +147,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                 static_summary=f"{need.victim}: {need.reason}"[:200],
                 memo={"incident": incident},
+                search_attributes=search.of_episode(
+                    Kind.PRESERVATION, cluster=request.cluster, node=need.victim, reason=need.reason
+                ),
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(request.cluster, need.victim)

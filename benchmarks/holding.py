@@ -27,6 +27,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from activities.contracts import search
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import TellRequest
@@ -42,7 +43,6 @@ from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import PreservationHistory
-from workflows.kit import search
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

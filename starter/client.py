@@ -18,10 +18,11 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from activities.contracts import search
 from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Kind, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport
@@ -38,7 +39,6 @@ from workers.connect import TemporalUnreachableError, connect
 from workers.embedded import running_endpoint
 from workers.identity import holder
 from workers.settings import Settings, load
-from workflows.kit import search
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus
 
@@ -200,14 +200,7 @@ class Nodewarden:
                 memo={"incident": request.incident, "request": digest},
                 static_summary=f"{node}: {reason or 'asked by ' + (requester or 'somebody')}"[:200],
                 static_details=f"{kind.value} of `{node}` in `{cluster}`, asked by {requester or 'somebody'}: {reason or '-'}",
-                search_attributes=TypedSearchAttributes(
-                    [
-                        SearchAttributePair(search.CLUSTER, cluster),
-                        SearchAttributePair(search.NODE, node),
-                        SearchAttributePair(search.KIND, kind.value),
-                        SearchAttributePair(search.REASON, reason[:200]),
-                    ]
-                ),
+                search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
             )
         except WorkflowAlreadyStartedError as error:
             return await self._join(kind, cluster, node, incident=request.incident, digest=digest, because=error)

@@ -27,11 +27,11 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.contracts import search
 from activities.errors import ErrorType, error_type
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from starter.episodes import ANSWER_WITHIN, unanswered, why_silent
 from starter.errors import RequestError, SilentError
-from workflows.kit import search
 from workflows.kit.ids import WORKFLOW_QUEUE, device_check_id
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 

@@ -12,12 +12,13 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes, Workfl
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from activities.contracts import search
 from policy.scan.repeats import DEFAULT_ALARM, RepeatAlarm
 from starter.episodes import ask, tell, unanswered
 from starter.errors import MissingError, RefusedError, SilentError
 from starter.stuck import task_failure
 from workers.identity import holder
-from workflows.kit import options, search
+from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
 from workflows.kit.messages import ScannerInput, ScannerStatus, StopRequest
 

@@ -18,6 +18,7 @@ import pytest
 import typer
 import yaml
 
+from activities.contracts import search
 from policy.dialects import parse
 from policy.fence.templates import is_fencing_template
 from policy.objects.nodes import NodeView
@@ -27,7 +28,6 @@ from starter.commands.groups import NodeOrCommand
 from starter.commands.session import EXIT_CODES, Exit
 from tests.policy.fencing_builders import plan_of_template
 from workers.settings import load
-from workflows.kit import search
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """The typed search attributes must exist before the first workflow starts: where we may, create them; else say how.
 
-Which ones there are and what they mean: `workflows/kit/search.py`. The embedded server is started with them
+Which ones there are and what they mean: `activities/contracts/search.py`. The embedded server is started with them
 (`workers/embedded.py`); this is for every other Temporal.
 """
 
@@ -14,7 +14,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from workflows.kit import search
+from activities.contracts import search
 
 VISIBLE_WITHIN = timedelta(seconds=30)
 

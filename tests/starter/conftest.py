@@ -13,12 +13,12 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from activities.contracts import search
 from starter.client import Nodewarden
 from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn
 from tests.workers.server import SILENT, VERSIONED, development_server
 from workers.connect import connect
 from workers.settings import TemporalSettings
-from workflows.kit import search
 from workflows.kit.ids import WORKFLOW_QUEUE
 
 

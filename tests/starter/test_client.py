@@ -41,7 +41,9 @@ async def test_a_fencing_starts_with_all_that_people_look_for(warden: Nodewarden
     assert {pair.key.name: pair.value for pair in described.typed_search_attributes} | {"BuildIds": None} == {
         "Cluster": cluster,
         "Node": "node-1",
+        "Zone": "",
         "Kind": "Fencing",
+        "Phase": "new",
         "Reason": "smells of smoke",
         "BuildIds": None,
     }

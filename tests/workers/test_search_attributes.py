@@ -13,11 +13,11 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.contracts import search
 from workers import search_attributes
 from workers.connect import connect
 from workers.search_attributes import SearchAttributesError, ensure
 from workers.settings import TemporalSettings
-from workflows.kit import search
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
+from activities.contracts import search
 from tests.workflows.surroundings import ClockworkEnvironment
 from workers.plugin import PLUGIN
-from workflows.kit import search
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",

@@ -293,7 +293,7 @@ class Execution:
             workflow_start_time=self.started,
             task_queue="nodewarden",
             task_timeout=TASK_TIMEOUT,
-            typed_search_attributes=TypedSearchAttributes.empty,
+            typed_search_attributes=TypedSearchAttributes([]),
             workflow_id=self.workflow_id,
             workflow_type=self.definition.name,
         )

@@ -18,6 +18,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeoutError
 
+from activities.contracts import search
 from activities.contracts.device_check import (
     DeviceReadingActivities,
     FenceDeviceActivities,
@@ -41,7 +42,7 @@ from policy.fence.device_check import (
     row_of,
     row_without_device,
 )
-from workflows.kit import options, search
+from workflows.kit import options
 from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError
 
+from activities.contracts import search
 from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
@@ -21,7 +22,7 @@ from policy.episode.permits import Decision, PermitAnswer, PermitQuestions, Perm
 from policy.objects.scopes import CLUSTER
 from policy.scan.report import ScanReport
 from workflows.episode.conversation import by_a_person
-from workflows.kit import options, search
+from workflows.kit import options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import RefusedNode, ScannerInput, ScannerResult, ScannerState, ScannerStatus, StopRequest
 from workflows.scanner.beside import Beside, Repeated

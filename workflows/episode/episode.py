@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
+from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
@@ -26,7 +27,7 @@ from policy.fence.config import Step
 from policy.objects.marks import NOTHING_ADDED, Added
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
-from workflows.kit import handing_over, measuring, options, search
+from workflows.kit import handing_over, measuring, options
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
@@ -34,8 +35,6 @@ from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonReque
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
-REASON_LENGTH = 200
-"""Visibility on PostgreSQL keeps 255 characters of a keyword."""
 
 
 class Episode(EpisodeState):
@@ -103,7 +102,7 @@ class Episode(EpisodeState):
             self.phase = phase
             self.note("phase", phase.value)
             measuring.entered(self.cluster, self.kind, phase)
-            workflow.upsert_search_attributes([search.PHASE.value_set(phase.value)])
+            self._tag()
         if step is not None and step.value != self.step:
             self.step, self.try_number = step.value, 1
         self.doing = doing
@@ -113,20 +112,20 @@ class Episode(EpisodeState):
             self.publisher.show(self.status())
 
     def introduce(self, *, zone: str, reason: str) -> None:
-        """Set the search attributes by which this episode is found, however it was started."""
-        self.zone = zone
-        self.reason = reason
-        workflow.upsert_search_attributes(
-            [
-                search.CLUSTER.value_set(self.cluster),
-                search.NODE.value_set(self.node),
-                search.ZONE.value_set(zone),
-                search.KIND.value_set(self.kind.value),
-                search.PHASE.value_set(self.phase.value),
-                search.REASON.value_set(reason[:REASON_LENGTH]),
-            ]
-        )
+        """Have this episode be found by its search attributes, however it was started."""
+        self.zone, self.reason = zone, reason
+        if workflow.info().typed_search_attributes.get(search.NODE) is None:
+            self._tag()
         self._show()
+
+    def _tag(self) -> None:
+        """Set those search attributes that are not as they should be."""
+        wanted = search.of_episode(
+            self.kind, cluster=self.cluster, node=self.node, reason=self.reason, zone=self.zone, phase=self.phase
+        )
+        found = workflow.info().typed_search_attributes  # as the last upsert has left them
+        if changed := [each.key.value_set(each.value) for each in wanted if found.get(each.key) != each.value]:
+            workflow.upsert_search_attributes(changed)
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
@@ -256,6 +255,7 @@ class Episode(EpisodeState):
         Raises NewHistory where this history is long and nothing is new: the next one begins with this rest, and then with the
         story, which finds what is done.
         """
+        self._tag()
         self.publish()
         if self.not_beyond is not None:
             left = max(self.not_beyond - workflow.now(), timedelta(0))

@@ -74,6 +74,9 @@ from policy.objects.marks import Mark
 PARALLEL_DELETES = 10
 """Between two rows of this many the time is looked at again; the API server's fairness takes a row of ten in its stride."""
 
+SETTLES = 0.6
+"""About so many seconds after the taint what is left is told at the latest."""
+
 T = TypeVar("T")
 Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
 
@@ -127,8 +130,17 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
             told = f"{await self._in_rows(request, driven_out, self._delete_pod)} pods deleted"
         except ApplicationError as error:
             told = f"pods are left to Kubernetes' garbage collector: {error.message}"
-        left = await standing_workload(self._connection, target.pinned.node, self._source)
-        return replace(tainted, detail=f"{tainted.detail}; {told}", left=left)
+        return replace(tainted, detail=f"{tainted.detail}; {told}", left=await self._left_soon(target.pinned.node))
+
+    async def _left_soon(self, node: str) -> Workload:
+        """What is left, as soon as nothing is or the moment is over that volumes take to follow their pods."""
+        pause = SETTLES / 8
+        while True:
+            left = await standing_workload(self._connection, node, self._source)
+            if (left.pods, left.attachments) == (0, 0) or pause > SETTLES:
+                return left
+            await asyncio.sleep(pause)
+            pause *= 2
 
     @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
