@@ -55,7 +55,16 @@ async def compose(
                     forced=clusters[name].force_detach_on_timeout,
                 )
                 servings.append(
-                    await _cluster_serving(stack, settings, client, name, connection, machines=machines, at_risk=at_risk)
+                    await _cluster_serving(
+                        stack,
+                        settings,
+                        client,
+                        name,
+                        connection,
+                        machines=machines,
+                        at_risk=at_risk,
+                        has_power=role is Role.ALL,
+                    )
                 )
         if role is not Role.WORKFLOWS and settings.evidence.directory is None:
             _log.info("evidence.directory is not set: of machines that are preserved no evidence is kept")
@@ -111,7 +120,9 @@ async def _cluster_serving(
     *,
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
+    has_power: bool,
 ) -> Serving:
+    """has_power: this process serves the power devices as well."""
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
@@ -125,9 +136,17 @@ async def _cluster_serving(
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.report.nodefences import NodeFences
     from activities.permitbook import ScannerPermits
+    from workers.preparing import Preparing
 
     permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
+    devices = ClusterFenceDevices(
+        name,
+        connection,
+        machines=machines,
+        fence_namespace=settings.fence_namespace,
+        looked_after=lambda: bool(scan.view.check_objects),
+    )
     scan = await stack.enter_async_context(
         ClusterScan(
             name,
@@ -141,6 +160,7 @@ async def _cluster_serving(
             source=settings.policy_source(),
             pools=settings.preservation.known_pools(),
             retries=settings.remediation.retries(),
+            prepare=Preparing(name, devices).prepare if has_power else None,
         )
     )
     target = ClusterTarget(
@@ -158,13 +178,7 @@ async def _cluster_serving(
             scan,
             target,
             ClusterRepetitions(name, connection, fences=fences),
-            ClusterFenceDevices(
-                name,
-                connection,
-                machines=machines,
-                fence_namespace=settings.fence_namespace,
-                looked_after=lambda: bool(scan.view.check_objects),
-            ),
+            devices,
             ClusterIsolation(
                 name,
                 connection,

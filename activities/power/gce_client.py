@@ -1,6 +1,6 @@
 """What runs in the thread of an `Act`: Google's client on a session of ours, with a token in hand before anything is sent.
 
-Imported by the first act only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
+Imported where it is needed only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
 paths and types; what it does around them is not ours to have:
 
 - it retries, and its session repeats a request that was refused with 401: here an act is one request, without redirects;

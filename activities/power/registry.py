@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from activities.errors import ErrorType
 from activities.power.driver import Credentials, DriverFactory, PowerDriver
@@ -42,6 +43,16 @@ DRIVERS: Mapping[str, Callable[[], DriverFactory]] = {
     "ipmi": _ipmi,
     "redfish": _redfish,
 }
+
+
+LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activities.power.gce_client"}
+"""Of the drivers whose client library lives in the worker itself: what has it loaded."""
+
+
+def load(name: str) -> None:
+    """Have the client library of a driver imported, where it has one. Takes more than a second."""
+    if name in LIBRARIES:
+        import_module(LIBRARIES[name])
 
 
 def driver_for(device: PowerDevice, credentials: Credentials, *, further_agents: frozenset[str] = frozenset()) -> PowerDriver:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -87,6 +87,10 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self._inventory.nodes)
+
+    def names(self) -> Iterator[str]:
+        """The names of all Nodes in order."""
+        return self._inventory.names()
 
     def __contains__(self, node: str) -> bool:
         """Whether there is a Node object of that name."""
@@ -264,7 +268,7 @@ class Ledger:
         """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone. told:
         what episodes were told of theirs."""
         known = replace(self.known(now), spared=spared)
-        return draw_up(known, watching=frozenset(watching), told=dict(told), names=self._inventory.names())
+        return draw_up(known, watching=frozenset(watching), told=dict(told), names=self.names())
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Whom a check would have acted on now unless a pool keeps it, by name, and since when it is called unhealthy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -122,6 +122,22 @@ async def test_with_no_policy_nothing_is_ever_written(api: ApiServer, person: Ap
     assert not report.lease.needed
     assert report.cluster_uid
     assert {agent: count for agent, count in api.requests.writes.items() if agent.startswith(OURS)} == {}
+
+
+async def test_something_that_asks_us_to_act_is_prepared_for_once(person: ApiClient, connection: ClusterConnection) -> None:
+    prepared = list[tuple[str, ...]]()
+
+    async def prepare(nodes: Sequence[str]) -> None:
+        prepared.append(tuple(nodes))
+
+    await fleet(person, 5)
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), prepare=prepare) as scan:
+        await observe(scan, asked(wait=0.2))
+        assert prepared == [], "nothing asks us to act"
+        await with_policy(person)
+        for _ in range(2):
+            await observe(scan, asked(wait=0.5))
+        assert prepared == [("node-0", "node-1", "node-2")]
 
 
 async def test_the_answer_comes_within_milliseconds_of_a_timeout_s_end(person: ApiClient, open_scan: Open) -> None:

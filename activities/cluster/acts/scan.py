@@ -7,9 +7,10 @@ asks us to act: with no policy in the cluster and no work in hand nothing is eve
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,12 +52,20 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 """Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
+PREPARED_FOR = 3
+"""Nodes whose devices stand for those of all others: most clusters have one kind."""
+
+PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
+
 REMEMBERED = 16
 """Reports that scanners may know of still."""
 
 
 class ClusterScan(ScanActivities):
-    """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it."""
+    """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it.
+
+    prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes.
+    """
 
     def __init__(
         self,
@@ -76,6 +85,7 @@ class ClusterScan(ScanActivities):
         source: PolicySource = DEFAULT_SOURCE,
         pools: Iterable[Pool] = (),
         retries: RetryRules = DEFAULT_RETRIES,
+        prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         chosen = limits or (ViewLimits(grace=grace) if grace is not None else ViewLimits())
         self._cluster = cluster
@@ -98,7 +108,8 @@ class ClusterScan(ScanActivities):
         self._mistakes = MistakeKeeping(self.view.mistakes, connection_of=self.view.connection_of, on_change=self.view.poke)
         self.publishing = Publishing(self.view, clock=own_clock)
         self._fences = fences
-        self._sweeping: asyncio.Task[int] | None = None
+        self._prepare = prepare
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._told: OrderedDict[str, ScanReport] = OrderedDict()
         """What was answered, by its digest."""
         self._latest: ScanRequest | None = None
@@ -114,9 +125,9 @@ class ClusterScan(ScanActivities):
         await self._risks.close()
         await self._mistakes.close()
         await self.publishing.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.view.close()
 
     @activity.defn(name="scan.observe-cluster")
@@ -149,6 +160,7 @@ class ClusterScan(ScanActivities):
             wanted = request.work_in_hand or self.view.asked
             if wanted:
                 self.view.follow_volumes()
+                self._prepare_once()
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
             began = loop.time()
@@ -210,12 +222,17 @@ class ClusterScan(ScanActivities):
             self._told.popitem(last=False)
         return report
 
+    def _prepare_once(self) -> None:
+        if self._prepare is not None and self.view.synced and PREPARING not in self._tasks:
+            nodes = tuple(islice(self.view.ledger.names(), PREPARED_FOR))
+            self._tasks[PREPARING] = asyncio.create_task(self._prepare(nodes), name=PREPARING)
+
     def _sweep(self, request: ScanRequest) -> None:
         """Take NodeFences away whose time is over, beside the scan and not ended with it: one that is answered at once leaves no
         time. A scanner that has not had its first report does not know who is open."""
-        idle = self._sweeping is None or self._sweeping.done()
+        idle = SWEEPING not in self._tasks or self._tasks[SWEEPING].done()
         if self._fences is not None and request.known_digest and idle:
-            self._sweeping = asyncio.create_task(self._fences.sweep(request.watching), name="sweep of NodeFences")
+            self._tasks[SWEEPING] = asyncio.create_task(self._fences.sweep(request.watching), name=SWEEPING)
 
     async def _shutting_down(self, ending: asyncio.Event) -> None:
         await activity.wait_for_worker_shutdown()

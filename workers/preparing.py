@@ -1,0 +1,37 @@
+"""What a worker that serves a cluster and its devices loads before the first node fails there.
+
+A cloud's client library takes more than a second of a core to import. Left to the first act, it is imported while nodes wait to
+be isolated, and the whole worker stands still with them. Which libraries a cluster needs, its fence configuration says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from temporalio.exceptions import ApplicationError
+
+from activities.contracts.device_check import FenceDeviceActivities, FenceDevicesRequest
+from activities.power.registry import load
+
+_log = logging.getLogger(__name__)
+
+
+class Preparing:
+    """Of one cluster. devices: finds those of its nodes."""
+
+    def __init__(self, cluster: str, devices: FenceDeviceActivities, *, loads: Callable[[str], None] = load) -> None:
+        self._cluster = cluster
+        self._devices = devices
+        self._loads = loads
+
+    async def prepare(self, nodes: Sequence[str]) -> None:
+        """Load what the drivers of these nodes' devices need. What can't be found out now, the first act loads."""
+        try:
+            found = await self._devices.find_devices(FenceDevicesRequest(cluster=self._cluster, nodes=tuple(nodes)))
+        except ApplicationError as error:
+            _log.info("cluster %s: no power driver is loaded yet: %s", self._cluster, error.message)
+            return
+        for driver in sorted({each.device.driver for node in found.nodes for each in node.devices}):
+            await asyncio.to_thread(self._loads, driver)
