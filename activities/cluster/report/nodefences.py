@@ -52,7 +52,8 @@ class NodeFences:
         self._connection = connection
         self._kept_for = kept_for
         self._clock = clock
-        self._uids: OrderedDict[str, str] = OrderedDict()
+        self._seen: OrderedDict[str, JsonObject] = OrderedDict()
+        """The objects as they were last read or written."""
         self._not_before = self._sweep_not_before = float("-inf")
 
     async def show(self, target: Target, shown: Shown) -> bool:
@@ -73,13 +74,15 @@ class NodeFences:
         name = node_fence_name(node)
         if self._not_served():
             return None
-        if name not in self._uids:
+        if name not in self._seen:
             try:
                 self._remember(name, await self._connection.get(NODE_FENCES.path(name)))
             except ApplicationError as error:
                 log.debug("NodeFence/%s can't be read: %s", name, error.message)
                 return None
-        return ObjectRef(api_version=NODE_FENCES.api_version, kind=NODE_FENCES.kind, name=name), self._uids[name]
+        return ObjectRef(api_version=NODE_FENCES.api_version, kind=NODE_FENCES.kind, name=name), str(
+            self._seen[name]["metadata"].get("uid", "")
+        )
 
     async def sweep(self, held: Collection[str]) -> int:
         """Take away those whose time is over, and those that an episode left behind which ended without a word. From time to
@@ -100,8 +103,9 @@ class NodeFences:
 
     async def _write(self, name: str, target: Target, shown: Shown) -> bool:
         body = self._document(name, target, shown)
-        for _ in range(ATTEMPTS):
-            found = await self._find(name)
+        for attempt in range(ATTEMPTS):
+            # What others have written since then makes ours a conflict.
+            found = (self._seen.get(name) if attempt == 0 else None) or await self._find(name)
             try:
                 if found is None:
                     written = await self._connection.create(NODE_FENCES.path(), body)
@@ -144,7 +148,7 @@ class NodeFences:
             )
         except (ObjectConflict, ObjectNotFound):
             return False  # it has just begun anew, or is gone
-        self._uids.pop(metadata["name"], None)
+        self._seen.pop(metadata["name"], None)
         return True
 
     def _is_over(self, fence: JsonObject, held: Collection[str]) -> bool:
@@ -195,10 +199,10 @@ class NodeFences:
         self._not_before = asyncio.get_running_loop().time() + NOT_SERVED_SECONDS
 
     def _remember(self, name: str, fence: JsonObject) -> None:
-        self._uids[name] = str(fence["metadata"].get("uid", ""))
-        self._uids.move_to_end(name)
-        while len(self._uids) > REMEMBERED:
-            self._uids.popitem(last=False)
+        self._seen[name] = fence
+        self._seen.move_to_end(name)
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
 
 
 def _is_foreign(fence: JsonObject) -> bool:

@@ -163,6 +163,17 @@ async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) ->
     assert mirrored.world.writes == before
 
 
+async def test_what_it_has_written_itself_is_not_read_again_and_what_others_have_written_is(mirrored: Mirrored) -> None:
+    requests = mirrored.world.server.requests
+    for sequence in (1, 2, 3):
+        await mirrored.show(sequence)
+    assert requests.total("get", "nodefences") == 1, "whether there is one"
+    await mirrored.world.others.patch(FENCES.path(NAME), {"metadata": {"labels": {"theirs": "yes"}}})
+    await mirrored.show(4, doing="waits")
+    assert requests.total("get", "nodefences") == 2
+    assert (await mirrored.fence())["sequence"] == 4
+
+
 async def test_the_same_state_is_written_once(mirrored: Mirrored) -> None:
     for _ in range(3):
         await mirrored.show()
