@@ -19,16 +19,6 @@ async def test_a_created_object_gets_what_only_the_server_gives(client: Client) 
     assert (await client.get(f"{NODES}/n1")).document == made
 
 
-async def test_the_namespace_comes_from_the_path(client: Client) -> None:
-    assert (await client.made(CONFIG_MAPS, config_map("a")))["metadata"]["namespace"] == "default"
-    assert (await client.post(CONFIG_MAPS, config_map("b", namespace="kube-system"))).status == 400
-
-
-async def test_a_generated_name_keeps_its_prefix(client: Client) -> None:
-    made = await client.made(CONFIG_MAPS, {"metadata": {"generateName": "gen-"}})
-    assert re.fullmatch(r"gen-.{5}", made["metadata"]["name"])
-
-
 async def test_a_second_object_of_a_name_already_exists(client: Client) -> None:
     await client.made(NODES, node("n1"))
     answer = await client.post(NODES, node("n1"))
@@ -60,53 +50,14 @@ async def test_a_bad_node_is_refused(client: Client, document: Any, status: int)
     assert (await client.get(f"{NODES}/n1")).status == 404
 
 
-@pytest.mark.parametrize(
-    ("raw", "kind", "status"),
-    [
-        (b"{bad", "application/json", 400),
-        (b"x: [", "application/yaml", 400),
-        (b"x", "text/plain", 415),
-        (b"k8s\x00", "application/vnd.kubernetes.protobuf", 415),
-        (b"metadata: {name: from-yaml}\ndata: {since: 2026-01-01}\n", "application/yaml", 201),
-    ],
-)
-async def test_bodies_are_json_or_yaml(client: Client, raw: bytes, kind: str, status: int) -> None:
-    assert (await client.ask("POST", CONFIG_MAPS, raw=raw, kind=kind)).status == status
-
-
-async def test_a_body_of_more_than_three_mebibytes_is_too_large(client: Client) -> None:
-    assert (await client.post(CONFIG_MAPS, config_map("big", {"a": "x" * (3 * 1024 * 1024)}))).status == 413
-
-
 async def test_nothing_is_created_in_a_namespace_that_is_not_there(client: Client) -> None:
     answer = await client.post(f"{NAMESPACES}/nowhere/configmaps", config_map("a"))
     assert (answer.status, answer.document["details"]["kind"]) == (404, "namespaces")
 
 
-async def test_a_missing_object_is_not_found_with_details(client: Client) -> None:
-    answer = await client.get(f"{NODES}/missing")
-    assert (answer.status, answer.reason, answer.document["kind"]) == (404, "NotFound", "Status")
-    assert answer.document["message"] == 'nodes "missing" not found'
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [("POST", f"{NODES}/n1"), ("PUT", NODES), ("PATCH", NODES), ("POST", "/api/v1/pods"), ("POST", "/api/v1")],
-)
-async def test_a_method_that_a_path_does_not_take(client: Client, method: str, path: str) -> None:
-    answer = await client.ask(method, path, {})
-    assert (answer.status, answer.reason) == (405, "MethodNotAllowed")
-
-
 async def test_a_dry_run_writes_nothing(client: Client) -> None:
     assert (await client.post(f"{CONFIG_MAPS}?dryRun=All", config_map("dry"))).status == 201
     assert (await client.get(f"{CONFIG_MAPS}/dry")).status == 404
-
-
-async def test_unknown_fields_are_dropped_or_refused_when_strict(client: Client) -> None:
-    odd = {**config_map("odd"), "nonsense": 1}
-    assert (await client.post(f"{CONFIG_MAPS}?fieldValidation=Strict", odd)).status == 400
-    assert "nonsense" not in await client.made(CONFIG_MAPS, odd)
 
 
 async def test_a_new_node_is_tainted_as_not_ready_by_admission(client: Client) -> None:
@@ -122,9 +73,3 @@ async def test_a_new_pod_is_pending_with_defaults_and_eviction_tolerations(clien
     assert made["spec"]["terminationGracePeriodSeconds"] == 30
     seconds = {each["key"].rpartition("/")[2]: each["tolerationSeconds"] for each in made["spec"]["tolerations"]}
     assert seconds == {"not-ready": 300, "unreachable": 300}
-
-
-async def test_empty_maps_and_lists_of_built_in_kinds_vanish(client: Client) -> None:
-    made = await client.made(CONFIG_MAPS, {**named("ConfigMap", "a", labels={}, finalizers=[]), "data": {}})
-    assert set(made) == {"kind", "apiVersion", "metadata"}
-    assert not {"labels", "finalizers"} & set(made["metadata"])

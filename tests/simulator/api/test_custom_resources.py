@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
-from simulator.api.schema import apply_defaults, prune, validate
-from simulator.api.tables import json_path
+from simulator.api.schema import validate
 from tests.simulator.api.client import (
     DEFINITIONS,
-    GADGET_SCHEMA,
     GADGETS,
-    STRATEGIC,
-    TABLE,
     Client,
     definition,
     gadget,
@@ -70,18 +66,6 @@ async def test_what_the_schema_forbids_is_invalid(client: Client, gadgets: str, 
     assert answer.document["details"]["causes"][0]["field"].startswith("spec.")
 
 
-@pytest.mark.parametrize("spec", [{"share": "10%"}, {"share": 3}, {"extra": {"any": {"thing": [1]}}}, {"mode": "Fast"}])
-async def test_what_the_schema_allows_is_kept(client: Client, gadgets: str, spec: dict[str, Any]) -> None:
-    made = await client.made(gadgets, gadget("g", **spec))
-    assert spec.items() <= made["spec"].items()
-
-
-async def test_a_missing_required_field_is_named(client: Client, gadgets: str) -> None:
-    answer = await client.post(gadgets, {"metadata": {"name": "g"}, "spec": {}})
-    causes = answer.document["details"]["causes"]
-    assert causes == [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.owner"}]
-
-
 async def test_status_and_spec_have_one_writer_each(client: Client, gadgets: str) -> None:
     await client.made(gadgets, gadget("g"))
     patch = {"status": {"phase": "Busy"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
@@ -91,34 +75,6 @@ async def test_status_and_spec_have_one_writer_each(client: Client, gadgets: str
     by_spec = (await client.patch(f"{gadgets}/g", {**patch, "status": {"phase": "Forged"}})).document
     assert (by_spec["status"], by_spec["spec"]["size"]) == ({"phase": "Busy"}, 9)
     assert (by_status["metadata"]["generation"], by_spec["metadata"]["generation"]) == (1, 2)
-
-
-async def test_without_the_subresource_the_status_is_like_any_field(client: Client) -> None:
-    await client.made(DEFINITIONS, definition(status=False))
-    made = await client.made(GADGETS, {**gadget("g"), "status": {"phase": "Done"}})
-    assert made["status"] == {"phase": "Done"}
-    assert (await client.get(f"{GADGETS}/g/status")).status == 404
-
-
-async def test_a_put_needs_a_version_and_a_strategic_patch_is_unknown(client: Client, gadgets: str) -> None:
-    await client.made(gadgets, gadget("g"))
-    assert (await client.put(f"{gadgets}/g", gadget("g"))).status == 422
-    assert (await client.patch(f"{gadgets}/g", {"spec": {"size": 5}}, STRATEGIC)).status == 415
-
-
-async def test_a_strict_write_refuses_unknown_fields(client: Client, gadgets: str) -> None:
-    answer = await client.post(f"{gadgets}?fieldValidation=Strict", gadget("g", nonsense=1))
-    assert answer.status == 400
-    assert 'unknown field "spec.nonsense"' in answer.document["message"]
-
-
-async def test_columns_come_from_the_definition(client: Client, gadgets: str) -> None:
-    await client.made(gadgets, gadget("g", size=7))
-    status = {"status": {"conditions": [{"type": "Other", "status": "False"}, {"type": "Ready", "status": "True"}]}}
-    await client.patch(f"{gadgets}/g/status", status)
-    table = (await client.get(gadgets, TABLE)).document
-    assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Size", "Ready"]
-    assert table["rows"][0]["cells"] == ["g", 7, "True"]
 
 
 async def test_a_definition_can_change_its_schema_but_not_its_names(client: Client, gadgets: str) -> None:
@@ -180,28 +136,6 @@ async def test_a_definition_that_is_not_structural_is_refused(client: Client, br
 # The schema functions themselves -------------------------------------------------------------------------------------
 
 
-def test_pruning_keeps_what_is_named_and_what_is_preserved() -> None:
-    value = {"kind": "K", "metadata": {"odd": 1}, "spec": {"owner": "x", "odd": 1, "extra": {"odd": 1}}, "odd": 1}
-    removed = prune(value, GADGET_SCHEMA)
-    assert value == {"kind": "K", "metadata": {"odd": 1}, "spec": {"owner": "x", "extra": {"odd": 1}}}
-    assert sorted(removed) == ["odd", "spec.odd"]
-
-
-def test_defaults_fill_inside_lists_and_maps_and_replace_forbidden_nulls() -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}},
-            "size": {"type": "integer", "default": 2},
-            "open": {"type": "integer", "default": 3, "nullable": True},
-        },
-        "additionalProperties": False,
-    }
-    value: dict[str, Any] = {"list": [{}, {"n": 5}], "size": None, "open": None}
-    apply_defaults(value, schema)
-    assert value == {"list": [{"n": 1}, {"n": 5}], "size": 2, "open": None}
-
-
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [
@@ -237,53 +171,3 @@ def test_schema_rules(schema: dict[str, Any], good: list[Any], bad: list[Any]) -
         assert not validate({"f": value}, {"type": "object", "properties": {"f": schema}}), value
     for value in bad:
         assert validate({"f": value}, {"type": "object", "properties": {"f": schema}}), value
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        (".spec.size", [3]),
-        (".metadata.labels.example\\.org/zone", []),
-        (".metadata.labels['example.org/zone']", ["a"]),
-        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
-        (".status.conditions[*].type", ["Ready", "Busy"]),
-        (".status.conditions[-1].type", ["Busy"]),
-        (".status.conditions[9].type", []),
-        (".none.deep", []),
-        (".spec.size!", []),
-    ],
-)
-def test_paths_of_printer_columns(path: str, expected: list[Any]) -> None:
-    document = {
-        "metadata": {"labels": {"example.org/zone": "a"}},
-        "spec": {"size": 3},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Busy", "status": "False"}]},
-    }
-    assert json_path(document, path) == expected
-
-
-async def test_spec_and_status_of_a_custom_kind_are_what_its_schema_says(client: Client) -> None:
-    """Without the subresource `status` is a field like any other; some kinds have a word there."""
-    schema = {"type": "object", "properties": {"status": {"type": "string", "enum": ["New", "Done"]}}}
-    await client.made(DEFINITIONS, definition(schema, status=False))
-    made = await client.made(GADGETS, {**gadget("g"), "status": "Done"})
-    assert made["status"] == "Done"
-    assert (await client.post(GADGETS, {**gadget("h"), "status": {"phase": "Done"}})).status == 422
-
-
-@pytest.mark.parametrize(
-    ("group", "approval", "status"),
-    [
-        ("ha.k8s.io", "", 422),
-        ("ha.k8s.io", "yes", 422),
-        ("ha.k8s.io", "unapproved, an experiment", 201),
-        ("kubernetes.io", "https://example.org/review/1", 201),
-        ("cluster.x-k8s.io", "", 201),
-    ],
-)
-async def test_the_communitys_own_groups_ask_for_an_approval(client: Client, group: str, approval: str, status: int) -> None:
-    made = definition()
-    made["spec"]["group"], made["metadata"]["name"] = group, f"gadgets.{group}"
-    if approval:
-        made["metadata"]["annotations"] = {"api-approved.kubernetes.io": approval}
-    assert (await client.post(DEFINITIONS, made)).status == status

@@ -18,16 +18,6 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_delete_answers_a_status_and_a_pods_delete_the_pod(client: Client) -> None:
-    made = await client.made(NODES, node("n1"))
-    answer = await client.delete(f"{NODES}/n1")
-    assert (answer.document["kind"], answer.document["status"]) == ("Status", "Success")
-    assert answer.document["details"]["uid"] == made["metadata"]["uid"]
-    assert (await client.delete(f"{NODES}/n1")).status == 404
-    await client.made(PODS, pod("p1"))
-    assert (await client.delete(f"{PODS}/p1")).document["kind"] == "Pod"
-
-
 @pytest.mark.parametrize("preconditions", [{"uid": "another"}, {"resourceVersion": "1"}])
 async def test_a_delete_with_a_wrong_precondition_conflicts(client: Client, preconditions: dict[str, str]) -> None:
     """S20: a deletion names the object that was looked at."""
@@ -115,53 +105,6 @@ async def test_dependents_go_with_their_last_owner(client: Client) -> None:
     await until(only_second_owns)
 
 
-async def test_a_foreground_deletion_waits_for_dependents(client: Client) -> None:
-    owner = await client.made(CONFIG_MAPS, config_map("owner"))
-    held = _owned("dependent", owner)
-    held["metadata"]["finalizers"] = ["example.org/hold"]
-    await client.made(CONFIG_MAPS, held)
-    answer = await client.delete(f"{CONFIG_MAPS}/owner?propagationPolicy=Foreground")
-    assert answer.metadata["finalizers"] == ["foregroundDeletion"]
-
-    async def dependent_terminates() -> bool:
-        return "deletionTimestamp" in (await client.get(f"{CONFIG_MAPS}/dependent")).metadata
-
-    await until(dependent_terminates)
-    assert (await client.get(f"{CONFIG_MAPS}/owner")).status == 200
-    await client.patch(f"{CONFIG_MAPS}/dependent", {"metadata": {"finalizers": None}})
-
-    async def all_gone() -> bool:
-        return (await client.get(CONFIG_MAPS)).names == []
-
-    await until(all_gone)
-
-
-async def test_orphans_stay_without_their_owner(client: Client) -> None:
-    owner = await client.made(CONFIG_MAPS, config_map("owner"))
-    await client.made(CONFIG_MAPS, _owned("dependent", owner))
-    await client.delete(f"{CONFIG_MAPS}/owner", {"propagationPolicy": "Orphan"})
-
-    async def owner_gone() -> bool:
-        return (await client.get(CONFIG_MAPS)).names == ["dependent"]
-
-    await until(owner_gone)
-    assert "ownerReferences" not in (await client.get(f"{CONFIG_MAPS}/dependent")).metadata
-
-
-async def test_an_owner_that_never_was_takes_nothing_along(client: Client) -> None:
-    ghost = {"metadata": {"name": "ghost", "uid": "never-was"}}
-    await client.made(CONFIG_MAPS, _owned("haunted", ghost))
-    owner = await client.made(CONFIG_MAPS, config_map("owner"))
-    await client.made(CONFIG_MAPS, _owned("dependent", owner))
-    await client.delete(f"{CONFIG_MAPS}/owner")
-
-    async def collected() -> bool:
-        return "dependent" not in (await client.get(CONFIG_MAPS)).names
-
-    await until(collected)
-    assert (await client.get(CONFIG_MAPS)).names == ["haunted"]
-
-
 async def test_a_namespace_empties_and_then_goes(client: Client) -> None:
     await client.made(NAMESPACES, named("Namespace", "doomed"))
     inside = f"{NAMESPACES}/doomed/configmaps"
@@ -183,9 +126,3 @@ async def test_a_namespace_empties_and_then_goes(client: Client) -> None:
         return (await client.get(f"{NAMESPACES}/doomed")).status == 404
 
     await until(gone)
-
-
-@pytest.mark.parametrize("query", ["propagationPolicy=Sideways", "gracePeriodSeconds=soon", "dryRun=Some"])
-async def test_unreadable_delete_options_are_bad_requests(client: Client, query: str) -> None:
-    await client.made(CONFIG_MAPS, config_map("a"))
-    assert (await client.delete(f"{CONFIG_MAPS}/a?{query}")).status == 400

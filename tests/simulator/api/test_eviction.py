@@ -80,15 +80,6 @@ async def test_two_budgets_over_one_pod_are_an_error(client: Client) -> None:
     assert (await client.post(f"{PODS}/p1/eviction", _eviction("p1"))).status == 500
 
 
-async def test_a_dry_run_evicts_nothing_and_spends_nothing(client: Client) -> None:
-    await _running(client, "p1")
-    await client.made(BUDGETS, budget("b", {"app": "a"}, minAvailable=0))
-    await _allow(client, "b", 1)
-    assert (await client.post(f"{PODS}/p1/eviction", _eviction("p1", dryRun=["All"]))).status == 201
-    assert "deletionTimestamp" not in (await client.get(f"{PODS}/p1")).metadata
-    assert (await client.get(f"{BUDGETS}/b")).document["status"]["disruptionsAllowed"] == 1
-
-
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])
 async def test_pods_that_no_budget_counts_go_freely(client: Client, phase: str) -> None:
     await client.made(PODS, pod("p1", "n1", labels={"app": "a"}))
@@ -102,24 +93,3 @@ async def test_an_eviction_with_a_wrong_uid_conflicts(client: Client) -> None:
     await _running(client, "p1")
     answer = await client.post(f"{PODS}/p1/eviction", _eviction("p1", preconditions={"uid": "another"}))
     assert answer.status == 409
-
-
-async def test_evictions_of_no_pod(client: Client) -> None:
-    assert (await client.post(f"{PODS}/none/eviction", _eviction("none"))).status == 404
-    await _running(client, "p1")
-    assert (await client.post(f"{PODS}/p1/eviction", _eviction("p2"))).status == 400
-
-
-@pytest.mark.parametrize("limits", [{"minAvailable": 1, "maxUnavailable": 1}, {"minAvailable": -1}, {"minAvailable": "half"}])
-async def test_a_budget_that_makes_no_sense_is_refused(client: Client, limits: dict[str, Any]) -> None:
-    assert (await client.post(BUDGETS, budget("b", {"app": "a"}, **limits))).status == 422
-
-
-async def test_a_pod_is_bound_once(client: Client) -> None:
-    await client.made(PODS, pod("p1"))
-    binding = {**named("Binding", "p1"), "target": {"kind": "Node", "name": "n1"}}
-    assert (await client.post(f"{PODS}/p1/binding", binding)).status == 201
-    assert (await client.get(f"{PODS}/p1")).document["spec"]["nodeName"] == "n1"
-    assert (await client.get(f"{PODS}?fieldSelector=spec.nodeName=n1")).names == ["p1"]
-    binding["target"]["name"] = "n2"
-    assert (await client.post(f"{PODS}/p1/binding", binding)).status == 409

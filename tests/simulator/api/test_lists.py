@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import CONFIG_MAPS, EVENTS, NODES, PODS, TABLE, Client, config_map, named, node, pod
+from tests.simulator.api.client import CONFIG_MAPS, EVENTS, NODES, PODS, Client, config_map, named, node, pod
 
 
 @pytest.fixture
@@ -49,11 +49,6 @@ async def test_label_selectors(client: Client, selector: str, expected: list[str
     assert (await client.get(f"{NODES}?labelSelector={quote(selector)}")).names == expected
 
 
-@pytest.mark.parametrize("selector", ["a in b", "a=b=c", "a b", "=x", "a in (", "-a", "a>x", "a=not/ok"])
-async def test_an_unreadable_label_selector_is_a_bad_request(client: Client, selector: str) -> None:
-    assert (await client.get(f"{NODES}?labelSelector={quote(selector)}")).status == 400
-
-
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize(
     ("selector", "expected"),
@@ -88,11 +83,6 @@ async def test_events_are_found_by_their_object(client: Client) -> None:
         await client.made(EVENTS, event)
     assert (await client.get(f"{EVENTS}?fieldSelector=involvedObject.name=a")).names == ["e-a"]
     assert len((await client.get(f"{EVENTS}?fieldSelector=source=kubelet")).names) == 2
-
-
-@pytest.mark.parametrize("selector", ["spec.podCIDR=1", "nonsense"])
-async def test_a_field_that_is_not_selectable_is_a_bad_request(client: Client, selector: str) -> None:
-    assert (await client.get(f"{NODES}?fieldSelector={selector}")).status == 400
 
 
 async def test_pages_show_one_snapshot(client: Client) -> None:
@@ -139,35 +129,6 @@ async def test_a_version_of_the_future_is_too_large(client: Client, path: str) -
     answer = await client.get(f"{path}?resourceVersion=999999999")
     assert (answer.status, answer.reason) == (504, "Timeout")
     assert answer.document["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["resourceVersion=x", "limit=x", "resourceVersionMatch=Exact", "resourceVersion=1&resourceVersionMatch=Nearly"],
-)
-async def test_unreadable_list_options_are_bad_requests(client: Client, query: str) -> None:
-    assert (await client.get(f"{NODES}?{query}")).status == 400
-
-
-@pytest.mark.usefixtures("nodes")
-async def test_a_table_of_nodes(client: Client) -> None:
-    table = (await client.get(NODES, TABLE)).document
-    columns = [column["name"] for column in table["columnDefinitions"]]
-    assert columns[:5] == ["Name", "Status", "Roles", "Age", "Version"]
-    assert [row["cells"][:2] for row in table["rows"]] == [
-        ["a", "Ready"],
-        ["b", "NotReady,SchedulingDisabled"],
-        ["c", "Ready"],
-    ]
-    assert table["rows"][0]["object"]["metadata"]["name"] == "a"
-
-
-@pytest.mark.usefixtures("nodes")
-async def test_a_list_of_metadata_alone(client: Client) -> None:
-    partial = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    answer = await client.get(NODES, partial)
-    assert answer.document["kind"] == "PartialObjectMetadataList"
-    assert set(answer.document["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
 async def test_large_answers_are_compressed_for_those_who_can_read_it(client: Client, api: ApiServer) -> None:

@@ -29,21 +29,6 @@ def test_a_merge_patch_is_done_after_the_first_time(document: Any, patch: Any) -
     assert merge_patch(once, patch) == once
 
 
-@given(JSON)
-def test_a_merge_patch_without_nulls_builds_the_document(document: Any) -> None:
-    if not _has_null(document):
-        assert merge_patch(None, document) == document
-
-
-@given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 3)), st.dictionaries(st.sampled_from("abc"), JSON))
-def test_patches_leave_their_arguments_alone(document: dict[str, Any], patch: dict[str, Any]) -> None:
-    before, sent = repr(document), repr(patch)
-    merge_patch(document, patch)
-    strategic_merge_patch("Node", document, patch)
-    json_patch(document, [{"op": "add", "path": "/new", "value": patch}])
-    assert (repr(document), repr(patch)) == (before, sent)
-
-
 @pytest.mark.parametrize(
     ("operations", "expected"),
     [
@@ -136,22 +121,6 @@ def test_strategic_merge_of_a_node(current: dict[str, Any], patch: dict[str, Any
     assert strategic_merge_patch("Node", current, patch) == expected
 
 
-def test_strategic_merge_of_containers_is_by_name() -> None:
-    current = {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}}
-    patch = {"spec": {"containers": [{"name": "b", "image": "2"}, {"name": "c", "image": "1"}]}}
-    merged = strategic_merge_patch("Pod", current, patch)
-    assert [(each["name"], each["image"]) for each in merged["spec"]["containers"]] == [
-        ("a", "1"),
-        ("b", "2"),
-        ("c", "1"),
-    ]
-
-
-def test_a_strategic_merge_without_the_merge_key_is_refused() -> None:
-    with pytest.raises(ApiError):
-        strategic_merge_patch("Pod", {}, {"spec": {"containers": [{"image": "2"}]}})
-
-
 async def test_each_patch_type_over_http(client: Client) -> None:
     await client.made(NODES, node("n1", labels={"a": "1", "b": "2"}))
     path = f"{NODES}/n1"
@@ -177,23 +146,3 @@ async def test_a_patch_with_a_stale_version_conflicts(client: Client) -> None:
     await client.made(CONFIG_MAPS, config_map("a"))
     stale = {"metadata": {"resourceVersion": "1"}, "data": {"x": "y"}}
     assert (await client.patch(f"{CONFIG_MAPS}/a", stale)).status == 409
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "status"),
-    [
-        ("application/json", {"data": {}}, 415),
-        ("application/apply-patch+yaml", {"data": {}}, 415),
-        (MERGE, [], 400),
-        (JSON_PATCH, {}, 400),
-        (STRATEGIC, [], 400),
-        (MERGE, {"metadata": {"name": "other"}}, 422),
-    ],
-)
-async def test_patches_that_are_none(client: Client, kind: str, body: Any, status: int) -> None:
-    await client.made(CONFIG_MAPS, config_map("a"))
-    assert (await client.patch(f"{CONFIG_MAPS}/a", body, kind)).status == status
-
-
-async def test_a_patch_of_a_missing_object_is_not_found(client: Client) -> None:
-    assert (await client.patch(f"{CONFIG_MAPS}/none", {"data": {}})).status == 404

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulator.api.client import BUDGETS, NODES, PODS, STATEFUL_SETS, STRATEGIC, Client, budget, node, pod, stateful_set
+from tests.simulator.api.client import BUDGETS, NODES, PODS, STRATEGIC, Client, budget, node, pod
 
 
 async def test_a_patch_of_the_object_leaves_its_status(client: Client) -> None:
@@ -45,25 +45,3 @@ async def test_generations_count_changes_of_the_spec_only(client: Client) -> Non
     await client.patch(f"{BUDGETS}/b", {"metadata": {"labels": {"a": "b"}}})
     await client.patch(f"{BUDGETS}/b/status", {"status": {"disruptionsAllowed": 1}})
     assert await generation() == first + 1
-
-
-async def test_kinds_without_a_status_have_no_such_page(client: Client) -> None:
-    assert (await client.get("/api/v1/namespaces/default/configmaps/a/status")).status == 404
-
-
-async def test_a_stateful_set_is_scaled_through_its_subresource(client: Client) -> None:
-    await client.made(STATEFUL_SETS, stateful_set("db"))
-    scale = (await client.get(f"{STATEFUL_SETS}/db/scale")).document
-    assert (scale["kind"], scale["spec"]["replicas"], scale["status"]["selector"]) == ("Scale", 1, "app=db")
-    changed = await client.patch(f"{STATEFUL_SETS}/db/scale", {"spec": {"replicas": 3}})
-    assert changed.document["spec"]["replicas"] == 3
-    assert (await client.get(f"{STATEFUL_SETS}/db")).document["spec"]["replicas"] == 3
-    scale["spec"]["replicas"] = 5
-    assert (await client.put(f"{STATEFUL_SETS}/db/scale", scale)).status == 409
-    assert (await client.patch(f"{STATEFUL_SETS}/db/scale", {"spec": {"replicas": -1}})).status == 422
-
-
-async def test_most_of_a_stateful_set_cannot_be_changed(client: Client) -> None:
-    await client.made(STATEFUL_SETS, stateful_set("db"))
-    assert (await client.patch(f"{STATEFUL_SETS}/db", {"spec": {"serviceName": "other"}})).status == 422
-    assert (await client.patch(f"{STATEFUL_SETS}/db", {"spec": {"replicas": 2}})).status == 200

@@ -5,19 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulator.api.client import (
-    ATTACHMENTS,
     CONFIG_MAPS,
-    EVENTS,
     LEASES,
     NODES,
-    PODS,
-    SECRETS,
     Client,
     config_map,
     lease,
-    named,
     node,
-    pod,
 )
 
 
@@ -35,19 +29,6 @@ async def test_without_a_version_core_kinds_are_replaced_and_leases_refused(clie
     assert (await client.put(f"{CONFIG_MAPS}/a", config_map("a", {"y": "2"}))).document["data"] == {"y": "2"}
     await client.made(LEASES, lease("l", "me"))
     assert (await client.put(f"{LEASES}/l", lease("l", "you"))).status == 422
-
-
-async def test_a_put_creates_a_missing_lease_or_event_and_nothing_else(client: Client) -> None:
-    assert (await client.put(f"{LEASES}/l", lease("l", "me"))).status == 201
-    involved = {"kind": "Node", "name": "n1"}
-    event = {**named("Event", "e"), "involvedObject": involved, "reason": "Because"}
-    assert (await client.put(f"{EVENTS}/e", event)).status == 201
-    assert (await client.put(f"{CONFIG_MAPS}/a", config_map("a"))).status == 404
-
-
-async def test_the_name_in_the_body_must_be_the_name_in_the_path(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("a"))
-    assert (await client.put(f"{CONFIG_MAPS}/a", config_map("b"))).status == 400
 
 
 async def test_an_update_that_changes_nothing_writes_nothing(client: Client) -> None:
@@ -85,36 +66,3 @@ async def test_racing_writers_lose_no_update(client: Client) -> None:
 
     await asyncio.gather(*(add_one() for _ in range(6)))
     assert (await client.get(f"{CONFIG_MAPS}/count")).document["data"]["n"] == "30"
-
-
-async def test_immutable_things_stay(client: Client) -> None:
-    await client.made(CONFIG_MAPS, {**config_map("sealed"), "immutable": True})
-    assert (await client.patch(f"{CONFIG_MAPS}/sealed", {"data": {"key": "other"}})).status == 422
-    await client.made(PODS, pod("p1", "n1"))
-    assert (await client.patch(f"{PODS}/p1", {"spec": {"nodeName": "n2"}})).status == 422
-    await client.made(NODES, {**node("n1"), "spec": {"providerID": "sim://one"}})
-    assert (await client.patch(f"{NODES}/n1", {"spec": {"providerID": "sim://two"}})).status == 422
-    spec = {"attacher": "csi", "nodeName": "n1", "source": {"persistentVolumeName": "v"}}
-    await client.made(ATTACHMENTS, {**named("VolumeAttachment", "a", "storage.k8s.io/v1"), "spec": spec})
-    assert (await client.patch(f"{ATTACHMENTS}/a", {"spec": {"nodeName": "n2"}})).status == 422
-
-
-async def test_a_pods_image_may_change(client: Client) -> None:
-    made = await client.made(PODS, pod("p1"))
-    made["spec"]["containers"][0]["image"] = "registry.example/app:2"
-    answer = await client.put(f"{PODS}/p1", made)
-    assert (answer.status, answer.metadata["generation"]) == (200, 2)
-
-
-async def test_secrets_encode_what_was_written_in_plain(client: Client) -> None:
-    made = await client.made(SECRETS, {**named("Secret", "s"), "stringData": {"user": "admin"}})
-    assert (made["data"], made["type"]) == ({"user": "YWRtaW4="}, "Opaque")
-    assert "stringData" not in made
-
-
-async def test_a_lease_with_an_unreadable_time_is_a_bad_request(client: Client) -> None:
-    bad = lease("l", "me")
-    bad["spec"]["renewTime"] = "yesterday"
-    assert (await client.post(LEASES, bad)).status == 400
-    bad["spec"] = {"leaseDurationSeconds": 0}
-    assert (await client.post(LEASES, bad)).status == 422

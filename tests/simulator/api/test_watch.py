@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from simulator.api.server import ApiServer
-from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, TABLE, Client, config_map, node, pod
+from tests.simulator.api.client import CONFIG_MAPS, NODES, PODS, Client, config_map, node, pod
 
 
 async def version(client: Client, path: str = CONFIG_MAPS) -> str:
@@ -50,19 +50,6 @@ async def test_a_streamed_list_ends_with_its_bookmark(client: Client) -> None:
         assert end["object"]["metadata"]["resourceVersion"] == await version(client)
 
 
-async def test_a_streamed_list_can_skip_what_is_there(client: Client) -> None:
-    await client.made(CONFIG_MAPS, config_map("a"))
-    query = "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-    async with client.watch(CONFIG_MAPS, query) as events:
-        await client.made(CONFIG_MAPS, config_map("b"))
-        assert await events.told(1) == [("ADDED", "b")]
-
-
-@pytest.mark.parametrize("query", ["&sendInitialEvents=true", "&resourceVersionMatch=NotOlderThan"])
-async def test_options_of_streamed_lists_go_together(client: Client, query: str) -> None:
-    assert (await client.get(f"{CONFIG_MAPS}?watch=true{query}")).status == 422
-
-
 async def test_bookmarks_move_on_while_nothing_of_the_kind_happens(client: Client) -> None:
     since = await version(client)
     async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}&allowWatchBookmarks=true") as events:
@@ -73,12 +60,6 @@ async def test_bookmarks_move_on_while_nothing_of_the_kind_happens(client: Clien
             event = await events.next()
             assert (event["type"], event["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
             told = event["object"]["metadata"]["resourceVersion"]
-
-
-async def test_without_asking_there_are_no_bookmarks(client: Client) -> None:
-    async with client.watch(CONFIG_MAPS, "&timeoutSeconds=1") as events:
-        with pytest.raises(EOFError):
-            await events.next()
 
 
 async def test_a_watch_ends_in_time(client: Client) -> None:
@@ -145,16 +126,6 @@ async def test_field_selectors_names_and_namespaces_narrow_a_watch(client: Clien
         assert await elsewhere.told(1) == [("ADDED", "p4")]
 
 
-async def test_a_watch_of_tables_names_its_columns_once(client: Client) -> None:
-    await client.made(NODES, node("a"))
-    await client.made(NODES, node("b"))
-    async with client.watch(NODES, accept=TABLE) as events:
-        first, second = (await events.next())["object"], (await events.next())["object"]
-    assert first["columnDefinitions"]
-    assert not second["columnDefinitions"]
-    assert second["rows"][0]["cells"][:2] == ["b", "Ready"]
-
-
 async def test_one_order_over_all_kinds(client: Client) -> None:
     versions = [
         (await client.made(CONFIG_MAPS, config_map("a")))["metadata"]["resourceVersion"],
@@ -174,17 +145,3 @@ async def test_a_client_that_leaves_is_forgotten(api: ApiServer, client: Client)
         while api.open_watches:
             await asyncio.sleep(0.005)
     assert not api.store.collection(("", "configmaps")).watchers
-
-
-async def test_many_watchers_see_the_same(client: Client) -> None:
-    since = await version(client)
-
-    async def watch() -> list[tuple[str, str]]:
-        async with client.watch(CONFIG_MAPS, f"&resourceVersion={since}") as events:
-            return await events.told(20)
-
-    async with asyncio.TaskGroup() as group:
-        watchers = [group.create_task(watch()) for _ in range(10)]
-        for number in range(20):
-            await client.made(CONFIG_MAPS, config_map(f"a{number}"))
-    assert {tuple(watcher.result()) for watcher in watchers} == {tuple(("ADDED", f"a{n}") for n in range(20))}

@@ -166,11 +166,3 @@ async def test_twelve_bmcs_come_up_together(chassis: Chassis, kind: Kind, tmp_pa
     finally:
         await asyncio.gather(*(bmc.stop() for bmc in bmcs))
     assert not {bmc.pid for bmc in bmcs} & set(children_of(os.getpid()))
-
-
-async def test_ipmi_sim_is_left_aside_where_it_cannot_carry_the_password(chassis: Chassis, tmp_path: Path) -> None:
-    bmc = await start_bmc(chassis.url, "node-1", "fencer", 'with "quotes" inside', state_dir=tmp_path)
-    assert bmc.kind == "python"
-    await bmc.stop()
-    with pytest.raises(ValueError, match="printable characters alone"):
-        await start_bmc(chassis.url, "node-1", "fencer", 'with "quotes"', kind="ipmi_sim", state_dir=tmp_path)

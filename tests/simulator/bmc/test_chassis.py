@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from simulator.bmc.chassis import Chassis
-from simulator.bmc.machine import Machine, NotKnownError, PowerCommand, RefusedError
+from simulator.bmc.machine import Machine, PowerCommand, RefusedError
 
 
 @pytest.fixture
@@ -97,18 +97,6 @@ async def test_a_later_command_overtakes_one_that_has_not_settled() -> None:
     assert machine.power == "on"
 
 
-async def test_faults_do_not_touch_a_hand_at_the_switch() -> None:
-    machine = Machine("node-1")
-    machine.set_faults(hang=True, refuse=True, ignore_off=True)
-    await machine.set_power("off")
-    assert machine.power == "off"
-
-
-async def test_an_unknown_fault_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(NotKnownError, match="'hangs' is not known: expected ignore_off, answers_on_after_off, hang"):
-        Machine("node-1").set_faults(hangs=True)
-
-
 async def test_another_process_reads_switches_and_follows_a_machine(chassis: Chassis, http: aiohttp.ClientSession) -> None:
     machine = chassis.machine("node-1")
     async with http.get("/machines/node-1/power", params={"device": "pdu"}) as answer:
@@ -151,20 +139,3 @@ async def test_a_command_whose_answer_is_lost_is_carried_out_and_questions_are_a
     machine.set_faults()
     assert (await command).status == 503
     assert [(entry.command, entry.outcome) for entry in machine.log] == [("off", "done"), ("on", "done")]
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "says"),
-    [
-        ("/machines/node-2/power", {"power": "off"}, "machine 'node-2' is not known: expected one of node-1"),
-        ("/machines/node-1/power", {"power": "of"}, "power 'of' is not known: expected 'on' or 'off'"),
-        ("/machines/node-1/faults", {"hangs": True}, "fault 'hangs' is not known"),
-    ],
-)
-async def test_what_is_not_known_is_said(
-    chassis: Chassis, http: aiohttp.ClientSession, path: str, body: dict[str, object], says: str
-) -> None:
-    chassis.machine("node-1")
-    async with http.put(path, json=body) as answer:
-        assert answer.status == 404
-        assert says in (await answer.json())["error"]

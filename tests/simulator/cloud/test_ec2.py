@@ -11,7 +11,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError, HTTPClientError
 
-from simulator.bmc.machine import Machine, NotKnownError
+from simulator.bmc.machine import Machine
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
 
 
@@ -76,30 +76,6 @@ async def test_an_instance_passes_through_the_states_in_between_and_its_machine_
     assert [entry.command for entry in machine.log] == ["off", "on", "off"]
 
 
-@pytest.mark.parametrize(
-    ("state", "refuses"),
-    [
-        ("pending", {"stop_instances", "reboot_instances"}),
-        ("running", set()),
-        ("stopping", {"start_instances", "reboot_instances"}),
-        ("stopped", {"reboot_instances"}),
-        ("shutting-down", {"start_instances", "stop_instances", "reboot_instances"}),
-        ("terminated", {"start_instances", "stop_instances", "reboot_instances"}),
-    ],
-)
-async def test_what_a_state_does_not_allow_is_refused(ec2: Ec2Cloud, client: Any, state: str, refuses: set[str]) -> None:
-    instance = await ec2.launch("node-1")
-    for operation in ("start_instances", "stop_instances", "reboot_instances"):
-        ec2.set_state(instance, state)
-        ec2.set_faults(settle=60.0)
-        call = getattr(client, operation)
-        if operation in refuses:
-            assert await refusal(call, InstanceIds=[instance]) == "IncorrectInstanceState"
-            assert ec2.state(instance) == state
-        else:
-            await asyncio.to_thread(call, InstanceIds=[instance])
-
-
 async def test_a_volume_has_one_place_and_takes_time_to_leave_it(ec2: Ec2Cloud, client: Any) -> None:
     here, there = await ec2.launch("node-1"), await ec2.launch("node-2")
     volume = await ec2.volume(here)
@@ -113,30 +89,6 @@ async def test_a_volume_has_one_place_and_takes_time_to_leave_it(ec2: Ec2Cloud, 
         while described["Volumes"][0]["State"] != "available":
             described = await asyncio.to_thread(client.describe_volumes, VolumeIds=[volume])
     assert await refusal(client.detach_volume, VolumeId=volume) == "IncorrectState"
-
-
-async def test_a_request_must_be_signed_with_the_right_key(ec2: Ec2Cloud) -> None:
-    stranger = client_of(ec2, "another")
-    assert await refusal(stranger.describe_instances) == "SignatureDoesNotMatch"
-
-
-async def test_an_instance_that_is_not_there_is_said_to_be_so(ec2: Ec2Cloud, client: Any) -> None:
-    for call in (client.stop_instances, client.start_instances, client.terminate_instances, client.describe_instances):
-        assert await refusal(call, InstanceIds=["i-0badc0ffee0ddf00d"]) == "InvalidInstanceID.NotFound"
-    assert await refusal(client.send_diagnostic_interrupt, InstanceId="i-0badc0ffee0ddf00d") == "InvalidInstanceID.NotFound"
-
-
-async def test_protection_against_stop_and_termination_holds(ec2: Ec2Cloud, client: Any) -> None:
-    instance = await ec2.launch("node-1")
-    await ec2.protect(instance)
-    for call in (client.stop_instances, client.terminate_instances):
-        assert await refusal(call, InstanceIds=[instance]) == "OperationNotPermitted"
-    assert ec2.state(instance) == "running"
-
-
-async def test_a_fault_that_is_not_known_is_refused(ec2: Ec2Cloud) -> None:
-    with pytest.raises(NotKnownError, match="'ignore_of' is not known: expected silent,"):
-        ec2.set_faults(ignore_of=True)
 
 
 async def test_one_instance_may_ignore_a_stop_or_lose_answers_and_its_neighbour_does_neither(ec2: Ec2Cloud, client: Any) -> None:
@@ -160,8 +112,3 @@ async def test_one_instance_may_ignore_a_stop_or_lose_answers_and_its_neighbour_
     machine.set_faults()
     with pytest.raises(HTTPClientError):
         await stop
-
-
-async def test_a_provider_id_is_what_the_clouds_controller_writes(ec2: Ec2Cloud) -> None:
-    instance = await ec2.launch("node-1", zone="b")
-    assert ec2.provider_id(instance) == f"aws:///us-east-1b/{instance}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 
 import pytest
 
@@ -15,15 +13,12 @@ from simulator.api.server import ApiServer
 from simulator.client import (
     ApiAddress,
     ApiClient,
-    ApiError,
-    ApiUnreachableError,
     Change,
     ChangeType,
-    PatchType,
     list_then_watch,
 )
 from simulator.informer import Informer
-from simulator.resources import LEASES, NAMESPACES, NODES, PODS
+from simulator.resources import NAMESPACES, NODES
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -50,58 +45,6 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.005)
-
-
-def test_paths_of_resources() -> None:
-    assert NODES.path() == "/api/v1/nodes"
-    assert NODES.path("a", subresource="status") == "/api/v1/nodes/a/status"
-    assert PODS.path_of_key("ns/p", subresource="binding") == "/api/v1/namespaces/ns/pods/p/binding"
-    assert LEASES.path(namespace="x") == "/apis/coordination.k8s.io/v1/namespaces/x/leases"
-    with pytest.raises(ValueError, match="no namespace"):
-        NODES.path("a", namespace="b")
-    with pytest.raises(ValueError, match="needs a namespace"):
-        PODS.path("a")
-
-
-async def test_create_read_patch_delete(client: ApiClient) -> None:
-    created = await client.create(PATH, named("one"))
-    assert created["metadata"]["uid"]
-    with pytest.raises(ApiError) as twice:
-        await client.create(PATH, named("one"))
-    assert twice.value.already_exists
-    assert not twice.value.conflict
-    patched = await client.patch(f"{PATH}/one", {"metadata": {"labels": {"a": "b"}}}, patch_type=PatchType.STRATEGIC_MERGE)
-    assert patched["metadata"]["labels"]["a"] == "b"
-    with pytest.raises(ApiError) as stale:
-        await client.patch(
-            f"{PATH}/one", {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"], "labels": {"a": "c"}}}
-        )
-    assert stale.value.conflict
-    assert "one" in {each["metadata"]["name"] for each in (await client.list(PATH))["items"]}
-    with pytest.raises(ApiError) as missing:
-        await client.get(f"{PATH}/two")
-    assert missing.value.not_found
-
-
-async def test_a_refused_connection_is_tried_again_until_patience_ends() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = ApiAddress(url=f"http://127.0.0.1:{port}", token="abc")
-    async with ApiClient(address, patience_seconds=0.2) as impatient:
-        with pytest.raises(ApiUnreachableError):
-            await impatient.get(PATH)
-    async with ApiClient(address, patience_seconds=10) as patient:
-        answer = asyncio.create_task(patient.get(PATH))
-        async with ApiServer(tokens={"abc": "admin"}, port=port):
-            assert "items" in await answer
-
-
-async def test_a_lost_answer_is_reported_and_not_repeated(server: ApiServer, client: ApiClient) -> None:
-    server.faults.add(Fault(accident=Accident.LOSE_ANSWER, verb="create", count=1))
-    with pytest.raises(ApiUnreachableError):
-        await client.create(PATH, named("lost"))
-    assert (await client.get(f"{PATH}/lost"))["metadata"]["name"] == "lost"
 
 
 async def test_a_watch_survives_being_cut_and_told_that_it_is_too_old(server: ApiServer, client: ApiClient) -> None:
@@ -202,20 +145,3 @@ async def test_an_own_write_is_seen_at_once_and_an_older_answer_never_wins(serve
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-
-
-async def test_a_slow_answer_is_given_up(server: ApiServer) -> None:
-    server.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=5), verb="get"))
-    address = ApiAddress(url=server.url, token="abc")
-    async with ApiClient(address, request_timeout_seconds=0.1) as hurried:
-        with pytest.raises(ApiUnreachableError, match="TimeoutError"):
-            await hurried.get(f"{PATH}/default")
-
-
-async def test_a_user_agent_tells_writers_apart(server: ApiServer, client: ApiClient) -> None:
-    refused = server.faults.add(Fault(accident=Accident.STATUS, status=500, user_agent="^the-test/1$"))
-    with pytest.raises(ApiError):
-        await client.get(PATH)
-    async with ApiClient(ApiAddress(url=server.url, token="abc")) as other:
-        assert "items" in await other.get(PATH)
-    assert server.faults.hits(refused) == 1

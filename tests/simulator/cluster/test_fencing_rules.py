@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from simulator.client import ApiClient
-from simulator.objects import controller_of, is_ready, is_terminating, node_of, uid_of
+from simulator.objects import is_ready, uid_of
 from simulator.resources import STATEFUL_SETS
 from tests.simulator.cluster.conftest import FAST, Observer, small_cluster
 
@@ -120,38 +120,12 @@ async def test_kubernetes_detaches_by_force_after_its_maximum_wait_whether_or_no
         assert cluster.controllers.attach_detach.force_detached
 
 
-async def test_force_detach_can_be_switched_off() -> None:
-    timings = dataclasses.replace(FAST, force_detach_after=0.05, force_detach_on_timeout=False)
-    async with small_cluster(controller_timings=timings) as cluster, ApiClient(cluster.address) as client:
-        observer = Observer(cluster, client)
-        alive = await break_the_node_of_the_member(observer, "kubelet-stops")
-        await observer.force_delete(MEMBER)
-        await observer.until(lambda: observer.pod(MEMBER) is not None and not observer.is_terminating(MEMBER), "replaced")
-        await observer.until(lambda: bool(node_of(observer.pod(MEMBER) or {"spec": {}})), "bound")
-        assert observer.attached_to(alive)
-        assert cluster.controllers.attach_detach.force_detached == []
-        assert cluster.storage.violations == []
-
-
 async def test_the_taint_alone_frees_nothing_on_a_node_that_is_ready(observer: Observer) -> None:
     name = observer.cluster.node_of_pod(MEMBER)
     await observer.taint_out_of_service(name)
     # The kubelet is alive: it ends the pod itself, in order, and no force is needed.
     await observer.until(lambda: observer.runs_elsewhere(MEMBER, name), "the member has moved")
     assert observer.cluster.storage.violations == []
-
-
-async def test_pods_of_a_deployment_are_replaced_while_the_old_ones_still_hang(observer: Observer) -> None:
-    pod = next(each for each in observer.cluster.view.pods if (controller_of(each) or {}).get("kind") == "ReplicaSet")
-    owner, dead = (controller_of(pod) or {})["uid"], node_of(pod)
-    observer.cluster.break_node(dead, "kubelet-stops")
-
-    def replaced() -> bool:
-        mine = [each for each in observer.cluster.view.pods if (controller_of(each) or {}).get("uid") == owner]
-        healthy = [each for each in mine if is_ready(each) and not is_terminating(each)]
-        return len(healthy) == 4 and len(mine) > 4
-
-    await observer.until(replaced, "four healthy pods beside the one that hangs")
 
 
 async def test_pods_of_a_node_that_was_deleted_are_collected_after_the_quarantine(observer: Observer) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import time
 
 import pytest
 
@@ -12,7 +10,7 @@ from simulator.controllers.node_lifecycle import Zone
 from simulator.node import NodeState
 from simulator.objects import condition_of, uid_of
 from simulator.resources import LEASES, NODES
-from tests.simulator.cluster.conftest import FAST, FAST_NODES, Observer, small_cluster
+from tests.simulator.cluster.conftest import FAST, Observer
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -108,46 +106,12 @@ async def test_a_reset_gives_a_new_boot_id_without_power_off(observer: Observer)
     assert observer.ready("node-1") == "True"
 
 
-async def test_a_runtime_that_is_down_is_reported_as_not_ready(observer: Observer) -> None:
-    observer.cluster.break_node("node-1", "runtime-down")
-    await observer.until(lambda: observer.ready("node-1") == "False", "node-1 says Ready=False")
-    await observer.until(
-        lambda: observer.taint_keys("node-1", "NoExecute") == {"node.kubernetes.io/not-ready"}, "the not-ready taint"
-    )
-    observer.cluster.heal_node("node-1")
-    await observer.until(lambda: not observer.taint_keys("node-1"), "its taints are gone")
-
-
 async def test_a_condition_can_be_reported_at_will(observer: Observer) -> None:
     observer.cluster.break_node("node-1", "condition:KernelDeadlock=True")
     await observer.until(
         lambda: (condition_of(observer.node("node-1"), "KernelDeadlock") or {}).get("status") == "True", "the condition"
     )
     assert observer.ready("node-1") == "True"
-
-
-async def test_a_crashing_kubelet_makes_ready_come_and_go_while_the_machine_stays_up(observer: Observer) -> None:
-    boot_id = observer.boot_id("node-1")
-    observer.cluster.break_node("node-1", "crash-loop")
-    for expected in ("Unknown", "True", "Unknown"):
-        await observer.until(lambda: observer.ready("node-1") == expected, f"node-1 is {expected}")  # noqa: B023
-    assert observer.cluster.node("node-1").boots == 1
-    observer.cluster.heal_node("node-1")
-    await observer.until(lambda: observer.ready("node-1") == "True", "node-1 is Ready")
-    assert observer.boot_id("node-1") == boot_id
-
-
-async def test_a_machine_in_a_reboot_loop_shows_ever_new_boot_ids(observer: Observer) -> None:
-    seen = {observer.boot_id("node-1")}
-    observer.cluster.break_node("node-1", "reboot-loop")
-
-    def seen_three() -> bool:
-        seen.add(observer.boot_id("node-1"))
-        return len(seen) >= 3
-
-    await observer.until(seen_three, "three boot ids")
-    observer.cluster.node("node-1").power_off()
-    assert observer.cluster.node("node-1").fault is None
 
 
 async def test_a_machine_that_never_boots_stays_away_after_a_power_cycle(observer: Observer) -> None:
@@ -187,16 +151,6 @@ def test_the_state_of_a_zone(nodes: int, ready: int, state: str) -> None:
     assert Zone(nodes=nodes, ready=ready).state == state
 
 
-async def test_taints_of_others_are_left_as_they_are(observer: Observer) -> None:
-    foreign = {"key": "example.com/foreign", "value": "kept", "effect": "NoSchedule"}
-    await observer.client.patch(NODES.path("node-1"), {"spec": {"taints": [foreign]}})
-    observer.cluster.break_node("node-1", "kubelet-stops")
-    await observer.until(lambda: "node.kubernetes.io/unreachable" in observer.taint_keys("node-1"), "node-1 is tainted")
-    observer.cluster.heal_node("node-1")
-    await observer.until(lambda: observer.taint_keys("node-1") == {"example.com/foreign"}, "only our own taints go")
-    assert observer.node("node-1")["spec"]["taints"] == [foreign]
-
-
 async def test_a_deleted_node_registers_again_only_when_its_machine_boots(observer: Observer) -> None:
     before = observer.node("node-1")
     await observer.client.delete(NODES.path("node-1"))
@@ -223,22 +177,3 @@ async def test_heartbeats_go_on_when_the_api_was_away(observer: Observer) -> Non
         return bool(newer and newer["spec"]["renewTime"] > lease["spec"]["renewTime"])
 
     await observer.until(renewed, "the informers are back after all watches were cut")
-
-
-async def test_two_hundred_nodes_that_heartbeat_every_second_leave_most_of_a_core_free() -> None:
-    settings = {
-        "node_timings": dataclasses.replace(FAST_NODES, heartbeat=1.0),
-        "controller_timings": dataclasses.replace(FAST, node_monitor_grace=8.0),
-    }
-    async with small_cluster(nodes=200, demo_workloads=False, **settings) as cluster:
-        assert {node.identity.zone for node in cluster.nodes.values()} == {"zone-a", "zone-b", "zone-c"}
-        renewals = 0
-
-        def count(_before: object, _after: object) -> None:
-            nonlocal renewals
-            renewals += 1
-
-        cluster.view.leases.subscribe(count)
-        began = time.process_time()
-        await cluster.wait_until(lambda: renewals >= 400, what="four hundred renewals, about two seconds of all nodes")
-        assert time.process_time() - began < 1.5

@@ -10,7 +10,6 @@ import pytest
 
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
-from simulator.platforms import PLATFORMS, platform_named
 from simulator.platforms.aws import Aws
 from simulator.platforms.contract import DeviceFault, PlatformError
 from simulator.platforms.gce import Gce
@@ -88,32 +87,3 @@ async def test_nodes_are_found_and_told_from_each_other(platform: str, tmp_path:
     assert told[0] != told[1]
     values = [base64.b64decode(value).decode() for value in secret["data"].values()]
     assert not any(value in str(state) for value in values if len(value) > 8)
-
-
-def test_platforms_that_there_are_not_are_refused_with_those_that_there_are() -> None:
-    with pytest.raises(PlatformError, match="no platform 'azure': expected one of ipmi, redfish, aws, gce, pdu"):
-        platform_named("azure")
-    with pytest.raises(ScenarioError, match=r"platform: expected one of ipmi, .*, got 'azure'"):
-        Scenario.read("platform: azure\nsteps: []")
-    with pytest.raises(PlatformError, match="us-east-1 has 6 zones"):
-        small_cluster(platform="aws").zone_called("zone-z")
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_zone_a_is_the_first_zone_everywhere(platform: str) -> None:
-    cluster = small_cluster(platform=platform)
-    assert cluster.zone_called("zone-a") == platform_named(platform).zone("a")
-    assert cluster.zone_called(platform_named(platform).zone("b")) == platform_named(platform).zone("b")
-
-
-def test_what_has_to_be_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for platform in PLATFORMS:
-        assert platform_named(platform).missing() == ""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert [platform_named(platform).missing() for platform in PLATFORMS] == [
-        "",
-        "sushy-tools",
-        "moto[ec2,server]",
-        "",
-        "pysnmp",
-    ]

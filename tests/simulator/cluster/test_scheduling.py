@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from simulator.client import ApiClient
-from simulator.objects import is_ready, node_of, zone_of
-from simulator.resources import CLAIMS, DEPLOYMENTS, DISRUPTION_BUDGETS, NODES, STATEFUL_SETS
-from simulator.workloads import stateful_set
-from tests.simulator.cluster.conftest import Observer, small_cluster
+from simulator.objects import is_ready, node_of
+from simulator.resources import DEPLOYMENTS, DISRUPTION_BUDGETS, NODES
+from tests.simulator.cluster.conftest import Observer
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -39,11 +35,6 @@ async def test_cordoned_nodes_get_no_pods_and_keep_those_they_have(observer: Obs
     await observer.until(lambda: observer.pods_on(cordoned) > before, "it takes pods again")
 
 
-async def test_members_are_spread_over_the_zones(observer: Observer) -> None:
-    zones = Counter(zone_of(observer.node(name)) for name in running(observer, "database"))
-    assert zones == {"zone-a": 1, "zone-b": 1, "zone-c": 1}
-
-
 async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer: Observer) -> None:
     for name in observer.cluster.nodes:
         await observer.client.patch(NODES.path(name), {"spec": {"unschedulable": True}})
@@ -60,16 +51,6 @@ async def test_a_pod_waits_when_no_node_fits_and_is_bound_when_one_does(observer
     await observer.until(lambda: len(running(observer, "web")) == 5, "the pod runs")
 
 
-async def test_control_planes_take_only_pods_that_tolerate_them() -> None:
-    async with small_cluster(nodes=3, control_planes=3) as cluster, ApiClient(cluster.address) as client:
-        observer = Observer(cluster, client)
-        for number in (1, 2, 3):
-            name = f"control-plane-{number}"
-            assert "node-role.kubernetes.io/control-plane" in observer.node(name)["metadata"]["labels"]
-            assert observer.taint_keys(name) == {"node-role.kubernetes.io/control-plane"}
-            assert observer.pods_on(name) == set()
-
-
 async def test_a_deleted_stateful_set_pod_comes_back_under_its_name_with_its_volume(observer: Observer) -> None:
     pod = observer.pod("demo/database-2")
     claim = observer.cluster.view.claims.objects["demo/data-database-2"]
@@ -83,22 +64,6 @@ async def test_a_deleted_stateful_set_pod_comes_back_under_its_name_with_its_vol
     await observer.until(replaced, "the member is back")
     assert observer.cluster.view.claims.objects["demo/data-database-2"]["metadata"]["uid"] == claim["metadata"]["uid"]
     assert observer.cluster.storage.violations == []
-
-
-async def test_exclusive_volumes_work_as_well(observer: Observer) -> None:
-    exclusive = stateful_set("ledger", replicas=2, access_mode="ReadWriteOncePod")
-    await observer.client.create(STATEFUL_SETS.path(namespace="demo"), exclusive)
-    await observer.until(lambda: len(running(observer, "ledger")) == 2, "both members run")
-    assert any(interval.exclusive for interval in observer.cluster.storage.intervals)
-
-
-async def test_a_claim_that_nobody_uses_takes_its_volume_with_it(observer: Observer) -> None:
-    volume = observer.cluster.view.claims.objects["demo/data-database-2"]["spec"]["volumeName"]
-    await observer.client.delete(CLAIMS.path("data-database-2", namespace="demo"))
-    # Still used: protected until the member is scaled away.
-    await observer.client.patch(STATEFUL_SETS.path("database", namespace="demo"), {"spec": {"replicas": 2}})
-    await observer.until(lambda: observer.cluster.view.volumes.get(volume) is None, "the volume is gone")
-    assert observer.cluster.view.claims.get("demo/data-database-2") is None
 
 
 async def test_a_dead_node_uses_up_the_disruption_budget(observer: Observer) -> None:

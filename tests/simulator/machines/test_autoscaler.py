@@ -10,7 +10,6 @@ from simulator.controllers.autoscaler import AutoscalerSettings
 from simulator.machines import Trouble
 from simulator.node import NodeFault
 from simulator.objects import JsonObject, name_of
-from simulator.resources import NODES
 from tests.simulator.machines.fleets import with_machines
 
 pytestmark = pytest.mark.timeout(40)
@@ -53,30 +52,6 @@ async def delete(cluster: SimulatedCluster, name: str) -> None:
         await client.delete(system.machines.path(name, namespace=system.namespace))
 
 
-async def test_a_set_gets_larger_until_it_may_not_and_then_the_next_one() -> None:
-    async with with_autoscaler("cluster-api") as cluster:
-        scaler = cluster.machines.autoscaler
-        assert scaler.is_content
-        scaler.want(3)
-        assert not scaler.is_content
-        await cluster.wait_until(lambda: scaler.is_content and not scaler.awaited, what="three Nodes more")
-        assert [event.replicas for event in scaler.history if event.what == "scaled-up"] == [3, 2]
-        assert scaler.what_befell(B) == ["scaled-up", "awaited", "registered"]
-        assert scaler.backed_off == []
-
-
-async def test_a_set_is_never_made_smaller_than_it_may_be() -> None:
-    async with with_autoscaler("openshift") as cluster:
-        fleet, scaler = cluster.machines, cluster.machines.autoscaler
-        cluster.break_node("node-1", NodeFault.KUBELET_STOPS)
-        await cluster.client.delete(NODES.path("node-1"))
-        await cluster.wait_until(lambda: [each.machine for each in scaler.awaited.values()] == ["machine-1"], what="awaited")
-        scaler.pass_time(901)
-        await look_twice(cluster)
-        assert scaler.what_befell(A) == ["awaited"]
-        assert "machine-1" in fleet.names
-
-
 @pytest.mark.parametrize(
     ("system", "trouble", "phase"),
     [
@@ -113,21 +88,6 @@ async def test_a_set_whose_machines_never_join_is_scaled_back_after_its_time_and
         await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 3, what="three Machines with Nodes")
 
 
-async def test_an_instance_that_is_accepted_and_then_terminated_is_provisioned_before_it_fails() -> None:
-    async with with_machines("openshift") as cluster:
-        fleet, seen = cluster.machines, list[str]()
-        fleet.instances.troubles["workers-zone-a"] = Trouble(terminates=True)
-        fleet.view.machines.subscribe(lambda _, after: seen.append(fleet.system.phase(after)) if after is not None else None)
-        await fleet.scale("workers-zone-a", 4)
-        await cluster.wait_until(lambda: len(fleet.in_phase("Failed")) == 1, what="Failed")
-        phases = [phase for phase in dict.fromkeys(seen) if phase not in {"", "Running"}]
-        assert phases == ["Provisioning", "Provisioned", "Failed"]
-        (name,) = fleet.in_phase("Failed")
-        assert (fleet.machine(name) or {})["spec"]["providerID"].startswith("simulated:///zone-a/never-started-")
-        await delete(cluster, name)
-        await cluster.wait_until(lambda: name not in fleet.names, what="it can be deleted")
-
-
 async def test_who_deletes_failed_machines_at_once_keeps_the_autoscaler_from_finding_out() -> None:
     """The hot loop: each replacement has a uid, and with it a clock, of its own."""
     async with with_autoscaler("openshift") as cluster:
@@ -147,30 +107,3 @@ async def test_who_deletes_failed_machines_at_once_keeps_the_autoscaler_from_fin
         await cluster.wait_until(lambda: scaler.is_content, what="left alone it is found out")
         assert scaler.backed_off == [A]
         assert scaler.last_of(name) == "gave-up"
-
-
-async def test_a_set_that_fails_again_is_left_alone_for_twice_as_long() -> None:
-    async with with_autoscaler("openshift") as cluster:
-        fleet, scaler = cluster.machines, cluster.machines.autoscaler
-        fleet.instances.troubles |= dict.fromkeys((A, B), Trouble(refuses=True))
-        scaler.want(1)
-        await the_broken_one(cluster, "Failed")
-        scaler.pass_time(901)
-        await cluster.wait_until(lambda: scaler.backed_off == [A], what="left alone")
-        await the_broken_one(cluster, "Failed")
-        scaler.pass_time(901)
-        await cluster.wait_until(lambda: scaler.backed_off == [B], what="the first one's five minutes are over")
-        await the_broken_one(cluster, "Failed")
-        scaler.pass_time(901)
-        await cluster.wait_until(lambda: A in scaler.backed_off, what="left alone once more")
-        scaler.pass_time(599)
-        await look_twice(cluster)
-        assert A in scaler.backed_off
-        scaler.pass_time(2)
-        await cluster.wait_until(lambda: A not in scaler.backed_off, what="its ten minutes are over")
-        assert fleet.in_phase("Running") == ["machine-1", "machine-2"]
-
-
-def test_there_is_no_autoscaler_for_machines_that_it_does_not_know() -> None:
-    with pytest.raises(ValueError, match="no autoscaler for the Machines of gardener"):
-        with_autoscaler("gardener")

@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 
-from simulator.api.faults import Accident, Fault
 from simulator.client import ApiClient, ApiError
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
 from simulator.machine_systems import MACHINE_SYSTEMS
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MACHINE_CONTROLLERS, Fleet, MachineOptions
-from simulator.node import NodeFault
 from simulator.objects import JsonObject, condition_status, controller_of, is_ready, uid_of
-from simulator.platforms.contract import PlatformError
 from simulator.resources import NODES
-from simulator.scenario import Scenario, ScenarioError
 from tests.simulator.cluster.conftest import FAST as CONTROLLERS
 from tests.simulator.cluster.conftest import small_cluster
 
@@ -168,21 +164,6 @@ async def test_where_gardener_deletes_what_failed_a_machine_whose_node_is_annota
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-2", True), ("machine-1", True)]
 
 
-async def test_a_machine_of_gardener_that_never_joins_fails_after_its_time_for_creation() -> None:
-    async with with_machines("gardener", settings=dataclasses.replace(FAST, creation_timeout=1.0)) as cluster:
-        fleet = cluster.machines
-        fleet.instances.fault = NodeFault.NEVER_BOOTS
-        await fleet.scale("workers-zone-a", 4)
-        await cluster.wait_until(lambda: len(fleet.in_phase("Pending")) == 1, what="Pending")
-        await cluster.wait_until(lambda: len(fleet.in_phase("Failed")) == 1, what="Failed")
-        assert cluster.node("node-4").is_on
-        fleet.instances.refuses = True
-        await fleet.scale("workers-zone-a", 5)
-        await cluster.wait_until(lambda: len(fleet.in_phase("CrashLoopBackOff")) == 1, what="CrashLoopBackOff")
-        fleet.instances.refuses, fleet.instances.fault = False, None
-        await cluster.wait_until(lambda: len(fleet.in_phase("Running")) == 4, what="the provider makes instances again")
-
-
 async def test_a_failed_machine_of_openshift_stays_failed_whatever_its_node_does() -> None:
     async with with_machines("openshift") as cluster:
         fleet = cluster.machines
@@ -217,23 +198,6 @@ async def test_a_machine_set_of_cluster_api_deletes_what_a_health_check_condemns
         await cluster.wait_until(lambda: fleet.phase("machine-3") == "Failed", what="Failed")
 
 
-async def test_what_somebody_else_wrote_into_a_status_is_not_overwritten_from_an_old_cache() -> None:
-    async with with_machines("cluster-api") as cluster:
-        fleet, api = cluster.machines, cluster.api
-        assert api is not None
-        api.faults.add(Fault(accident=Accident.HALF_OPEN, verb="watch", path="/machines$"))
-        path = fleet.system.machines.path("machine-1", namespace="clusters", subresource="status")
-        condemned = [_condition("HealthCheckSucceeded", "False", "Sick")]
-        await cluster.client.patch(path, {"status": {"conditions": condemned}})
-        cluster.break_node("node-1", "runtime-down")
-        refused = (path, MACHINE_CONTROLLERS, 409)
-        await cluster.wait_until(
-            lambda: refused in {(each.path, each.user_agent, each.status) for each in api.requests.log}, what="a conflict"
-        )
-        machine = await cluster.client.get(path.removesuffix("/status"))
-        assert machine["status"]["conditions"] == condemned
-
-
 async def test_members_of_a_deleted_machine_run_elsewhere_and_never_twice() -> None:
     # A Node that is gone is no proof for the attach and detach controller: it waits its time out, here a short one.
     timings = dataclasses.replace(CONTROLLERS, force_detach_after=0.3)
@@ -250,30 +214,6 @@ async def test_members_of_a_deleted_machine_run_elsewhere_and_never_twice() -> N
 
         await cluster.wait_until(moved, what="database-0 runs elsewhere")
         assert cluster.storage.violations == []
-
-
-async def test_a_replacement_has_a_bmc_of_its_own() -> None:
-    async with with_machines("cluster-api", nodes=1, platform="ipmi", bmc="python") as cluster:
-        old = cluster.bmc_endpoint("node-1")
-        await delete(cluster, "machine-1")
-        await until_replaced(cluster, "machine-1", running=1)
-        assert cluster.machines.of_node("node-2")
-        assert cluster.bmc_endpoint("node-2").port != old.port
-        assert cluster.chassis.machine("node-1").power == "off"
-        await cluster.chassis.machine("node-2").set_power("off", "bmc")
-        assert not cluster.node("node-2").is_on
-
-
-async def test_what_cannot_be_is_refused_before_anything_is_started() -> None:
-    with pytest.raises(PlatformError, match="pdu takes no machines"):
-        with_machines("gardener", platform="pdu")
-    with pytest.raises(ScenarioError, match="machines: expected one of gardener, openshift, cluster-api"):
-        Scenario.read("machines: mesos\nsteps: []")
-    scenario = Scenario.read("machines: gardener\nsteps: []")
-    with pytest.raises(ScenarioError, match="Machines of gardener, and this cluster's are of openshift"):
-        scenario.refuse_elsewhere(with_machines("openshift"))
-    with pytest.raises(LookupError, match="without Machines"):
-        _ = small_cluster().machines
 
 
 def _node(cluster: SimulatedCluster, name: str) -> JsonObject:

@@ -6,7 +6,7 @@ import pytest
 
 from simulator.machine_systems.contract import SetSighting
 from simulator.machine_systems.remediation import DEFERRED, DELETING, OWNER_REMEDIATED, REMEDIATE, acts_of_set
-from simulator.objects import JsonObject, condition_of, condition_status, is_terminating, name_of
+from simulator.objects import JsonObject, condition_of, is_terminating, name_of
 from tests.simulator.machines.fleets import FAST, answer, condition, judge, with_machines
 
 pytestmark = pytest.mark.timeout(40)
@@ -81,16 +81,6 @@ def test_as_many_at_once_as_the_deployment_lets_it(limit: int | str | None, repl
     assert (len(found), len(waiting)) == (deleted, 3 - deleted)
 
 
-def test_what_somebody_else_deletes_takes_nobodys_place() -> None:
-    theirs = machine("theirs")
-    theirs["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
-    assert round_of(OLD, theirs, limit=1) == (["old"], [])
-
-
-def test_a_failing_preflight_check_defers_all() -> None:
-    assert round_of(OLD, NEW, preflight="the control plane is being upgraded") == ([], ["new", "old"])
-
-
 async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_becomes_of_them() -> None:
     async with with_machines("cluster-api", options={"max_in_flight": 0}) as cluster:
         fleet, told = cluster.machines, list[str]()
@@ -126,34 +116,3 @@ async def test_condemned_machines_are_replaced_so_many_at_a_time_and_told_what_b
         )
         assert [(each.machine, each.by_controllers) for each in fleet.deletions()] == [("machine-1", True)]
         assert told[0] == DELETING, "it is told before it is deleted"
-
-
-async def test_in_the_older_version_the_older_conditions_decide_and_both_generations_are_told() -> None:
-    async with with_machines("cluster-api-v1beta1") as cluster:
-        fleet, told = cluster.machines, list[tuple[str, str]]()
-
-        def newer(machine: JsonObject | None) -> str:
-            found = condition_of({"status": ((machine or {}).get("status") or {}).get("v1beta2")}, OWNER_REMEDIATED)
-            return str(found["reason"]) if found is not None else ""
-
-        def watch(_: JsonObject | None, after: JsonObject | None) -> None:
-            if after is not None and is_terminating(after):
-                told.append((condition_status(after, OWNER_REMEDIATED), newer(after)))
-
-        fleet.view.machines.subscribe(watch)
-        fleet.fail_preflight("an upgrade")
-        await judge(fleet, "machine-1", healthy=False)
-        await cluster.wait_until(lambda: newer(fleet.machine("machine-1")) == DEFERRED, what="deferred")
-        assert answer(fleet, "machine-1") == "WaitingForRemediation", "the older generation says nothing of it"
-        await judge(fleet, "machine-1", healthy=True)
-        await cluster.wait_until(
-            lambda: answer(fleet, "machine-1") == newer(fleet.machine("machine-1")) == "", what="taken back in both"
-        )
-        fleet.fail_preflight("")
-        await judge(fleet, "machine-1", healthy=False)
-        await cluster.wait_until(
-            lambda: "machine-1" not in fleet.names and len(fleet.in_phase("Running")) == 3, what="machine-1 is replaced"
-        )
-        assert told[0] == ("True", DELETING), "before it is deleted"
-        await fleet.set_status("machine-2", {"failureReason": "UpdateError", "failureMessage": "a test's"})
-        await cluster.wait_until(lambda: fleet.phase("machine-2") == "Failed", what="Failed")

@@ -7,7 +7,7 @@ import pytest
 from simulator.objects import has_taint
 from simulator.remediators.fence_agents import DEVICE, FINALIZER, TAINT, AgentRun, FenceAgentsRemediations
 from simulator.resources import NODES
-from tests.simulator.remediators.conftest import Asker, cluster_with, events_about, reason, told
+from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -52,52 +52,6 @@ async def test_a_machine_is_rebooted_through_its_device_and_its_pods_are_freed()
         assert told(await asker.read(other), *CONDITIONS) == FAILED
         assert [each.ended for each in operator.runs] == ["failed", "failed"]
         assert cluster.node(other).is_on
-
-
-async def test_off_is_for_good_and_the_taint_goes_with_the_object() -> None:
-    async with cluster_with("fence-agents-remediation") as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
-        spec = SPEC | {"nodeparameters": {"--action": {"node-1": "off"}}, "remediationStrategy": "OutOfServiceTaint"}
-        await asker.ask("node-1", spec)
-        key = f"{asker.namespace}/node-1"
-        await cluster.wait_until(
-            lambda: reason(operator.objects.get(key)) == "RemediationFinishedSuccessfully", what="remediated"
-        )
-        assert operator.runs == [AgentRun(node="node-1", action="off", ended="done")]
-        assert not cluster.node("node-1").is_on
-        assert has_taint(await cluster.client.get(NODES.path("node-1")), "node.kubernetes.io/out-of-service", "NoExecute")
-        await asker.delete("node-1")
-        await cluster.wait_until(lambda: not operator.objects.objects, what="the object is gone")
-        assert not has_taint(await cluster.client.get(NODES.path("node-1")), "node.kubernetes.io/out-of-service")
-
-
-async def test_failures_are_tried_again_but_no_time_out_and_nothing_is_run_a_second_time() -> None:
-    async with cluster_with("fence-agents-remediation") as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(FenceAgentsRemediations)
-        objects = operator.objects
-
-        def why(node: str) -> str:
-            return reason(objects.get(f"{asker.namespace}/{node}"))
-
-        operator.failing.add("node-1")
-        operator.hanging.add("node-2")
-        await asker.ask("node-1", SPEC)
-        await asker.ask("node-2", SPEC)
-        await asker.ask("no-such-node", SPEC)
-        await cluster.wait_until(lambda: why("node-1") == "FenceAgentFailed", what="failed")
-        await cluster.wait_until(lambda: why("node-2") == "FenceAgentTimedOut", what="timed out")
-        await cluster.wait_until(lambda: why("no-such-node") == "RemediationFinishedNodeNotFound", what="not found")
-        assert [each.ended for each in operator.runs if each.node == "node-1"] == ["failed", "failed"]
-        assert [each.ended for each in operator.runs if each.node == "node-2"] == ["timed-out"]
-        for name in ("node-1", "node-2", "no-such-node"):
-            assert told(await asker.read(name), *CONDITIONS) == FAILED
-        operator.failing.clear()
-        await cluster.client.patch(KIND.path("node-1", namespace=asker.namespace), {"metadata": {"labels": {"a": "b"}}})
-        # Whatever the label made it look at, it has looked at before it is through with the next one.
-        await asker.ask("node-3", SPEC | {"sharedparameters": {"--action": "cycle"}})
-        assert await events_about(cluster, "node-3") == ["UnsupportedAction"]
-        assert len(operator.runs) == 3
-        assert cluster.node("node-3").boots == 1
 
 
 async def test_what_is_given_up_is_cancelled_in_the_middle() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from simulator.cluster import SimulatedCluster
-from simulator.objects import JsonObject, condition_status, has_taint, is_ready, uid_of
+from simulator.objects import JsonObject, has_taint, is_ready, uid_of
 from simulator.remediators.bare_metal_hosts import HOST, is_powered_on
 from simulator.remediators.external_baremetal import EXTERNAL_REMEDIATION, POWERED_OFF
-from simulator.remediators.metal3 import FINALIZER, UNHEALTHY, Metal3Remediations
+from simulator.remediators.metal3 import UNHEALTHY, Metal3Remediations
 from simulator.resources import NODES
 from tests.simulator.remediators.conftest import QUICK, Asker, cluster_with
 
@@ -113,32 +113,6 @@ async def test_a_host_that_never_helps_is_given_to_the_owner_of_its_machine() ->
         assert host["metadata"]["annotations"][UNHEALTHY] == "capm3/UnhealthyNode"
 
 
-async def test_openshift_has_the_machine_deleted_instead() -> None:
-    async with running(machines="openshift") as cluster:
-        await until_hosted(cluster)
-        cluster.break_node("node-2", "never-boots")
-        # As a NodeHealthCheck asks: by the name of the node.
-        asker = Asker(cluster, KIND, namespace="openshift-machine-api")
-        await asker.ask("node-2", STRATEGY)
-        await cluster.wait_until(lambda: "machine-2" not in cluster.machines.names, what="machine-2 is gone")
-        [deletion] = cluster.machines.deletions("machine-2")
-        assert not deletion.by_controllers
-
-
-async def test_a_host_that_a_person_has_switched_off_stays_off() -> None:
-    async with running() as cluster:
-        await until_hosted(cluster)
-        await cluster.hosts.set_online("node-1", False)
-        await cluster.wait_until(lambda: not cluster.node("node-1").is_on, what="off")
-        asker = await ask_for(cluster, "machine-1")
-        await cluster.wait_until(lambda: status_of(asker, "machine-1").get("phase") == "Failed", what="failed")
-        assert not cluster.node("node-1").is_on
-        assert FINALIZER not in ((await asker.read("machine-1")) or {})["metadata"].get("finalizers", ())
-        await cluster.hosts.set_online("node-1", True)
-        await cluster.wait_until(lambda: cluster.node("node-1").is_on, what="on by hand")
-        assert status_of(asker, "machine-1")["phase"] == "Failed"
-
-
 async def test_nothing_goes_on_while_the_host_does_not_go_off() -> None:
     """S2: no Node is freed by a request for off alone."""
     async with running(nodes=1, bmc="python") as cluster:
@@ -187,42 +161,3 @@ async def test_an_annotation_on_an_openshift_machine_has_its_host_power_cycled()
         assert after["metadata"]["labels"]["rack"] == "7"
         assert cluster.node("node-1").boots == boots + 1
         assert cluster.machines.deletions() == []
-
-
-async def test_a_host_that_does_not_come_back_in_time_costs_its_machine() -> None:
-    timings = dataclasses.replace(QUICK, power_on=0.1)
-    async with cluster_with("external-baremetal", machines="openshift", timings=timings) as cluster:
-        await until_hosted(cluster)
-        cluster.break_node("node-2", "never-boots")
-        await cluster.machines.annotate("machine-2", {EXTERNAL_REMEDIATION: ""})
-        await cluster.wait_until(lambda: "machine-2" not in cluster.machines.names, what="machine-2 is replaced")
-        [deletion] = cluster.machines.deletions("machine-2")
-        assert not deletion.by_controllers
-
-
-async def test_an_annotation_that_is_taken_away_in_between_leaves_the_host_off() -> None:
-    """Whoever removes it must not do so before the host is on again."""
-    async with cluster_with("external-baremetal", machines="openshift") as cluster:
-        await until_hosted(cluster)
-        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: ""})
-        await cluster.wait_until(lambda: not cluster.node("node-1").is_on, what="off")
-        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: None})
-        boots = cluster.node("node-2").boots
-        await cluster.machines.annotate("machine-2", {EXTERNAL_REMEDIATION: ""})
-
-        def is_done() -> bool:
-            annotations = machine_named(cluster, "machine-2")["metadata"]["annotations"]
-            return cluster.node("node-2").boots > boots and EXTERNAL_REMEDIATION not in annotations
-
-        await cluster.wait_until(is_done, what="another one is through with it")
-        assert not cluster.node("node-1").is_on
-
-
-async def test_the_strategys_annotation_on_a_machine_switches_nothing() -> None:
-    async with cluster_with("external-baremetal", machines="openshift") as cluster:
-        await until_hosted(cluster)
-        await cluster.machines.annotate("machine-3", {"machine.openshift.io/remediation-strategy": "external-baremetal"})
-        await cluster.machines.annotate("machine-1", {EXTERNAL_REMEDIATION: ""})
-        await cluster.wait_until(lambda: not cluster.node("node-1").is_on, what="the annotated one is off")
-        assert cluster.node("node-3").is_on
-        assert condition_status(await cluster.client.get(NODES.path("node-3")), "Ready") == "True"

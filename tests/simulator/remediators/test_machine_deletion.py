@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from simulator.client import ApiError
 from simulator.cluster import SimulatedCluster
-from simulator.objects import JsonObject, name_of, uid_of
+from simulator.objects import JsonObject, uid_of
 from simulator.remediation import OPERATORS
 from simulator.remediators.machine_deletion import HANDLED, OWNER, PERMANENT, MachineDeletionRemediations
-from tests.simulator.remediators.conftest import Asker, cluster_with, ensure_namespace, reason, told
+from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -69,59 +68,7 @@ async def test_a_machine_is_deleted_once_and_its_replacement_ends_it() -> None:
         assert [each.user_agent for each in fleet.deletions("machine-1")] == [OPERATORS]
 
 
-async def test_who_has_no_owner_no_machine_or_no_node_is_not_remediated() -> None:
-    async with running() as cluster:
-        asker, operator = Asker(cluster, KIND, namespace="openshift-machine-api"), cluster.remediator(MachineDeletionRemediations)
-        orphan = await machine_by_hand(cluster, "orphan", provider_id="baremetalhost:///x", owner=None)
-        await asker.ask("orphan", owner=orphan)
-        await asker.ask("no-such-node")
-        ownerless = {**orphan, "metadata": {**orphan["metadata"], "name": "never-was"}}
-        await asker.ask("never-was", owner=ownerless)
-        expected = {
-            "orphan": "RemediationCannotStartNoControllerOwner",
-            "no-such-node": "RemediationCannotStartNodeNotFound",
-            "never-was": "RemediationCannotStartMachineNotFound",
-        }
-        for name, why in expected.items():
-            await until_says(asker, operator, name, why)
-            assert told(await asker.read(name), "Processing", "Succeeded") == ("False", "False")
-        assert cluster.machines.deletions() == []
-        assert "orphan" in cluster.machines.names
-
-
-async def test_given_up_it_begins_nothing_and_takes_nothing_back() -> None:
-    async with running() as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(MachineDeletionRemediations)
-        fleet = cluster.machines
-        await asker.ask("node-1", annotations={"remediation.medik8s.io/nhc-timed-out": "now"})
-        await asker.ask("node-2")
-        await cluster.wait_until(lambda: bool(fleet.deletions("machine-2")), what="machine-2 is deleted")
-        await asker.give_up("node-2")
-        for node in ("node-1", "node-2"):
-            await until_says(asker, operator, node, "RemediationStoppedByNHC")
-        await cluster.wait_until(lambda: "machine-2" not in fleet.names, what="machine-2 is gone all the same")
-        assert fleet.deletions("machine-1") == []
-        assert told(await asker.read("node-2"), "Processing", "Succeeded") == ("False", "False")
-
-
 async def test_it_works_on_openshifts_machines_alone() -> None:
     for machines in ("", "gardener"):
         with pytest.raises(ValueError, match="expected machines='openshift'"):
             cluster_with("machine-deletion-remediation", machines=machines)
-
-
-async def test_kinds_are_there_only_where_they_are_asked_for() -> None:
-    async with running() as cluster:
-        group = "/apis/self-node-remediation.medik8s.io/v1alpha1/selfnoderemediations"
-        assert (await cluster.client.list(KIND.path()))["items"] == []
-        await ensure_namespace(cluster, "remediators")
-        template = MachineDeletionRemediations.template("delete", namespace="remediators")
-        templates = MachineDeletionRemediations.templates()
-        await cluster.client.create(templates.path(namespace="remediators"), template)
-        assert [name_of(each) for each in (await cluster.client.list(templates.path()))["items"]] == ["delete"]
-        with pytest.raises(ApiError, match="404"):
-            await cluster.client.list(group)
-        with pytest.raises(LookupError, match="without a remediator that works on BareMetalHosts"):
-            cluster.hosts.of_node("node-1")
-    with pytest.raises(ValueError, match="there is no remediator 'nobody'"):
-        cluster_with("nobody")

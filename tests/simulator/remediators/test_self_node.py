@@ -8,11 +8,11 @@ import pytest
 
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, has_taint, is_ready
-from simulator.remediators.contract import EXCLUDED, NODE_NAME
+from simulator.remediators.contract import NODE_NAME
 from simulator.remediators.self_node import CAPABLE, FINALIZER, TAINT, Agent, SelfNodeRemediations
 from simulator.resources import NODES
 from tests.simulator.cluster.conftest import FAST as CONTROLLERS
-from tests.simulator.remediators.conftest import QUICK, Asker, cluster_with, reason, told
+from tests.simulator.remediators.conftest import Asker, cluster_with, reason, told
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -97,63 +97,3 @@ async def test_the_taint_frees_what_the_node_ran_and_is_taken_away() -> None:
         assert not has_taint(await cluster.client.get(NODES.path(node)), "node.kubernetes.io/out-of-service")
         await cluster.wait_until(lambda: cluster.node_of_pod("demo/database-0") != node, what="it runs elsewhere")
         assert cluster.storage.violations == []
-
-
-async def test_what_can_not_reboot_is_not_begun_with() -> None:
-    async with running() as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(SelfNodeRemediations)
-        operator.set_agent("node-1", Agent.MISSING)
-        operator.set_agent("node-2", Agent.NOT_CAPABLE)
-        await until_capable(cluster, "node-2", "false")
-        for node in ("node-1", "node-2"):
-            await asker.ask(node)
-        errors = {"node-1", "node-2"}
-
-        def stuck() -> bool:
-            known = [operator.objects.get(f"{asker.namespace}/{node}") or {} for node in sorted(errors)]
-            return all("not capable" in (each.get("status") or {}).get("lastError", "") for each in known)
-
-        await cluster.wait_until(stuck, what="both say why not")
-        for node in sorted(errors):
-            remediation = await asker.read(node)
-            assert remediation is not None
-            assert not remediation["metadata"].get("finalizers")
-            assert told(remediation, *ENDED) == ("True", "Unknown")
-            assert not has_taint(await cluster.client.get(NODES.path(node)), TAINT["key"])
-        # An agent that comes back is enough.
-        operator.set_agent("node-2", Agent.ALIVE)
-        await cluster.wait_until(lambda: operator.reboots == ["node-2"], what="rebooted after all")
-
-
-async def test_it_stops_when_it_is_given_up_and_leaves_alone_what_is_excluded_or_gone() -> None:
-    timings = dataclasses.replace(QUICK, assume_rebooted=30.0, agent=30.0)
-    async with running(timings=timings) as cluster:
-        asker, operator = Asker(cluster, KIND), cluster.remediator(SelfNodeRemediations)
-        await until_capable(cluster, "node-1")
-        await asker.ask("node-1")
-        await cluster.wait_until(lambda: phase_of(asker, "node-1") == "Pre-Reboot-Completed", what="prepared")
-        await asker.give_up("node-1")
-        objects = operator.objects
-
-        def why(name: str) -> str:
-            return reason(objects.get(f"{asker.namespace}/{name}"))
-
-        await cluster.wait_until(lambda: why("node-1") == "RemediationTimeoutByNHC", what="stopped")
-        assert told(await asker.read("node-1"), *ENDED) == ("False", "False")
-        assert operator.reboots == []
-        assert has_taint(await cluster.client.get(NODES.path("node-1")), TAINT["key"])
-        await asker.delete("node-1")
-        await cluster.wait_until(lambda: not objects.objects, what="gone although it never ended")
-        assert not has_taint(await cluster.client.get(NODES.path("node-1")), TAINT["key"])
-
-        await cluster.client.patch(NODES.path("node-2"), {"metadata": {"labels": {EXCLUDED: "true"}}})
-        await asker.ask("node-2")
-        await asker.ask("no-such-node")
-        await cluster.wait_until(lambda: why("no-such-node") == "RemediationSkippedNodeNotFound", what="no such node")
-        assert told(await asker.read("no-such-node"), *ENDED) == ("False", "False")
-        assert not has_taint(await cluster.client.get(NODES.path("node-2")), TAINT["key"])
-        operator.configured = False
-        await asker.ask("node-3")
-        path = f"{asker.namespace}/node-3"
-        await cluster.wait_until(lambda: reason(objects.get(path), "Disabled") == "ConfigurationNotFound", what="disabled")
-        assert told(await asker.read("node-3"), "Disabled", *ENDED) == ("True", "", "")
