@@ -136,7 +136,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         """What is left, as soon as nothing is or the moment is over that volumes take to follow their pods."""
         pause = SETTLES / 8
         while True:
-            left = await standing_workload(self._connection, node, self._source)
+            left = await count(self._connection, await read_standing(self._connection, node), OUR_TAINT)
             if (left.pods, left.attachments) == (0, 0) or pause > SETTLES:
                 return left
             await asyncio.sleep(pause)

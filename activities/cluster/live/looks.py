@@ -26,6 +26,8 @@ from activities.cluster.objects.fencing_requests import find_request, is_another
 from activities.cluster.objects.livenode import Clock, LiveNode, find_node, observe, utc_now
 from activities.cluster.objects.machine_reading import Subject, find_check, read_subject
 from activities.cluster.objects.marks import is_ours, owner
+from activities.cluster.objects.reading import Readers
+from activities.cluster.objects.reading_once import ReadOnce
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, NO_POLICIES, FencePolicies, PolicySource
@@ -139,7 +141,6 @@ class LastLook:
         self._source = source
         self._connection = connection
         self._machines = machines or connection
-        self._elsewhere = Connections(nodes=connection, machines=self._machines)
         self._permits = permits
         self._clock = clock or connection.now
         self._own_clock = clock or utc_now
@@ -192,13 +193,16 @@ class LastLook:
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
+        nodes = ReadOnce(self._connection)
+        machines = nodes if self._machines is self._connection else ReadOnce(self._machines)
+        once: Readers = Connections(nodes=nodes, machines=machines)
         name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (node, asking, subject), (lease, lease_problem, permit), ((policies, events), renewed, endpoints) = await asyncio.gather(
             asyncio.gather(
-                _read("the node", self._node(name), None, blind),
-                self._asking(request, doubts),
-                _read("its Machine", self._subject(request, need, whole=whole), Subject(), doubts),
+                _read("the node", _node(once, name), None, blind),
+                self._asking(once, request, doubts),
+                _read("its Machine", self._subject(once, request, need, whole=whole), Subject(), doubts),
             ),
             asyncio.gather(
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
@@ -208,7 +212,7 @@ class LastLook:
             asyncio.gather(
                 self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
-                _read("its fence configuration", self._endpoints(request), None, unplanned),
+                _read("its fence configuration", self._endpoints(once, request), None, unplanned),
             ),
         )
         return _Sight(
@@ -237,9 +241,6 @@ class LastLook:
         by = By.PROGRAM if request.need.kind.automatic else By.PERSON
         return replace(need, objection=objection(seen, _operation(request), by, self._clock()))
 
-    async def _node(self, name: str) -> LiveNode | None:
-        return None if name.startswith(MACHINE) else await find_node(self._connection, name)
-
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """Of somebody else. Where the step in hand is to be covered, taking the lease tells that."""
         target = request.target
@@ -264,35 +265,35 @@ class LastLook:
             return None
         return await lease_renewed(self._connection, request.target.pinned.node)
 
-    async def _endpoints(self, request: LookRequest) -> tuple[str, ...] | None:
+    async def _endpoints(self, once: Readers, request: LookRequest) -> tuple[str, ...] | None:
         """Every device that is configured for the node now. Without devices at the pin none is touched."""
         if request.configured is None or not request.target.pinned.endpoints:
             return None
-        node = await self._node(request.target.pinned.node)
+        node = await _node(once, request.target.pinned.node)
         if node is None:
             return None
         template, namespace = request.configured.template, self._source.namespace
-        return (await plan_for(self._elsewhere, node.view, template, request.need, namespace=namespace)).endpoints
+        return (await plan_for(once, node.view, template, request.need, namespace=namespace)).endpoints
 
-    async def _subject(self, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
+    async def _subject(self, once: Readers, request: LookRequest, need: Need | None, *, whole: bool) -> Subject:
         node = request.target.pinned.node
         if request.restores:
-            named = await read_subject(self._elsewhere, None, node)
+            named = await read_subject(once, None, node)
             if not named.machines and request.need.kind is NeedKind.CHECK:
-                named = await read_subject(self._elsewhere, request.need, node)
+                named = await read_subject(once, request.need, node)
             return named
         if need is None and not request.destructive:
             return Subject()
-        return await read_subject(self._elsewhere, need, node, whole=whole)
+        return await read_subject(once, need, node, whole=whole)
 
-    async def _asking(self, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
+    async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         if not request.need_matters:
             return None
         match request.need.kind:
             case NeedKind.CHECK:
-                return await _read("its health check", find_check(self._elsewhere, request.need), None, doubts)
+                return await _read("its health check", find_check(once, request.need), None, doubts)
             case NeedKind.FOREIGN_OBJECT:
-                return await _read("what asks for it", find_request(self._connection, request.need), None, doubts)
+                return await _read("what asks for it", find_request(once.nodes, request.need), None, doubts)
             case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
                 return None
 
@@ -471,6 +472,10 @@ def _held_by(sight: _Sight) -> str:
 
 def _deletes_it(request: LookRequest, sight: _Sight) -> bool:
     return sight.node is not None and is_deleted_by(sight.node.view, request.target.incident)
+
+
+async def _node(once: Readers, name: str) -> LiveNode | None:
+    return None if name.startswith(MACHINE) else await find_node(once.nodes, name)
 
 
 async def _read(

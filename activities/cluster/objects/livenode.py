@@ -19,6 +19,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.cluster.objects.decoding import decode_node
+from activities.cluster.objects.reading import ApiReader
 from activities.contracts.target import ActResult
 from activities.errors import ErrorType, failure
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
@@ -78,7 +79,7 @@ class LiveNode:
         )
 
 
-async def read_node(connection: ClusterConnection, name: str) -> LiveNode:
+async def read_node(connection: ApiReader, name: str) -> LiveNode:
     """The node as it is now. Raises ObjectNotFound."""
     body = await connection.get_bytes(NODES.path(name))
     try:
@@ -87,7 +88,7 @@ async def read_node(connection: ClusterConnection, name: str) -> LiveNode:
         raise failure(ErrorType.TRANSIENT, f"GET Node/{name}: the answer is not a Node: {error}") from error
 
 
-async def find_node(connection: ClusterConnection, name: str) -> LiveNode | None:
+async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
     """The node as it is now, None where no Node has that name."""
     try:
         return await read_node(connection, name)

@@ -1,6 +1,6 @@
-"""An API that is asked each thing once: for work that reads the same lists for many nodes in one go.
+"""An API that is asked each thing once: for work that needs the same objects for many nodes, or for several questions, in one go.
 
-What it says is as old as itself, so it lives for one activity. For nothing that acts: a last look reads live (S20).
+What it says is as old as itself, so it lives for one listing or for one last look, whose reads are all made side by side (S20).
 """
 
 from __future__ import annotations
