@@ -249,10 +249,10 @@ async def test_a_status_is_written_once_and_again_only_when_it_differs(
     assert sorted(events) == ["DetectedUnhealthy", "RemediationCreated", "RemediationRemoved"]
 
 
-def poll(scan: ClusterScan, *in_flight: InFlight, known: str = "") -> asyncio.Task[Any]:
+def poll(scan: ClusterScan, *in_flight: InFlight, known: str = "", number: int = 0) -> asyncio.Task[Any]:
     """A scanner's long poll, which knows who is in flight."""
     wait = timedelta(seconds=5)
-    request = ScanRequest(cluster="prod", holder="ours", wait=wait, known_digest=known, in_flight=in_flight)
+    request = ScanRequest(cluster="prod", holder="ours", wait=wait, known_digest=known, in_flight=in_flight, number=number)
     return asyncio.create_task(ActivityEnvironment().run(scan.observe_cluster, request))
 
 
@@ -280,6 +280,29 @@ async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_al
                 break
             await asyncio.sleep(0.05)
     lingering.cancel()
+
+
+async def test_what_another_worker_has_told_meanwhile_is_told_anew(
+    scan: ClusterScan, connection: ClusterConnection, person: ApiClient
+) -> None:
+    """A check's status is of now, whichever worker served the polls."""
+    await person.create(CHECKS, check())
+    await until(lambda: scan.view.check_objects)
+    known = (await report_of(scan)).digest
+
+    async def tells(worker: ClusterScan, phase: str, number: int, *in_flight: InFlight) -> None:
+        polling = poll(worker, *in_flight, known=known, number=number)
+        async with asyncio.timeout(4):
+            while (await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase") != phase:
+                worker.view.poke()
+                await asyncio.sleep(0.05)
+        polling.cancel()
+
+    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as other:
+        await until(lambda: other.view.check_objects)
+        await tells(scan, "Enabled", 7)
+        await tells(other, "Remediating", 8, EPISODE)
+        await tells(scan, "Enabled", 9)
 
 
 async def test_an_older_poll_that_has_not_heard_of_its_end_tells_nobody_anything(scan: ClusterScan, person: ApiClient) -> None:

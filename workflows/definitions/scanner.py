@@ -64,6 +64,7 @@ class HealthScanner:
         self._fresh = False
         self._heard_at: datetime | None = None
         self._scans = self._began_with = state.scans
+        self._polls = state.polls
         self._problem = ""
         self._stop: StopRequest | None = None
         self._asking: list[str] = []
@@ -132,6 +133,7 @@ class HealthScanner:
 
     async def _next_report(self) -> bool:
         """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
+        self._polls += 1
         began, request = workflow.now(), self._scan_request()
         outdated: datetime | None = None
         self._scan = workflow.start_activity_method(
@@ -348,6 +350,8 @@ class HealthScanner:
     def _scan_request(self) -> ScanRequest:
         report, table = self._report, self._granting.table
         heard = report is not None and self._fresh and (self._granting.holders.known or not report.view.synced)
+        # What is to become of a node whose episode has just ended, a younger report says, also where nothing else has changed.
+        heard = heard and not self._granting.holding_off.settling
         # Whoever asks would wait until his node is told of anyway.
         heard = heard and all(self._sees(node) or node in self._asked_with for node in self._asking)
         self._asked_with = frozenset(self._asking)
@@ -365,6 +369,7 @@ class HealthScanner:
             begun=tuple(each.victim for each in self._preserving.told),
             in_flight=self._granting.in_flight(),
             refusals=self._granting.refusals,
+            number=self._polls,
         )
 
     def _roll_is_due(self) -> bool:
@@ -384,6 +389,7 @@ class HealthScanner:
             report=self._report,
             told=self._telling.told,
             described_at=granting.holders.described_at,
+            polls=self._polls,
             scans=self._scans,
             opened=granting.opened,
             known=granting.holders.known,

@@ -93,6 +93,7 @@ class ScannerState:
     report: ScanReport | None = None
     told: tuple[tuple[str, str], ...] = ()
     described_at: datetime | None = None
+    polls: int = 0
     scans: int = 0
     opened: int = 0
     known: bool = False

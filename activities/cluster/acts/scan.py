@@ -135,6 +135,8 @@ class ClusterScan(ScanActivities):
         """The long poll. Ends early when the worker shuts down: what it knows is as good as it gets."""
         require_cluster(request.cluster, self._cluster)
         ending = asyncio.Event()
+        if self._latest is None or request.number != self._latest.number + 1:
+            self.publishing.forget()
         self._latest = request
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):

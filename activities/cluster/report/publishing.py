@@ -94,17 +94,22 @@ class Publishing(Attending):
         self.begin(self._work(seen, in_flight, refusals))
         return float("inf")
 
+    def forget(self) -> None:
+        """Others may have written since: what stands there is compared anew."""
+        self._told = None
+
     def failed(self) -> None:
         """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self, seen: ScanReport, in_flight: Sequence[InFlight], refusals: Sequence[Refusal]) -> None:
-        self._told = None
+        self._told = under_way = object()
         published = await self.publish(seen, in_flight, refusals)
         if published.failed:
             self.failed()
         else:
-            self._told = (seen.checks, in_flight, refusals)
+            if self._told is under_way:
+                self._told = (seen.checks, in_flight, refusals)
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
     async def publish(self, seen: ScanReport, in_flight: Sequence[InFlight] = (), refusals: Sequence[Refusal] = ()) -> Published:
