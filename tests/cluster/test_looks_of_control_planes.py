@@ -128,12 +128,6 @@ class TestNodes:
         await members(world, "True", ties=await replaced_by(world, "MachineSet"))
         assert (await look(world, removes=True)).verdict is WAIT
 
-    async def test_one_that_is_still_ready_is_missed_just_as_much(self, world: World) -> None:
-        await members(world, "True", "False", sick="True")
-        result = await look(world)
-        assert result.verdict is WAIT
-        assert "a quorum is 2" in result.reason
-
     async def test_the_label_of_old_makes_a_member_too(self, world: World) -> None:
         await members(world, "True", "Unknown", labels=OLD_LABEL)
         assert (await look(world)).verdict is WAIT
@@ -151,13 +145,6 @@ class TestNodes:
         await world.others.delete(NODES.path("member-3"))
         result = await look(world)
         assert (result.verdict, "member-3 is being deleted" in result.reason) == (WAIT, True)
-
-    async def test_that_it_is_being_deleted_itself_is_no_matter_of_quorum(self, world: World) -> None:
-        """Programs leave it to whoever deletes it; a person sees that this has got stuck."""
-        await members(world, "True", "True")
-        await world.change_node({"metadata": {"finalizers": ["example.io/keep"]}})
-        await world.others.delete(NODES.path(NODE))
-        assert (await look(world)).verdict is GO
 
     async def test_a_worker_costs_no_request_more(self, world: World) -> None:
         await members(world, "True", "True", labels={})
@@ -186,24 +173,6 @@ class TestPods:
         expected = WAIT if component == "etcd" else GO  # one API server is enough
         result = await look(world)
         assert result.verdict is expected, result.reason
-
-    async def test_at_least_one_healthy_api_server_stays(self, world: World) -> None:
-        """S15."""
-        await members(world, "True", "True")
-        for node, ready in ((NODE, "True"), ("member-2", "False"), ("member-3", "False")):
-            await static_pod(world, node, "kube-apiserver", ready=ready)
-        result = await look(world)
-        assert result.verdict is WAIT
-        assert "no control-plane member of the 2 that would be left has all its components well" in result.reason
-
-    async def test_a_voter_whose_node_is_gone_votes(self, world: World) -> None:
-        """S15: two of four are left then, and a quorum is three."""
-        await members(world, "True", "True")
-        for node in (NODE, "member-2", "member-3"):
-            await static_pod(world, node)
-        assert (await look(world)).verdict is GO
-        await static_pod(world, "gone")
-        assert (await look(world)).verdict is WAIT
 
     async def test_a_pod_of_that_label_which_no_kubelet_runs_by_itself_is_no_member(self, world: World) -> None:
         await members(world, "True", "True")
@@ -258,11 +227,6 @@ class TestOpenShift:
         result = await look(world)
         assert result.verdict is WAIT
         assert "neither a PodDisruptionBudget nor a guard pod of etcd can be seen in openshift-etcd" in result.reason
-
-    async def test_of_two_budgets_nobody_knows_which_counts(self, world: World) -> None:
-        await self.guarded(world, allowed=1)
-        await budget(world, "another", allowed=1)
-        assert (await look(world)).verdict is WAIT
 
 
 class TestClusterApi:
@@ -334,17 +298,6 @@ class TestClusterApi:
         await self.conditions(world.others, "member-3", {kind: "False" if kind == broken else "True" for kind in WELL})
         assert (await look(world)).verdict is WAIT
 
-    async def test_what_it_has_begun_goes_first(self, world: World) -> None:
-        await self.owned(world, "True", "True")
-        begun = '{"machine": "machine-of-member-9", "timestamp": "2036-11-21T11:59:00Z", "retryCount": 0}'
-        annotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
-        await world.others.patch(f"{KCP}/cp", {"metadata": {"annotations": {annotation: begun}}})
-        result = await look(world)
-        assert (result.verdict, "is being remediated" in result.reason) == (WAIT, True)
-        mine = begun.replace("machine-of-member-9", machine_of(NODE))
-        await world.others.patch(f"{KCP}/cp", {"metadata": {"annotations": {annotation: mine}}})
-        assert (await look(world)).verdict is GO
-
     async def test_an_upgrade_that_its_topology_wants_goes_first(self, world: World) -> None:
         """As a KubeadmControlPlane remediates none before it has been told of the version."""
         await self.owned(world, "True", "True")
@@ -354,12 +307,6 @@ class TestClusterApi:
             result = await look(world)
             assert (result.verdict, "is about to be upgraded to v1.35.0" in result.reason) == (verdict, verdict is WAIT)
 
-    async def test_a_machine_that_is_about_to_join_goes_first(self, world: World) -> None:
-        await self.owned(world, "True", "True")
-        await self.machine(world.others, "member-4", well=True, has_node=False)
-        result = await look(world)
-        assert (result.verdict, "about to join" in result.reason) == (WAIT, True)
-
     @pytest.mark.parametrize("others", [(), ("Unknown", "Unknown")])
     async def test_before_it_is_initialized_nothing_of_it_could_be_lost(self, others: tuple[str, ...], world: World) -> None:
         await self.owned(world, *others)
@@ -367,22 +314,6 @@ class TestClusterApi:
         assert (await look(world)).verdict is GO
         await self.initialized(world, True)
         assert (await look(world)).verdict is not GO
-
-    async def test_etcd_that_runs_elsewhere_is_harmed_by_nobody_here(self, world: World) -> None:
-        external = {"kubeadmConfigSpec": {"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://192.0.2.7"]}}}}}
-        await self.owned(world, "True", spec=external)
-        assert (await look(world)).verdict is GO
-
-    async def test_conditions_that_nobody_has_set_tell_nothing(self, world: World) -> None:
-        """Then the Nodes say it alone."""
-        await self.owned(world, "True", "True")
-        for node in (NODE, "member-2", "member-3"):
-            await self.conditions(world.others, node, {})
-        assert (await look(world)).verdict is GO
-        await world.change_node(
-            {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, name="member-2", subresource="status"
-        )
-        assert (await look(world)).verdict is WAIT
 
     async def test_an_owner_that_is_gone_tells_nothing_and_one_that_cannot_be_read_licenses_nothing(self, world: World) -> None:
         """S20."""

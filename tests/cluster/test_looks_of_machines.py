@@ -127,15 +127,6 @@ class TestTheMachineOfANode:
         assert result.verdict is LookVerdict.TARGET_CHANGED
         assert "Machine uid" in result.reason
 
-    async def test_an_annotation_of_another_namespace_is_of_another_machine(self, world: World) -> None:
-        """OpenShift's annotation names the namespace as well; this check's is listed."""
-        await licensed(world, OPENSHIFT)
-        annotations = {"machine.openshift.io/machine": f"elsewhere/{MACHINE}"}
-        await world.change_node({"metadata": {"annotations": annotations}})
-        world.server.requests.reset()
-        assert (await look(world, OPENSHIFT)).verdict is LookVerdict.GO
-        assert world.server.requests.total("list", "machines", OURS) == 1
-
     @both_versions
     async def test_a_machine_of_another_cluster_with_a_node_of_that_name_is_passed_over(
         self, system: System, world: World
@@ -202,27 +193,11 @@ class TestTheMachineOfANode:
 
 class TestNeedGone:
     @every_system
-    async def test_a_node_that_recovered_needs_nothing(self, system: System, world: World) -> None:
-        await licensed(world, system)
-        await world.set_ready("True")
-        result = await look(world, system)
-        assert result.verdict is LookVerdict.NEED_GONE
-        assert not result.observation.unhealthy
-
-    @every_system
     @pytest.mark.parametrize("said", [True, False], ids=["annotated", "listed"])
     async def test_a_machine_that_is_gone_takes_the_need_with_it(self, system: System, said: bool, world: World) -> None:
         await licensed(world, system, said_by_the_node=said)
         await world.others.delete(system.path("machines", MACHINE))
         assert (await look(world, system)).verdict is LookVerdict.NEED_GONE
-
-    @every_system
-    async def test_a_machine_that_is_no_longer_selected_needs_nothing(self, system: System, world: World) -> None:
-        await licensed(world, system)
-        await world.others.patch(system.path("machines", MACHINE), {"metadata": {"labels": {"role": "other"}}})
-        result = await look(world, system)
-        assert result.verdict is LookVerdict.NEED_GONE
-        assert system.check_ref().key in result.reason
 
     @every_system
     async def test_a_check_that_was_deleted_takes_the_need_with_it(self, system: System, world: World) -> None:
@@ -231,21 +206,6 @@ class TestNeedGone:
         result = await look(world, system)
         assert result.verdict is LookVerdict.NEED_GONE
         assert "deleted" in result.reason
-
-    @every_system
-    async def test_a_check_that_is_being_deleted_counts_as_deleted(self, system: System, world: World) -> None:
-        await licensed(world, system)
-        path = system.path("machinehealthchecks", "workers")
-        await world.others.patch(path, {"metadata": {"finalizers": ["example.io/keep"]}})
-        await world.others.delete(path)
-        assert (await look(world, system)).verdict is LookVerdict.NEED_GONE
-
-    @every_system
-    async def test_after_off_the_machine_no_longer_matters(self, system: System, world: World) -> None:
-        """Consequences are finished once begun."""
-        await licensed(world, system)
-        await world.others.delete(system.path("machines", MACHINE))
-        assert (await look(world, system, need_matters=False)).verdict is LookVerdict.GO
 
 
 class TestVetoes:
@@ -331,28 +291,6 @@ class TestVetoes:
         await world.set_ready("True")
         assert (await world.target.last_look(request)).verdict is LookVerdict.NEED_GONE
 
-    @every_system
-    async def test_a_machine_that_is_chosen_to_be_scaled_down_is_left_to_the_autoscaler(
-        self, system: System, world: World
-    ) -> None:
-        """S20: it is drained and deleted already. A person may fence it all the same."""
-        await licensed(world, system)
-        chosen = "cluster.x-k8s.io/delete-machine" if system.of_cluster_api else "machine.openshift.io/delete-machine"
-        await system.annotate(world.others, "machines", MACHINE, {chosen: "yes"})
-        result = await look(world, system)
-        assert result.verdict is LookVerdict.VETOED
-        assert chosen in result.reason
-        person = await world.look(need=Need(kind=NeedKind.PERSON, reason="asked by ada"))
-        assert (await world.target.last_look(person)).verdict is LookVerdict.GO
-
-    @every_system
-    async def test_a_node_that_failed_anew_is_waited_for(self, system: System, world: World) -> None:
-        await licensed(world, system)
-        await world.set_ready("Unknown", since=NOW - timedelta(seconds=20))
-        result = await look(world, system)
-        assert result.verdict is LookVerdict.VETOED
-        assert result.observation.soon
-
 
 class TestDoubt:
     """S20: what cannot be read is never taken for leave to act."""
@@ -416,38 +354,10 @@ class TestTheMachineUnderACheckOfNodes:
         assert annotation in result.reason
 
     @both_versions
-    async def test_it_holds_a_person_s_fence_too_but_keeps_nobody_down(self, system: System, world: World) -> None:
-        await self.licensed(world, system)
-        await system.annotate(world.others, "machines", MACHINE, {SKIP: ""})
-        person = Need(kind=NeedKind.PERSON, reason="asked by ada")
-        assert (await world.target.last_look(await world.look(need=person))).verdict is LookVerdict.VETOED
-        restoring = await world.look(destructive=False, need_matters=False)
-        assert (await world.target.last_look(restoring)).verdict is LookVerdict.GO
-
-    @every_system
-    async def test_a_machine_that_is_being_deleted_is_left_to_whoever_deletes_it(self, system: System, world: World) -> None:
-        await self.licensed(world, system)
-        machine = system.path("machines", MACHINE)
-        await world.others.patch(machine, {"metadata": {"finalizers": ["example.io/drain"]}})
-        await world.others.delete(machine)
-        result = await self.look(world)
-        assert (result.verdict, result.reason) == (LookVerdict.VETOED, f"Machine {MACHINE} is being deleted")
-
-    @both_versions
     async def test_a_machine_of_another_node_has_no_say(self, system: System, world: World) -> None:
         await self.licensed(world, system, node="another-node")
         await system.annotate(world.others, "machines", MACHINE, {SKIP: ""})
         assert (await self.look(world)).verdict is LookVerdict.GO
-
-    @both_versions
-    async def test_a_machine_that_cannot_be_read_licenses_nothing(self, system: System, world: World) -> None:
-        await self.licensed(world, system)
-        need = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=OF_NODES)
-        request = await world.look(need=need)
-        world.server.faults.add(Fault(accident=Accident.STATUS, path="/machines", user_agent=OURS))
-        result = await world.target.last_look(request)
-        assert result.verdict is LookVerdict.NOT_LICENSED
-        assert "its Machine could not be read" in result.reason
 
     async def test_where_no_machines_are_known_nothing_is_in_the_way(self, world: World) -> None:
         await self.licensed_without_machines(world, OF_CLUSTER_API[0])

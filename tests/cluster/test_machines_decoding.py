@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +194,14 @@ FIELDS = frozenset({"failureReason", "errorReason", "errorMessage", "nodeRef", "
 """By which a Machine would be read past its decoder."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def read_in(path: Path) -> Iterator[str]:
     """Those of the fields that a module spells: as a text of its own, or as a field of a structure on the wire."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Constant) and node.value in FIELDS:
             yield str(node.value)
         if isinstance(node, ast.ClassDef) and any("Struct" in ast.unparse(base) for base in node.bases):
@@ -237,6 +243,6 @@ NAMES_OF_A_NODE_S_MACHINE = ("machine.openshift.io/machine", "cluster.x-k8s.io/m
 def test_one_module_knows(words: tuple[str, ...], module: str) -> None:
     found = set()
     for path, place in modules():
-        texts = {node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Constant)}
+        texts = {node.value for node in ast.walk(parsed(path)) if isinstance(node, ast.Constant)}
         found |= {str(place)} if texts & {*words, *(f"{word}/" for word in words)} else set()
     assert found == {module}

@@ -64,17 +64,6 @@ async def test_fencing_that_is_switched_off_stops_before_its_next_act(licensed: 
     assert (await look(licensed, need=need)).verdict is LookVerdict.GO
 
 
-async def test_a_part_of_the_cluster_is_switched_off(licensed: World) -> None:
-    await put(licensed, a_cluster_config(fencing_off="zone=zone-a"))
-    result = await look(licensed)
-    assert (result.verdict, result.reason) == (LookVerdict.VETOED, "fencing is switched off for zone=zone-a")
-
-
-async def test_another_part_of_the_cluster_does_not_matter(licensed: World) -> None:
-    await put(licensed, a_cluster_config(fencing_off="zone=zone-b"))
-    assert (await look(licensed)).verdict is LookVerdict.GO
-
-
 async def test_a_label_on_the_node_is_heard(licensed: World) -> None:
     await licensed.change_node({"metadata": {"labels": {"nodewarden.io/fencing": "off"}}})
     result = await look(licensed)
@@ -87,12 +76,6 @@ async def test_the_workers_own_setting_is_heard(licensed: World) -> None:
     request = await licensed.look(need=CHECK_NEED)
     result = await target.last_look(request)
     assert (result.verdict, "fencing.enabled" in result.reason) == (LookVerdict.VETOED, True)
-
-
-async def test_the_way_back_is_never_switched_off(licensed: World) -> None:
-    """S17: what restores is held up by no brake."""
-    await put(licensed, a_cluster_config(fencing="off"))
-    assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO
 
 
 @pytest.mark.parametrize(
@@ -121,15 +104,6 @@ async def test_policies_that_cannot_be_read_license_nothing(licensed: World) -> 
 
 class TestHosts:
     """What keeps one host for its own sake keeps it from checks, not from people."""
-
-    async def test_a_host_that_has_lost_its_storage(self, licensed: World) -> None:
-        await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
-        assert (await look(licensed)).verdict is LookVerdict.GO
-        found = (await licensed.node())["status"]["conditions"]
-        lost = {"type": "StorageUnreachable", "status": "True", "lastTransitionTime": found[0]["lastTransitionTime"]}
-        await licensed.change_node({"status": {"conditions": [*found, lost]}}, subresource="status")
-        assert (await look(licensed)).verdict is LookVerdict.VETOED
-        assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
 
     @pytest.mark.parametrize(
         ("fields", "seconds_ago", "verdict"),
@@ -197,14 +171,6 @@ class TestHosts:
             await renew(licensed, seconds_ago)
         assert (await look(licensed)).verdict is verdict
         assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
-
-    async def test_a_host_that_fell_silent_just_now_is_waited_for(self, licensed: World) -> None:
-        """O02: its Lease may have been renewed just before."""
-        await put(licensed, a_cluster_config(policies="skip-if-host-renews-lease"))
-        await licensed.set_ready("Unknown", since=NOW - timedelta(seconds=70))
-        await renew(licensed, 80)
-        result = await look(licensed)
-        assert (result.verdict, "is known in 20s" in result.reason) == (LookVerdict.NOT_LICENSED, True)
 
     async def test_a_lease_that_cannot_be_read_keeps_nobody_from_power_fencing(self, licensed: World) -> None:
         """O02: it can't prove that the host is idle; that it is off is proven by reading its devices."""

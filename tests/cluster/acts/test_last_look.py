@@ -15,7 +15,7 @@ from activities.contracts.target import Configured, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
-from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION
+from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.held import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
 from simulator.api.faults import Accident, Fault
@@ -95,13 +95,6 @@ class TestIdentity:
         assert result.verdict is LookVerdict.TARGET_CHANGED
         assert "uid" in result.reason
 
-    @pytest.mark.parametrize("field", ["provider_id", "system_uuid"])
-    async def test_another_machine_is_not_the_target(self, licensed: World, field: str) -> None:
-        target = await licensed.pinned()
-        changed: dict[str, Any] = {field: "another"}
-        target = replace(target, pinned=replace(target.pinned, **changed))
-        assert (await look(licensed, target=target)).verdict is LookVerdict.TARGET_CHANGED
-
     async def test_a_node_that_is_gone_is_not_destroyed(self, licensed: World) -> None:
         target = await licensed.pinned()
         await licensed.delete_node()
@@ -115,12 +108,6 @@ class TestIdentity:
         await licensed.delete_node()
         result = await look(licensed, target=target, destructive=False, need_matters=False)
         assert result.verdict is LookVerdict.GO
-
-    async def test_restoring_goes_on_with_a_new_object_of_the_machine(self, licensed: World) -> None:
-        """S9."""
-        target = await licensed.pinned()
-        await licensed.recreate_node()
-        assert (await look(licensed, target=target, destructive=False, need_matters=False)).verdict is LookVerdict.GO
 
     async def test_restoring_keeps_off_another_machine(self, licensed: World) -> None:
         """S9."""
@@ -265,62 +252,11 @@ class TestVetoes:
         assert result.verdict is LookVerdict.VETOED
         assert value in result.reason
 
-    @pytest.mark.parametrize("value", ["false", "", "sometimes"])
-    async def test_other_preserve_values_preserve_nothing(self, licensed: World, value: str) -> None:
-        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: value}}})
-        assert (await look(licensed)).verdict is LookVerdict.GO
-
-    @pytest.mark.parametrize(("value", "vetoed"), [("true", True), ("", False), ("false", False), ("yes", False)])
-    async def test_only_the_value_true_excludes(self, licensed: World, value: str, vetoed: bool) -> None:
-        await licensed.change_node({"metadata": {"labels": {EXCLUDE_LABEL: value}}})
-        for need in (CHECK_NEED, Need(kind=NeedKind.PERSON)):
-            verdict = (await look(licensed, need=need)).verdict
-            assert verdict is (LookVerdict.VETOED if vetoed else LookVerdict.GO)
-
-    @pytest.mark.parametrize(("value", "vetoed"), [("", True), ("until monday", True), ("false", False)])
-    async def test_a_hold_on_the_node_holds(self, licensed: World, value: str, vetoed: bool) -> None:
-        await licensed.change_node({"metadata": {"annotations": {HOLD: value}}})
-        verdict = (await look(licensed)).verdict
-        assert verdict is (LookVerdict.VETOED if vetoed else LookVerdict.GO)
-
     async def test_a_node_lease_of_others_is_a_veto(self, licensed: World) -> None:
         await licensed.hold_node_lease("node-maintenance")
         result = await look(licensed)
         assert result.verdict is LookVerdict.VETOED
         assert "node-maintenance" in result.reason
-
-    async def test_how_long_a_node_lease_of_others_lasts_is_told(self, licensed: World) -> None:
-        """So that nobody begins an episode every minute, only for it to be vetoed."""
-        await licensed.change_node({"metadata": {"annotations": {HOLD: "true"}}})
-        result = await look(licensed)
-        assert (result.verdict, result.until) == (LookVerdict.VETOED, None)
-        await licensed.hold_node_lease("node-maintenance", renewed=NOW, seconds=600)
-        assert (await look(licensed)).until == NOW + timedelta(seconds=600)
-
-    @pytest.mark.parametrize(
-        ("change", "who"),
-        [
-            ({"spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]}}, "the cluster autoscaler"),
-            ({"spec": {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}}, "karpenter"),
-            ({"metadata": {"annotations": {"node.machine.sapcloud.io/trigger-deletion-by-mcm": "true"}}}, "machine-controller"),
-        ],
-    )
-    async def test_what_another_system_takes_away_is_left_to_it_by_programs(
-        self, licensed: World, change: dict[str, Any], who: str
-    ) -> None:
-        """S20: a person may know that the other system has got stuck; and no machine that is off is left so for that (S17)."""
-        await licensed.change_node(change)
-        result = await look(licensed)
-        assert result.verdict is LookVerdict.VETOED
-        assert who in result.reason
-        assert (await look(licensed, need=Need(kind=NeedKind.PERSON))).verdict is LookVerdict.GO
-        assert (await look(licensed, destructive=False, need_matters=False)).verdict is LookVerdict.GO
-
-    async def test_a_candidate_of_the_autoscaler_is_not_taken_away_yet(self, licensed: World) -> None:
-        await licensed.change_node(
-            {"spec": {"taints": [{"key": "DeletionCandidateOfClusterAutoscaler", "effect": "NoSchedule"}]}}
-        )
-        assert (await look(licensed)).verdict is LookVerdict.GO
 
     async def test_a_lapsed_node_lease_vetoes_nothing(self, licensed: World) -> None:
         await licensed.hold_node_lease("node-maintenance", renewed=NOW - timedelta(hours=1), seconds=600)
@@ -388,16 +324,6 @@ class TestLicence:
         result = await look(licensed)
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert words in result.reason
-
-    @pytest.mark.parametrize("marked", [True, False])
-    @pytest.mark.parametrize("lose", [_no_lease, _held_by_another, _long_silent, _without_permit])
-    async def test_restoring_is_not_blocked_by_it(self, licensed: World, lose: Losing, marked: bool) -> None:
-        """S17. Only where another deployment holds the cluster it takes our own mark on the Node: see TestOtherHands."""
-        await lose(self, licensed)
-        if marked or (await licensed.cluster_lease_holder()) not in {"", HOLDER}:
-            await licensed.mark_as_ours()
-        result = await look(licensed, destructive=False, need_matters=False)
-        assert result.verdict is LookVerdict.GO
 
     async def test_a_lease_a_little_late_is_still_held(self, licensed: World) -> None:
         """Clocks differ by seconds, and a renewal may be on its way."""
@@ -510,14 +436,6 @@ class TestDoubt:
         result = await licensed.target.last_look(request)
         assert result.verdict is LookVerdict.NOT_LICENSED
         assert not result.observation.present
-
-    async def test_who_preserves_is_heard_even_when_something_else_cannot_be_read(self, licensed: World) -> None:
-        """S21: an annotation that was read says "leave it off", whatever the node's lease would say."""
-        await licensed.change_node({"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
-        licensed.server.faults.add(Fault(accident=Accident.REFUSE, path="medik8s-leases/"))
-        result = await look(licensed, destructive=False, need_matters=False)
-        assert result.verdict is LookVerdict.VETOED
-        assert PRESERVE_ANNOTATION in result.reason
 
     async def test_restoring_does_not_depend_on_what_it_does_not_need(self, licensed: World) -> None:
         await licensed.mark_as_ours()
