@@ -9,14 +9,13 @@ tells of the cordon, the taints and the paths only, so that what else follows fr
 from __future__ import annotations
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import TargetActivities
 from policy.fence.limits import LONGEST_ACT
 from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.kit import options
-from workflows.kit.interrupts import interrupt_for
+from workflows.kit.interrupts import as_interrupt
 
 
 def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
@@ -45,10 +44,8 @@ class Adoption:
         predecessor's own writes are refused from the mark on."""
         if not self._episode.taken_over:
             await self._desk.write(TargetActivities.mark, "isolation: marks the node")
-            try:
+            with as_interrupt("the out-of-service taint can't be removed"):
                 await self._desk.untaint()
-            except ActivityError as error:
-                raise interrupt_for(error, "the out-of-service taint can't be removed") from error
             self._episode.taken_over = True
             self._episode.note("adopt", "ok", f"the marks of incident {self._episode.adopted}, which is not open")
 

@@ -21,7 +21,7 @@ from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress
 from workflows.kit import options
-from workflows.kit.interrupts import NeedGone, interrupt_for
+from workflows.kit.interrupts import NeedGone, as_interrupt
 
 PAUSE = timedelta(seconds=5)
 
@@ -40,10 +40,8 @@ class Answering:
         """The wish is in hand. Raises the interrupt: an object that can't be answered is not acted upon."""
         if self._about is None:
             return
-        try:
+        with as_interrupt(f"{self._about.key} can't be answered"):
             result = await self._write(Stage.STARTED, f"nodewarden fences the node, incident {self._episode.incident}")
-        except ActivityError as error:
-            raise interrupt_for(error, f"{self._about.key} can't be answered") from error
         if result.withdrawn:
             raise NeedGone(result.withdrawn)
         self._progress.answered = Stage.STARTED
@@ -65,10 +63,8 @@ class Answering:
         about, stage = self._about, last_stage(outcome, self._progress.answered)
 
         async def answer() -> None:
-            try:
+            with as_interrupt(f"{about.key} can't be answered"):
                 result = await self._write(stage, message)
-            except ActivityError as error:
-                raise interrupt_for(error, f"{about.key} can't be answered") from error
             self._episode.note("answer", result.withdrawn or stage.value, message)
 
         self._episode.enter(doing=f"answers {about.key}")

@@ -34,7 +34,7 @@ from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
 from workflows.episode.patience import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, PassingRefusal, interrupt_for
+from workflows.kit.interrupts import Interrupt, PassingRefusal, as_interrupt
 
 UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
@@ -59,10 +59,8 @@ class Bookkeeping:
         async def carry_out(news: News | None) -> ActResult:
             return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
 
-        try:
+        with as_interrupt(summary):
             result = await self._episode.publisher.along(carry_out)
-        except ActivityError as error:
-            raise interrupt_for(error, summary) from error
         self._episode.learns_of(result.added)
         return result
 
@@ -148,10 +146,8 @@ class Bookkeeping:
                 IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
             )
 
-        try:
+        with as_interrupt(summary):
             return await self._episode.publisher.along(restore)
-        except ActivityError as error:
-            raise interrupt_for(error, summary) from error
 
     def note_off(self, off_proven: datetime | None) -> None:
         """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36)."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.news import News
 from activities.contracts.target import ActResult, Configured, LookRequest, LookResult, LookVerdict, TargetActivities, Workload
@@ -28,7 +27,7 @@ from workflows.kit.interrupts import (
     TooSlow,
     Unlicensed,
     Vetoed,
-    interrupt_for,
+    as_interrupt,
 )
 
 LICENCE_PATIENCE = Unlicensed.patience
@@ -334,10 +333,8 @@ class Preflight:
             config = options.cluster_read(self._episode.cluster) | {"summary": f"{self._episode.step}: looks at the node"}
             return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
 
-        try:
+        with as_interrupt(along.what if along is not None else "the node can't be looked at"):
             return await self._episode.look(lambda: self._episode.publisher.along(look))
-        except ActivityError as error:
-            raise interrupt_for(error, along.what if along is not None else "the node can't be looked at") from error
 
     def _lease_duration(self) -> timedelta:
         """For as long as the step in hand has left, and not for less than one without a time-out."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities
 from policy.episode.drain import drain_options
@@ -19,7 +18,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
 from workflows.fencing.devices import longer
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, StepFailed, interrupt_for
+from workflows.kit.interrupts import Hopeless, StepFailed, as_interrupt
 
 PATIENCE = timedelta(minutes=5)
 """Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
@@ -73,11 +72,9 @@ class Draining:
             )
         except ValueError as error:
             raise Hopeless(f"{method.name}: {error}") from error
-        try:
+        with as_interrupt("the node can't be drained"):
             return await workflow.execute_activity_method(
                 IsolationActivities.drain,
                 request,
                 **(options.consequence(self._episode.cluster) | {"summary": "isolation: asks for evictions"}),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node can't be drained") from error

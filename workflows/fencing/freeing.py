@@ -34,7 +34,7 @@ from workflows.episode.state import FreeingProgress
 from workflows.fencing.devices import longer
 from workflows.fencing.power import PowerSequence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, TooSlow, interrupt_for, never_began, told_of
+from workflows.kit.interrupts import Interrupt, TooSlow, as_interrupt, interrupt_for, never_began, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -102,7 +102,7 @@ class FreeingSequence:
         if self._episode.kernel_dead is None:
             self._episode.note("kernel-dead", "trusted", str(proof))
         self._episode.kernel_dead = proof
-        try:
+        with as_interrupt("workloads can't be freed while the node dumps"):
             result: FreeResult = await workflow.execute_activity_method(
                 FreeingActivities.free_while_dumping,
                 request,
@@ -111,8 +111,6 @@ class FreeingSequence:
                     | {"summary": "power-management: frees the workloads of a dead kernel"}
                 ),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "workloads can't be freed while the node dumps") from error
         self._progress.freed_dumping += result.deleted_pods
         freed = f"{result.deleted_pods} pods, {result.deleted_attachments} volume attachments"
         self._episode.note("free-while-dumping", "ok", f"{freed}; {proof}")
@@ -198,14 +196,12 @@ class FreeingSequence:
     async def _delete_node(self) -> None:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
         request = replace(await self._licence(), need=self._preflight.need)
-        try:
+        with as_interrupt("the Node can't be deleted"):
             result = await workflow.execute_activity_method(
                 FreeingActivities.delete_node,
                 request,
                 **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "the Node can't be deleted") from error
         self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
 
@@ -293,7 +289,7 @@ class FreeingSequence:
         raise TooSlow("power was never read in time to act upon it")
 
     async def _left(self) -> Workload:
-        try:
+        with as_interrupt("the node's workloads can't be read"):
             return await workflow.execute_activity_method(
                 FreeingActivities.read_workload,
                 ActRequest(target=self._episode.target),
@@ -302,5 +298,3 @@ class FreeingSequence:
                     | {"summary": "power-management: counts pods and attachments"}
                 ),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node's workloads can't be read") from error

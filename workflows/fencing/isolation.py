@@ -12,7 +12,6 @@ from functools import partial, reduce
 from operator import or_
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import (
     ActResult,
@@ -41,7 +40,7 @@ from workflows.fencing.draining import Draining
 from workflows.fencing.paths import Paths
 from workflows.fencing.volumes import Volumes
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, interrupt_for
+from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, as_interrupt
 
 
 class IsolationSequence:
@@ -288,14 +287,12 @@ class IsolationSequence:
         if request is None or stopped() or workflow.now() >= licensed_until:
             return None  # the last look is old by now: the next one sees what has become of it (S20, S45)
         self._progress.freed = True
-        try:
+        with as_interrupt("pods behind the cut can't be freed"):
             return await workflow.execute_activity_method(
                 FreeingActivities.free_cut_pods,
                 request,
                 **(options.consequence(self._episode.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "pods behind the cut can't be freed") from error
 
 
 def _chosen_by(method: PlannedMethod) -> Chosen:

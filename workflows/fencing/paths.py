@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
@@ -28,7 +27,7 @@ from workflows.episode.state import PathsProgress
 from workflows.fencing.devices import PATH, Devices, states
 from workflows.fencing.quarantine import Quarantines
 from workflows.kit import options
-from workflows.kit.interrupts import StepFailed, interrupt_for
+from workflows.kit.interrupts import StepFailed, as_interrupt
 
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""
@@ -182,11 +181,9 @@ class Paths:
         )
         step = "isolation" if cut else "recovery"
         summary = f"{step}: notes that {device.endpoint} is {'to be cut' if cut else 'given back'}"
-        try:
+        with as_interrupt("our mark can't be written"):
             await workflow.execute_activity_method(
                 IsolationActivities.note_path, request, **(options.cluster_write(self._episode.cluster) | {"summary": summary})
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "our mark can't be written") from error
         others = tuple(each for each in self._episode.added.paths if each != endpoint)
         self._episode.added = replace(self._episode.added, paths=(*others, endpoint) if cut else others)

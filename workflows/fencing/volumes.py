@@ -22,7 +22,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import VolumesProgress
 from workflows.fencing.devices import POLL_INTERVAL, longer
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, interrupt_for, told_of
+from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 
 LEAVES_BY_ITSELF = timedelta(seconds=20)
 """A kubelet that still answers unmounts a volume once its pods are gone, which loses nothing; force is for those that stay."""
@@ -127,7 +127,7 @@ class Volumes:
         return [each.volume for each in await self._list(device) if not each.root]
 
     async def _list(self, device: PowerDevice) -> tuple[VolumeReading, ...]:
-        try:
+        with as_interrupt(device.endpoint):
             found = await workflow.execute_activity_method(
                 PowerActivities.list_volumes,
                 PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline),
@@ -136,8 +136,6 @@ class Volumes:
                     | {"summary": f"isolation: lists the volumes of {device.endpoint}"}
                 ),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, device.endpoint) from error
         return found.volumes
 
     async def _detach(self, device: PowerDevice, volume: str, licensed_until: datetime) -> None:

@@ -6,6 +6,8 @@ once a mended worker is there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import ClassVar
 
@@ -113,6 +115,15 @@ def interrupt_for(error: ActivityError, what: str) -> Interrupt:
     if kind is ErrorType.NOT_LICENSED:
         return Unlicensed(reason)
     return Vetoed(reason) if kind is ErrorType.VETOED else StepFailed(reason)
+
+
+@contextmanager
+def as_interrupt(what: str) -> Iterator[None]:
+    """Raise a failed activity as the interrupt it means, `what` saying in people's words what it was about."""
+    try:
+        yield
+    except ActivityError as error:
+        raise interrupt_for(error, what) from error
 
 
 def told_of(what: str, error: ActivityError) -> str:

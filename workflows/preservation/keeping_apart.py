@@ -16,7 +16,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 from activities.contracts.preservation import Hold
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
@@ -34,7 +33,7 @@ from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed, interrupt_for
+from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed, as_interrupt
 
 NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
 
@@ -148,7 +147,7 @@ class KeepingApart:
         return self._made(pin)[1]
 
     async def _pin(self) -> PinResult:
-        try:
+        with as_interrupt("the node can't be pinned"):
             pin: PinResult = await workflow.execute_activity_method(
                 TargetActivities.pin,
                 PinRequest(
@@ -158,8 +157,6 @@ class KeepingApart:
                 ),
                 **(options.cluster_read(self._episode.cluster) | {"summary": f"isolation: pins {self._episode.node}"}),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node can't be pinned") from error
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
             raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")

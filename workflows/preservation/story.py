@@ -42,7 +42,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
 from workflows.kit.handing_over import NewHistory
-from workflows.kit.interrupts import Interrupt, Vetoed, interrupt_for
+from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
 from workflows.preservation.evidence import Evidence
 from workflows.preservation.keeping_apart import KeepingApart
@@ -348,14 +348,12 @@ class PreservationStory:
             not_after=min(deadline, workflow.now() + options.ACT_WINDOW),
             holder=self.episode.holder,
         )
-        try:
+        with as_interrupt("the node can't be drained"):
             return await workflow.execute_activity_method(
                 IsolationActivities.drain,
                 request,
                 **(options.consequence(self.episode.cluster) | {"summary": "asks for evictions"}),
             )
-        except ActivityError as error:
-            raise interrupt_for(error, "the node can't be drained") from error
 
     def _aim(self, hold: Hold) -> None:
         """Whom marks, evictions and Events are about."""

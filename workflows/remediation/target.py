@@ -34,7 +34,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, is_unclear
+from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt, is_unclear
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
@@ -278,12 +278,10 @@ class RemediationTarget:
         summary: str,
     ) -> Result:
         """One activity of the cluster; a failed one is raised as the interrupt it means."""
-        try:
+        with as_interrupt(summary):
             result: Result = await workflow.execute_activity_method(
                 activity, request, **(config(self.episode.cluster) | {"summary": summary})
             )
-        except ActivityError as error:
-            raise interrupt_for(error, summary) from error
         return result
 
     async def wait(self, state: StepProgress, pause: timedelta, why: str) -> None:
