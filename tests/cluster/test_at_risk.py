@@ -182,14 +182,6 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     assert len(scans.meter.counted) == 1
 
 
-async def test_after_the_time_that_is_set_it_is_told_again(cluster: ApiClient, scans: Scans) -> None:
-    await fall(cluster, timedelta(hours=1))
-    scan = await scans.open(repeat=timedelta(milliseconds=300))
-    await scans.observe_until(scan, lambda _: len(scans.meter.counted) > 1)
-    (event,) = await told(cluster)
-    assert event["count"] >= 2
-
-
 @pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])
 async def test_what_is_over_before_the_time_comes_is_never_told(cluster: ApiClient, scans: Scans, why: str) -> None:
     """S36: Ready again, nothing attached, off proven, the node gone."""

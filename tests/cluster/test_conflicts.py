@@ -121,24 +121,6 @@ async def test_who_was_seen_once_counts_until_the_user_takes_over(
         assert (await first_report(scan)).checks[0].allowed, "the other one is gone, and nothing says otherwise any more"
 
 
-async def test_a_leader_that_had_gone_before_anybody_looked_is_none(
-    api: ApiServer, person: ApiClient, connection: ClusterConnection
-) -> None:
-    """Its Lease stays behind when a controller is switched off."""
-    await furnish(person)
-    await lease(person, renewed=60)
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0))) as scan:
-        assert [candidate.node for candidate in (await first_report(scan)).candidates] == ["node-0"]
-
-
-async def test_who_takes_over_acts_all_the_same(api: ApiServer, person: ApiClient, connection: ClusterConnection) -> None:
-    await furnish(person)
-    await lease(person, renewed=0)
-    async with ClusterScan("prod", connection, limits=ViewLimits(grace=timedelta(0)), takeover=True) as scan:
-        report = await first_report(scan)
-        assert [candidate.node for candidate in report.candidates] == ["node-0"]
-
-
 async def test_somebody_elses_write_of_a_status_counts_for_a_while(
     api: ApiServer, person: ApiClient, connection: ClusterConnection
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -359,27 +358,6 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert result.kept == "somebody asks for it to be preserved"
     assert len((await world.person.list(MACHINES))["items"]) == 1
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
-
-
-@pytest.mark.parametrize("automatic", [True, False])
-@pytest.mark.parametrize(
-    ("on_node", "on_machine", "who"),
-    [
-        ({"node.machine.sapcloud.io/trigger-deletion-by-mcm": "true"}, {}, "machine-controller-manager"),
-        ({}, {PRIORITY_ANNOTATION: "1"}, f"{PRIORITY_ANNOTATION}=1"),
-    ],
-)
-async def test_whoever_takes_it_away_already_is_left_to_that_by_programs(
-    world: Surroundings, on_node: dict[str, str], on_machine: dict[str, str], who: str, *, automatic: bool
-) -> None:
-    """S20: a person may know that the other one has got stuck."""
-    await world.has(node(), machine("Failed"))
-    await leased(world)
-    await world.annotate("/api/v1/nodes/node-7", **on_node)
-    await world.annotate(f"{MACHINES}/w-7", **on_machine)
-    with pytest.raises(ApplicationError, match=who) if automatic else nullcontext():
-        await world.give_up(automatic=automatic, remediates=True)
-    assert len((await world.person.list(MACHINES))["items"]) == automatic
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from simulator.api.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused
 from tests.cluster.fencing_requests import NAMESPACE, REMEDIATIONS, conditions_of, remediation, request_definition
-from tests.policy.fencing_builders import a_cluster_config
 
 REF = ObjectRef(
     api_version="fence-agents-remediation.medik8s.io/v1alpha1",
@@ -180,16 +179,6 @@ async def test_what_another_controller_takes_up_meanwhile_is_vetoed(asked: World
     await asked.others.patch(PATH, {"metadata": {"finalizers": [FINALIZER]}})
     result = await look(asked, await need(asked))
     assert (result.verdict, "in the hands of" in result.reason) == (LookVerdict.VETOED, True)
-
-
-async def test_what_keeps_programs_from_a_host_keeps_other_systems_from_it(asked: World) -> None:
-    """S20: their object is a program's word, not a person's."""
-    config = a_cluster_config(policies="skip-if-host-lost-storage")
-    await asked.others.create("/api/v1/namespaces/default/configmaps", config)
-    found = (await asked.node())["status"]["conditions"]
-    lost = {"type": "StorageUnreachable", "status": "True", "lastTransitionTime": found[0]["lastTransitionTime"]}
-    await asked.change_node({"status": {"conditions": [*found, lost]}}, subresource="status")
-    assert (await look(asked, await need(asked))).verdict is LookVerdict.VETOED
 
 
 async def test_an_object_that_can_not_be_read_is_no_leave_to_act(asked: World) -> None:

@@ -84,13 +84,6 @@ class TestCordon:
         assert mark is not None
         assert not mark.cordoned
 
-    async def test_other_taints_stay_as_they_were(self, empty: World) -> None:
-        await empty.add_node(taints=(CUSTOM_TAINT,))
-        await empty.mark_as_ours()
-        before = (await empty.node())["spec"]["taints"]
-        await empty.isolation.mark_unschedulable(await empty.cordon())
-        assert (await empty.node())["spec"]["taints"] == before
-
     async def test_a_node_that_another_episode_holds_is_not_cordoned(self, world: World) -> None:
         """S13: an activity that outlived its episode meets the mark of the next one."""
         await world.put_mark(replace(our_mark(), incident="incident-2"))
@@ -112,12 +105,6 @@ class TestCordon:
         with refused(ErrorType.TARGET_CHANGED):
             await world.isolation.mark_unschedulable(request)
         assert "unschedulable" not in (await world.node())["spec"]
-
-    async def test_after_its_time_nothing_is_cordoned(self, world: World) -> None:
-        """S20."""
-        with refused(ErrorType.EXPIRED):
-            await world.isolation.mark_unschedulable(await world.cordon(not_after=NOW - timedelta(seconds=1)))
-        assert world.writes == 0
 
     async def test_a_time_that_runs_out_while_others_write_counts_too(self, world: World) -> None:
         """S20: each new look asks the clock again."""
@@ -220,13 +207,6 @@ class TestWayBack:
         assert node["spec"]["taints"] == [taint for taint in before if taint != OUT_OF_SERVICE]
         assert node["metadata"]["annotations"] == {PRESERVE_ANNOTATION: value}
         assert not (await empty.isolation.mark_schedulable(await empty.restore())).changed
-
-    async def test_an_annotation_that_preserves_nothing_keeps_no_cordon(self, empty: World) -> None:
-        await empty.add_node(annotations={PRESERVE_ANNOTATION: "false"}, unschedulable=True)
-        await empty.mark_as_ours(cordoned=True)
-        result = await empty.isolation.mark_schedulable(await empty.restore())
-        assert "unschedulable" not in (await empty.node())["spec"]
-        assert "left cordoned" not in result.detail
 
     async def test_the_mark_of_another_incident_is_left_alone(self, world: World) -> None:
         """S28, S13."""

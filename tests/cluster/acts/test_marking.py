@@ -13,7 +13,7 @@ from activities.errors import ErrorType
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
 from simulator.api.faults import Accident, Fault
-from tests.cluster.acts.world import INCIDENT, NODE, NOW, WORKFLOW, World, our_mark, refused
+from tests.cluster.acts.world import INCIDENT, NODE, WORKFLOW, World, our_mark, refused
 
 
 async def test_the_mark_says_who_holds_the_node_since_when(world: World) -> None:
@@ -129,15 +129,6 @@ async def test_a_node_that_others_never_stop_changing_is_given_up(world: World) 
     with refused(ErrorType.TRANSIENT, "changed by others"):
         await world.target.mark(request)
     assert await world.mark() is None
-
-
-async def test_what_was_to_be_begun_earlier_is_not_begun(world: World) -> None:
-    """S20."""
-    request = await world.act(not_after=NOW)
-    world.now += timedelta(seconds=1)
-    with refused(ErrorType.EXPIRED):
-        await world.target.mark(request)
-    assert world.writes == 0
 
 
 async def test_a_lost_answer_is_ambiguous_and_the_next_call_finds_its_own_work(world: World) -> None:

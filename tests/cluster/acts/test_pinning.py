@@ -252,9 +252,6 @@ class TestTemplate:
         await world.others.create(TEMPLATES.path(namespace=system.namespace), template | {"metadata": metadata})
         await world.others.create(system.path("machinehealthchecks"), system.check())
 
-    async def test_the_only_template_needs_no_naming(self, ready: World) -> None:
-        assert (await pin(ready)).plan.source.endswith("blades")
-
     async def test_none_at_all_says_what_to_write(self, world: World) -> None:
         """S7: nothing to execute is a configuration error, also where our kinds are not even installed."""
         with refused(ErrorType.INVALID_CONFIG, "(metal); write a FencingTemplate, a FenceConfig or ConfigMap"):
@@ -292,12 +289,6 @@ class TestTemplate:
         with refused(ErrorType.INVALID_CONFIG, "the request names"):
             await pin(ready, template=ref)
 
-    async def test_a_template_without_this_nodes_device_is_refused(self, ready: World) -> None:
-        """S10: nothing identifies the target's device."""
-        chosen = await ready.add_template("others", node="node-8")
-        with refused(ErrorType.INVALID_CONFIG, NODE):
-            await pin(ready, template=chosen)
-
 
 @pytest.mark.parametrize(("version", "honoured"), [("1.25", False), ("1.26", True), ("1.36", True)])
 async def test_the_taint_is_honoured_since_kubernetes_1_26(version: str, honoured: bool) -> None:
@@ -320,10 +311,6 @@ class TestMarkFound:
     async def test_a_foreign_incident_is_adopted(self, ready: World) -> None:
         await ready.put_mark(replace(our_mark(cordoned=True), incident="incident-0"))
         assert (await pin(ready)).adopted_incident == "incident-0"
-
-    async def test_our_own_is_not(self, ready: World) -> None:
-        await ready.mark_as_ours()
-        assert (await pin(ready)).adopted_incident == ""
 
     async def test_our_own_of_another_run_is_adopted(self, ready: World) -> None:
         """S34: a terminated or reset run may have left an act under way, whatever its incident was called."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -92,12 +92,6 @@ async def test_another_episodes_node_is_not_tainted(ours: World) -> None:
     with refused(ErrorType.VETOED, "incident-2"):
         await ours.isolation.taint(await request(ours, replace(FENCED, key="second")))
     assert await taints(ours) == [THEIRS, AS_WRITTEN]
-
-
-async def test_after_its_time_nothing_is_tainted(ours: World) -> None:
-    """S20."""
-    with refused(ErrorType.EXPIRED):
-        await ours.isolation.taint(await request(ours, not_after=NOW - timedelta(seconds=1)))
 
 
 async def test_an_adopted_mark_keeps_its_taints(ours: World) -> None:
