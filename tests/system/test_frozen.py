@@ -56,7 +56,7 @@ async def test_a_worker_that_is_continued_takes_no_lease_of_a_node_that_is_back(
 ) -> None:
     """S45: it was about to; 25 s after the node was back it took the node's lease, and nobody was left to give it back."""
     system = await make_system()
-    order = KillOrder(when=When.BEFORE, activity="target.take-lease", freezes=True)
+    order = KillOrder(when=When.BEFORE, activity="target.last-look", freezes=True)
     frozen, before = await a_worker_that_stands_still(system, nursery, order)
     other = await system.start_worker()
     result = await system.ended(before, seconds=150)

@@ -52,7 +52,7 @@ EVERY_KILL = bool(os.environ.get("NODEWARDEN_TEST_EVERY_KILL"))
 ALWAYS = frozenset(
     {
         "episodes.open",
-        "isolation.mark",
+        "isolation.pin-target",
         "isolation.mark-unschedulable",
         "power-management.power-off",
         "power-management.taint-out-of-service",
@@ -328,6 +328,11 @@ async def reference_orders(system: System) -> list[KillOrder]:
     result = await system.ended(before)
     assert await system.judge(before, result) == []
     orders = await boundaries(system, before)
-    steps = {"isolation.mark", "power-management.power-off", "power-management.power-on", "recovery.mark-schedulable"}
+    steps = {
+        "isolation.mark-unschedulable",
+        "power-management.power-off",
+        "power-management.power-on",
+        "recovery.mark-schedulable",
+    }
     assert steps <= {order.activity for order in orders}
     return orders
