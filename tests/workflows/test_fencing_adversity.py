@@ -124,6 +124,15 @@ def test_a_machine_that_is_on_again_is_not_called_fenced_off() -> None:
     assert not play.adversary.machine.terminated
 
 
+def test_no_taint_stands_while_the_licence_to_give_a_machine_up_is_waited_for() -> None:
+    """S1, S6: somebody else switches it on again meanwhile."""
+    given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)
+    lost = at("taint_out_of_service", (Mishap.UNLICENSED_LONG, 0.01), (Mishap.OTHERS_ON, 5.0))
+    play = played(arranged(given_up, lost, reactions=("resume", "abort-on")))
+    assert not play.adversary.machine.terminated
+    assert play.adversary.machine.exposed == timedelta(0)
+
+
 def test_a_hold_that_comes_while_the_proof_is_read_keeps_a_machine_from_being_given_up() -> None:
     """S20: there is no way back from that one."""
     given_up = plan(levels=((CLOUD,),), power_on=False, terminate_instance=True)

@@ -74,6 +74,7 @@ class PowerManagement:
         done once it is read."""
         if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
             return
+        await self._freeing.pause()  # its licence may be waited for, and nobody reads the proof meanwhile (S1, S6)
         await self._freeing.wait_while_held()
         self._heed_an_abort()
         await self._power.terminate(self._preflight.before_destruction)
