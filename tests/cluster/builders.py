@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.cluster.skipping import now
 from tests.documents import document
 
 NODES = "/api/v1/nodes"
@@ -16,10 +17,6 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def conditions(ready: str = "True", since: datetime | None = None) -> list[dict[str, Any]]:

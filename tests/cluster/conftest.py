@@ -9,6 +9,14 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
+from tests.cluster.skipping import skipping
+
+
+@pytest.fixture(autouse=True)
+async def no_waiting(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Time passes as fast as all that happens in it."""
+    with skipping(monkeypatch):
+        yield
 
 
 @pytest.fixture
